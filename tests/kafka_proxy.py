@@ -33,7 +33,7 @@ class Held:
         released: Set once the broker has answered it.
         transactional_id: Whose transaction it ends; empty before it is caught.
         commits: Whether it asks for a commit, or an abort.
-        error: The broker's answer, Kafka's error code; 0 if it has done as it was asked.
+        error: The broker's answer, Kafka's error code; 0 if it has done as it was asked, -1 without an answer.
     """
 
     caught: threading.Event = field(default_factory=threading.Event)
@@ -152,11 +152,13 @@ class KafkaProxy:
         assert held._broker is not None
         self._held = None
         reader, writer = held._broker
-        _put(writer, held._request)
-        answer = await _frame(reader)
-        # Correlation, in flexible versions an empty list of tags, the time that it was throttled, the error.
-        version = int.from_bytes(held._request[2:4], "big")
-        held.error = struct.unpack_from(">h", answer, 9 if version >= FLEXIBLE_FROM[END_TXN] else 8)[0]
+        # The broker may have been restarted meanwhile.
+        with suppress(OSError, asyncio.IncompleteReadError):
+            _put(writer, held._request)
+            answer = await _frame(reader)
+            # Correlation, in flexible versions an empty list of tags, the time that it was throttled, the error.
+            version = int.from_bytes(held._request[2:4], "big")
+            held.error = struct.unpack_from(">h", answer, 9 if version >= FLEXIBLE_FROM[END_TXN] else 8)[0]
         writer.close()
         held.released.set()
 

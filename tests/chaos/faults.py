@@ -222,6 +222,16 @@ def _cut_off(stage: Stage, fault: Fault) -> None:
         raise Stuck("the executor had no connection to the broker that could be cut")
 
 
+def _hold_end(stage: Stage, _: Fault) -> None:
+    """The end of a transaction is sent twice, and comes the second time in the middle of the id's next one."""
+    held = stage.kafka.hold()
+    for step, what in ((held.caught, "no transaction ended"), (held.released, "the id was not used again")):
+        if not step.wait(MET_WITHIN_S):
+            raise Stuck(f"{what} within {MET_WITHIN_S:g} s")
+    if held.error == 0:
+        raise Stuck(f"Kafka took a late end for that of the transaction after it, of {held.transactional_id}")
+
+
 # -- a start from an earlier commit ------------------------------------------------------------------------------------
 
 
@@ -323,5 +333,6 @@ WAYS: dict[str, Callable[[Stage, Fault], None]] = {
     "sweep-in-rewind": _rewind,
     "broker-clock": _step_clock,
     "executor-without-broker": _cut_off,
+    "late-end": _hold_end,
 }
 """How each fault is done that needs more than a signal or a service."""

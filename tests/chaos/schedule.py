@@ -43,6 +43,7 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "zookeeper": ("",),
     "zookeeper-at-commit": ("",),
     "kafka": ("",),
+    "late-end": ("",),
     "s3-500": ("",),
     "s3-503": ("",),
     "s3-slow": ("",),

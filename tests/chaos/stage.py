@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from s3_server import ENVIRONMENT, S3Server
 from tests.job_program import Program
+from tests.kafka_proxy import KafkaProxy
 from tests.shop import Shop
 
 from lowtide.conf import Conf
@@ -56,6 +57,7 @@ class Stage:
         services: Kafka and ZooKeeper.
         s3: The S3 server.
         gate: What stands before it.
+        kafka: What stands before Kafka.
         clock: The broker's.
         hangs: While this file is there, a function of the flow does not return.
         raises: While this file is there, a function of the flow raises.
@@ -84,6 +86,7 @@ class Stage:
             services = EmbeddedServices(self._folder / "services", kafka_classes=self.clock.classes)
             self.services = stack.enter_context(services)
             self.s3 = stack.enter_context(S3Server(self._folder / "s3"))
+            self.kafka = stack.enter_context(KafkaProxy(self.services.kafka))
             self.gate = stack.enter_context(Gate(self.s3.port))
             self.shop = self._opened(self.s3.make_bucket())
             stack.callback(self._close_programs)
@@ -95,7 +98,7 @@ class Stage:
 
     def _opened(self, bucket: str) -> Shop:
         settings: dict[str, Any] = {
-            "kafka.bootstrap_servers": self.services.kafka,
+            "kafka.bootstrap_servers": self.kafka.address,
             "zookeeper.hosts": self.services.zookeeper,
             "zookeeper.session_timeout_s": SESSION_S,
             "epoch.duration_s": 5.0,
@@ -216,7 +219,7 @@ class Stage:
 
     def cut_off(self, role: str, which: float, lasts_s: float) -> int:
         """Keep one of the processes of a role, and all below it, off the broker for so long; how often it was cut."""
-        pid, port = self.pid(role, which), int(self.services.kafka.rpartition(":")[2])
+        pid, port = self.pid(role, which), int(self.kafka.address.rpartition(":")[2])
         count = cut(lambda: [pid, *below(pid)], port, lasts_s)
         self._say(f"cut {count} connections of {role} {pid} to the broker")
         return count

@@ -73,6 +73,7 @@ class Transactions:
         self._deadline = math.inf
         self._begun = False
         self._turns: deque[Sender] = deque()
+        self._producing: Sender
 
     def open(self) -> None:
         """Claim the id, *then* see that this life is still the one: a claim that comes late is the last one, too."""
