@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 
 from lowtide.flow.moments import micros, micros_of, moment, said_duration
+from lowtide.flow.zones import first_shown
 
 __all__ = ["DAY", "Every"]
 
@@ -63,10 +64,10 @@ def _in_zone(duration: timedelta, tz: str) -> Callable[[int], int | None]:
         found = set()
         for time in times:
             shown = midnight + time
-            first = micros_of(shown.replace(tzinfo=zone))
+            first = first_shown(zone, shown)
             again = micros_of(shown.replace(tzinfo=zone, fold=1))
             found.add(first)
-            if again > first and time:
+            if time and again > first:
                 found.add(again)
         return sorted(found)
 

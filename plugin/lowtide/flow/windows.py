@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal
 
-from lowtide.flow.moments import ZERO, micros, micros_of, moment, said_duration
+from lowtide.flow.moments import DAY_US, FIRST_US, LAST_US, ZERO, micros, moment, said_duration
+from lowtide.flow.zones import first_shown
 
 __all__ = [
     "Calendar",
@@ -19,6 +20,7 @@ __all__ = [
     "Tumbling",
     "Window",
     "Windows",
+    "is_sayable",
     "longest_us",
     "spans_of",
 ]
@@ -27,6 +29,11 @@ Span = tuple[int, int]
 """Start and end of a window in microseconds since 1970; the end is not part of it."""
 
 CalendarUnit = Literal["day", "week", "month"]
+
+CYCLE_US = 146_097 * DAY_US
+"""400 years, after which all days and weeks are as they were."""
+EDGE_US = 40 * DAY_US
+"""Nearer to what a `datetime` can say a month, or a week, may reach beyond that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +97,16 @@ def longest_us(windows: Tumbling | Sliding | Calendar) -> int:
     return micros(timedelta(days=32) if isinstance(windows, Calendar) else windows.size)
 
 
+def is_sayable(span: Span) -> bool:
+    """Whether both bounds are of the years 1 to 9999, so that there is a `Window` of them."""
+    return span[0] >= FIRST_US and span[1] <= LAST_US
+
+
 def spans_of(windows: Tumbling | Sliding | Calendar) -> Callable[[int], Sequence[Span]]:
-    """What gives the windows that a moment lies in, in the order of their starts; the same tuples again and again."""
+    """What gives the windows that a moment lies in, in the order of their starts; the same tuples again and again.
+
+    Every moment of the years 1 to 9999 has some; their bounds may lie beyond.
+    """
     if isinstance(windows, Tumbling):
         return _tumbling(micros(windows.size), micros(windows.offset))
     if isinstance(windows, Sliding):
@@ -132,18 +147,34 @@ def _calendar(windows: Calendar) -> Callable[[int], Sequence[Span]]:
 
     zone, unit = ZoneInfo(windows.tz), windows.unit
 
+    def next_one(first: datetime) -> datetime:
+        if unit == "month":
+            return (first + timedelta(days=32)).replace(day=1)
+        return first + timedelta(days=7 if unit == "week" else 1)
+
     @lru_cache(1_024)
     def found(first: datetime) -> tuple[Span]:
-        if unit == "month":
-            end = (first + timedelta(days=32)).replace(day=1)
-        else:
-            end = first + timedelta(days=7 if unit == "week" else 1)
-        return ((micros_of(first.replace(tzinfo=zone)), micros_of(end.replace(tzinfo=zone))),)
+        return ((first_shown(zone, first), first_shown(zone, next_one(first))),)
 
     def spans(at: int) -> tuple[Span]:
+        if not FIRST_US + EDGE_US <= at <= LAST_US - EDGE_US:
+            return near_the_edge(at)
         local = moment(at).astimezone(zone)
         first = datetime(local.year, local.month, 1 if unit == "month" else local.day)
-        return found(first - timedelta(days=first.weekday()) if unit == "week" else first)
+        if unit == "week":
+            first -= timedelta(days=first.weekday())
+        ((start, end),) = given = found(first)
+        while at >= end:
+            # Clocks that are put back over midnight show the day before once more: the new one has begun all the same.
+            first = next_one(first)
+            ((start, end),) = given = found(first)
+        assert start <= at < end, f"{moment(at)} does not lie in its {unit} of {zone}"
+        return given
+
+    def near_the_edge(at: int) -> tuple[Span]:
+        by = CYCLE_US if at < 0 else -CYCLE_US
+        ((start, end),) = spans(at + by)
+        return ((start - by, end - by),)
 
     return spans
 

@@ -1,20 +1,44 @@
-"""When the days of a time zone begin, as this machine knows it: windows of a calendar rest on it, and laws change."""
+"""When the clocks of a time zone show a time, as this machine knows it: days begin by that, and laws change."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from functools import cache
 
 from lowtide.flow.moments import micros_of, moment
 
-__all__ = ["day_marks", "differ"]
+__all__ = ["day_marks", "differ", "first_shown"]
 
 FIRST_YEAR = 1970
 YEARS = 100
 DIGITS = 6
 """Hexadecimal digits of a year's mark: two machines that differ are found out but once in sixteen million."""
+
+
+def first_shown(zone: tzinfo, time: datetime) -> int:
+    """The first moment at which the clocks of a zone show a time, or a later one if they skip it.
+
+    Args:
+        zone: The zone.
+        time: Without a zone; not within a day of what a `datetime` can say.
+
+    Returns:
+        The moment, in microseconds since 1970.
+    """
+    first = micros_of(time.replace(tzinfo=zone))
+    again = micros_of(time.replace(tzinfo=zone, fold=1))
+    if first <= again:
+        return first
+    # Clocks are put forward over it, after `again` and by `first`: that moment is found by halving.
+    while again < first:
+        middle = (again + first) // 2
+        if moment(middle).astimezone(zone).replace(tzinfo=None) < time:
+            again = middle + 1
+        else:
+            first = middle
+    return first
 
 
 @cache
@@ -30,7 +54,7 @@ def day_marks(tz: str) -> str:
     for year in range(FIRST_YEAR, FIRST_YEAR + YEARS):
         first = datetime(year, 1, 1)
         days = (datetime(year + 1, 1, 1) - first).days
-        begins = [micros_of((first + timedelta(days=day)).replace(tzinfo=zone)) for day in range(days)]
+        begins = [first_shown(zone, first + timedelta(days=day)) for day in range(days)]
         marks.append(hashlib.sha256(struct.pack(f"<{days}q", *begins)).hexdigest()[:DIGITS])
     return "".join(marks)
 
