@@ -15,6 +15,8 @@ ARGS ?=
 # freezes and loses hosts of a cluster instead, for which it needs root.
 KILLS ?= 20
 SEED ?=
+# Of `make soak`: how long the load lasts; KILLS are 6 there.
+MINUTES ?= 30
 
 HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
@@ -103,6 +105,11 @@ else
 	@PYTHONHASHSEED=0 PYTHONPATH=tests:examples:snapshots/tests/support $(RUN) -m chaos --kills $(KILLS) \
 	    $(if $(SEED),--seed $(SEED)) $(ARGS)
 endif
+
+.PHONY: soak
+soak: classes s3-server  ## run a job with timers, sessions and a broadcast over kills: does memory grow? (MINUTES=30 KILLS=6)
+	@PYTHONPATH=tests:examples:snapshots/tests/support $(RUN) -m soak --minutes $(MINUTES) \
+	    $(if $(filter command environment,$(firstword $(origin KILLS))),--kills $(KILLS)) $(ARGS)
 
 .PHONY: demo
 demo: env jars jar  ## index real text, kill the driver in the middle, compare every byte (DOCUMENTS=dir, WORD=word)

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -121,6 +122,7 @@ class Shop:
         settings: What its conf says besides the defaults.
         hangs: A file; while it is there, functions of the flow do not return. Empty for none.
         raises: A file; while it is there, a function of the flow raises, which ends the life. Empty for none.
+        written_by: Another flow than the shop's, as `module:function`; the function is given the shop.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Shop:
     settings: Mapping[str, Any] = field(default_factory=dict)
     hangs: str = ""
     raises: str = ""
+    written_by: str = ""
 
     @classmethod
     def open(
@@ -166,7 +169,11 @@ class Shop:
         return Judge(self.flow(), self.conf)
 
     def flow(self) -> Flow:
-        """Two keyed levels, both of which depend on the order of every record before."""
+        """Two keyed levels, both of which depend on the order of every record before; or another flow."""
+        if self.written_by:
+            module, _, function = self.written_by.partition(":")
+            written: Flow = getattr(import_module(module), function)(self)
+            return written
         flow = Flow(self.name, dead_letters=kafka(self.letters, raw()) if self.letters else None)
         first, *others = [
             flow.read(f"orders-{number}", kafka(topic, as_json(Order))) for number, topic in enumerate(self.sources)

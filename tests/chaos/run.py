@@ -23,7 +23,7 @@ from .photographer import Photographer
 from .processes import send
 from .reader import Reader
 from .schedule import TIMELESS, Fault
-from .stage import LANES, Stage, Stuck
+from .stage import LANES, Play, Stage, Stuck
 from .sweeper import damages
 from .verdict import Result, judged
 
@@ -58,6 +58,7 @@ class Run:
         within_s: No fault is begun after so long.
         say: Told what happens.
         progress: Told how it stands, a few times a second.
+        play: Which job it is.
     """
 
     def __init__(
@@ -70,10 +71,11 @@ class Run:
         within_s: float = 3600.0,
         say: Say = lambda _: None,
         progress: Say = lambda _: None,
+        play: Play = Play(),  # noqa: B008 - a frozen value
     ) -> None:
         self.result = Result()
         self._faults = faults
-        self._stage = Stage(folder, cluster=cluster, say=say, shards=shards)
+        self._stage = Stage(folder, cluster=cluster, say=say, shards=shards, play=play)
         self._within_s = within_s
         self._say, self._progress = say, progress
         self._next = "the job's start"

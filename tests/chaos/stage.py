@@ -6,8 +6,9 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,7 +31,7 @@ from .cutting import cut
 from .gate import Gate
 from .processes import MARK, marked, of_program, send
 
-__all__ = ["Stage", "Stuck"]
+__all__ = ["LANES", "Play", "Stage", "Stuck"]
 
 LANES = 2
 SESSION_S = 5.0
@@ -43,6 +44,25 @@ THERE_WITHIN_S = 10.0
 POLL_S = 0.05
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Play:
+    """Which job it is; by default the shop's.
+
+    Attributes:
+        name: The job's.
+        sources: The topics that it reads, each with how many partitions it has.
+        letters: The topic of its dead letters; empty for none.
+        written_by: See `Shop`.
+        settings: What its conf says besides the stage's, which it may contradict.
+    """
+
+    name: str = "chaos"
+    sources: Mapping[str, int] = field(default_factory=lambda: {"orders": 2})
+    letters: str = "letters"
+    written_by: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Stuck(Exception):
@@ -65,13 +85,21 @@ class Stage:
         starts: How many programs were started.
     """
 
-    def __init__(self, folder: Path, *, cluster: bool, say: Say, shards: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        cluster: bool,
+        say: Say,
+        shards: int = 1,
+        play: Play = Play(),
+    ) -> None:
         self.killed = 0
         self.starts = 0
         self.program: Program | None = None
         self.hangs = folder / "hangs"
         self.raises = folder / "raises"
-        self._folder, self._cluster, self._say, self._shards = folder, cluster, say, shards
+        self._folder, self._cluster, self._say, self._shards, self._play = folder, cluster, say, shards, play
         self._programs: list[Program] = []
         self._mark = uuid.uuid4().hex
         self._stack = ExitStack()
@@ -120,11 +148,14 @@ class Stage:
             "snapshots.keep": 3,
             "worker.call_limit_s": CALL_LIMIT_S,
             "tracker.shards": self._shards,
+            **self._play.settings,
         }
         topics = Topics(Conf.load(None, {"kafka.bootstrap_servers": self.services.kafka}).kafka)
-        for topic, partitions in (("orders", 2), ("out", LANES), ("letters", 2)):
+        play = self._play
+        for topic, partitions in {**play.sources, "out": LANES, "letters": 2}.items():
             topics.create(topic, partitions=partitions)
-        return Shop("chaos", ("orders",), "out", "letters", settings, str(self.hangs), str(self.raises))
+        files = str(self.hangs), str(self.raises)
+        return Shop(play.name, tuple(play.sources), "out", play.letters, settings, *files, play.written_by)
 
     # -- the job -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""`make soak`: whether a job's processes grow."""
