@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Any
 
 from lowtide.core.operators.join_asof import AsofNearness
-from lowtide.core.operators.keys import key_of
+from lowtide.core.operators.keys import key_of, meets_nothing
 from lowtide.core.operators.nearness import Nearness
 from lowtide.core.operators.order import CLOCK, Position
 from lowtide.core.operators.pairing import Pairing
@@ -48,6 +48,8 @@ class Rows:
     def put(self, item: Item) -> None:
         """Take a record of the table."""
         key = key_of(self._columns[ROWS], item.record)
+        if meets_nothing(key):
+            return
         if self._table.deleted is not None and getattr(item.record, self._table.deleted):
             self._rows.pop(key, None)
         else:
@@ -118,18 +120,21 @@ class Pairs:
             return None
         ends, last = self._nearness.ends(port, moment, tick)
         mine = _Waiting(item, moment, ends)
-        key = key_of(self._columns[port], item.record)
-        self._kept[1 - port, key] = [each for each in self._kept.get((1 - port, key), ()) if each.ends >= tick]
-        pairs = self._meet(port, mine)
-        self._kept.setdefault((port, key), []).append(mine)
         if self._comes_out[port]:
             heappush(self._dues, (ends, item.unit, last, port, item.order, mine))
-        return pairs
+        key = key_of(self._columns[port], item.record)
+        if meets_nothing(key):
+            return []
+        others = [each for each in self._kept.pop((1 - port, key), ()) if each.ends >= tick]
+        if others:
+            self._kept[1 - port, key] = others
+        self._kept.setdefault((port, key), []).append(mine)
+        return self._meet(port, mine, others)
 
-    def _meet(self, port: int, mine: _Waiting) -> list[Pair]:
+    def _meet(self, port: int, mine: _Waiting, others: Sequence[_Waiting]) -> list[Pair]:
         """The pairs of a record with those of the other side."""
         item, pairs = mine.item, list[Pair]()
-        for other in self._kept[1 - port, key_of(self._columns[port], item.record)]:
+        for other in others:
             left, right = (mine, other) if port == 0 else (other, mine)
             if self._nearness.meet(left.moment, right.moment):
                 mine.paired = other.paired = True
@@ -160,7 +165,7 @@ class AsofPairs(Pairs):
         self._back = micros(vertex.step.before)
         self._inner = vertex.step.how == "inner"
 
-    def _meet(self, port: int, mine: _Waiting) -> list[Pair]:
+    def _meet(self, port: int, mine: _Waiting, others: Sequence[_Waiting]) -> list[Pair]:
         """Nothing comes with a record."""
         return []
 

@@ -250,3 +250,62 @@ def test_a_table_may_be_joined_with_its_own_stream_and_what_was_written_first_co
     events.join_table("grown", table, grown, how="left").write("grown", lt.kafka("grown", lt.json(Event)))
     out = flow.run_locally(events=[Event("a", 1), Event("a", 4), Event("b", 2), Event("a", 9)])
     assert [event.number for event in out["grown"]] == [0, 0, 0, 0]
+
+
+@dataclass(frozen=True)
+class Known:
+    name: str | None
+    other: str | None
+    number: int
+    at: datetime
+
+
+def numbers(left: Known | None, right: Known | None) -> Known:
+    some = left or right
+    assert some is not None
+    number = (left.number if left else 0) * 100 + (right.number if right else 0)
+    return Known(some.name, some.other, number, some.at)
+
+
+NEAR: dict[str, Any] = {"before": lt.seconds(5), "after": lt.seconds(5), "wait": lt.seconds(1)}
+
+
+def known(how: str, columns: tuple[str, ...]) -> list[int]:
+    """Two of each key on the left, one of each on the right."""
+    flow = lt.Flow("nothing")
+    streams: Any = [flow.read(each, lt.kafka(each, lt.json(Known))).key_by(*columns) for each in ("left", "right")]
+    left, right = streams
+    timed: dict[str, Any] = {"time": ("at", "at"), "late": "drop"}
+    if how.startswith("asof"):
+        made = left.join_asof("j", right, numbers, how=how[5:], wait=lt.seconds(1), back=lt.seconds(9), **timed)
+    elif how.startswith("table"):
+        made = left.join_table("j", right.table("rows"), numbers, how=how[6:])
+    else:
+        made = left.join("j", right, numbers, how=how, **timed, **NEAR)
+    made.write("out", lt.kafka("out", lt.json(Known)))
+    rights = [(0, Known(None, "b", 1, t(0))), (0, Known("a", None, 2, t(0))), (0, Known("a", "b", 3, t(0)))]
+    lefts = [(1, Known(None, "b", 4, t(1))), (1, Known("a", None, 5, t(1))), (1, Known("a", "b", 6, t(1)))]
+    found = flow.run_locally(left=stamped(*lefts), right=stamped(*rights))["out"]
+    return sorted(each.number for each in found)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("inner", [603]),
+        ("left", [400, 500, 603]),
+        ("right", [1, 2, 603]),
+        ("outer", [1, 2, 400, 500, 603]),
+        ("asof-inner", [603]),
+        ("asof-left", [400, 500, 603]),
+        ("table-inner", [603]),
+        ("table-left", [400, 500, 603]),
+    ],
+)
+def test_a_key_with_none_in_it_meets_nothing(how: str, expected: list[int]) -> None:
+    assert known(how, ("name", "other")) == expected
+
+
+def test_a_key_that_is_none_meets_nothing() -> None:
+    assert known("outer", ("name",)) == [1, 400, 502, 503, 602, 603]
+    assert known("table-left", ("other",)) == [403, 500, 603]

@@ -825,7 +825,7 @@ class Run:
             rows[key] = None if table.rest["deleted"] and getattr(record.value, table.rest["deleted"]) else record.value
             self._touched[step][key] = record.tick
             return []
-        row = rows.get(key)
+        row = None if None in key else rows.get(key)
         if table.rest["ttl"] is not None and self._age(step, key, record) >= table.rest["ttl"]:
             row = None
         if row is None and step.rest["how"] == "inner":

@@ -70,7 +70,7 @@ class Nears:
         mine = Near(record, key, port, self._at(port, record))
         for other in sorted(self._all, key=lambda each: each.record.place):
             left, right = (mine, other) if port == 0 else (other, mine)
-            if other.port == port or other.key != key:
+            if other.port == port or other.key != key or None in key:
                 continue
             if left.at - self._rest["before"] <= right.at <= left.at + self._rest["after"]:
                 mine.paired = other.paired = True
@@ -117,6 +117,7 @@ class AsofNears(Nears):
                 each
                 for each in rights
                 if each.key == left.key
+                and None not in left.key
                 and left.at - self._rest["back"] <= each.at <= left.at
                 and each.record.place < (*self.place(tick, unit), ())
             ]

@@ -228,12 +228,14 @@ class Timed:
     key: str
     number: int
     when: datetime
+    tag: str | None = None
 
 
 def timed(thing: Thing) -> Timed:
     """At a time near that of the log, which begins in 1970: some come too late."""
     millis = thing.number * 7 % 90 + (1_000 if thing.other % 2 else 0)
-    return Timed(thing.key, thing.number, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis))
+    when, tag = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis), thing.key[:1]
+    return Timed(thing.key, thing.number, when, tag if thing.number % 3 else None)
 
 
 @dataclass(frozen=True)
@@ -581,7 +583,7 @@ class Writer:
             table = made.key_by("name", name=self._name("by")).table(self._name("table"), deleted="is_gone", ttl=ttl)
             function, how, columns = with_gone, "left", ["key"]
         else:
-            columns = dice.choice([["key"], ["other", "key"], ["size"]])
+            columns = dice.choice([["key"], ["other", "key"], ["size"], ["at"], ["size", "at"]])
             table = other.key_by(*columns, name=self._name("by")).table(self._name("table"), ttl=ttl)
             how = dice.choice(["inner", "left"])
             function = priced_or_not if how == "left" else priced  # type: ignore[assignment]
@@ -592,7 +594,7 @@ class Writer:
         """Two streams, or one with itself."""
         dice, other = self._dice, self._dice.choice(self._streams)
         one, two = (each.map(timed, name=self._name("timed")) for each in (stream, other))
-        columns = dice.choice([("key",), ("number",), ("key", "number")])
+        columns = dice.choice([("key",), ("number",), ("key", "number"), ("tag",), ("tag",), ("tag", "key")])
         left = one.key_by(*columns, name=self._name("by"))
         right = left if dice.random() < 0.2 else two.key_by(*columns, name=self._name("by"))
         if right is left:

@@ -12,6 +12,7 @@ from lowtide.core.operators.failure import Fault
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.join_node import LEFT, RIGHT, JoinNode
 from lowtide.core.operators.join_side import Dues, Held, JoinSide
+from lowtide.core.operators.keys import meets_nothing
 from lowtide.core.operators.nearness import Nearness
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.window_node import Made
@@ -43,7 +44,7 @@ class Partners(JoinSide):
 
     def newest(self, key: Key, moment: int, back: int) -> Held | None:
         """The newest record of a key that is not after a moment, and not more than `back` before it; O(log of them)."""
-        found = self._by_time.get(key, [])
+        found = [] if meets_nothing(key) else self._by_time.get(key, [])
         place = bisect_right(found, moment, key=_moment)
         return found[place - 1][2] if place and found[place - 1][0] >= moment - back else None
 

@@ -8,6 +8,7 @@ from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.clock import ClockKeys, parted_at_the_clock
 from lowtide.core.operators.failure import Fault
 from lowtide.core.operators.join_side import Dues, Held, JoinSide
+from lowtide.core.operators.keys import meets_nothing
 from lowtide.core.operators.late_seen import LateSeen
 from lowtide.core.operators.nearness import Nearness
 from lowtide.core.operators.node import Feed, Node
@@ -125,8 +126,10 @@ class JoinNode(PortsNode):
             if why is not None:
                 self.late_seen[port].add(why, at, tick * self._slack_us, held.moment)
                 lates[port].append(index)
-            else:
+            elif not meets_nothing(held.key):
                 self._pair(held, made)
+                self.sides[port].put(held)
+            elif self.sides[port].comes_alone:
                 self.sides[port].put(held)
         self._emit(made, tick, feed)
         for port, late in enumerate(lates):

@@ -113,6 +113,11 @@ class JoinSide:
         """How many records there are, and about how much memory they take."""
         return Kept("records", self._count, self._bytes)
 
+    @property
+    def comes_alone(self) -> bool:
+        """Whether records of this side come out by the clock, be it without a partner."""
+        return self._dues is not None
+
     def of(self, key: Key) -> Iterable[Held]:
         """The records of a key in order; some may have ended, whose partners have all come."""
         found = self._kept.get(key)

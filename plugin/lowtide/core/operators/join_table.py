@@ -15,6 +15,7 @@ from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import Failure, Fault
 from lowtide.core.operators.group import Group, Groups, Key, Touched
 from lowtide.core.operators.grouping import NOTHING
+from lowtide.core.operators.keys import meets_nothing
 from lowtide.core.operators.memory import Kept, Scale
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK, position_of, tick_bytes, tick_of
@@ -84,7 +85,7 @@ class TableJoinNode(PortsNode):
         outs, failures, changed = dict[int, Any](), dict[int, Failure](), list[Group]()
         for at, port, index in in_turn(batches):
             if port == ROWS and rows is not None:
-                changed.append(self._put(at, rows.units[index], rows.rows[index]))
+                changed += self._put(at, rows.units[index], rows.rows[index])
             elif records is not None:
                 record = records.rows[index]
                 row = self._row(self._keys[RECORDS](record), tick_of(at))
@@ -102,19 +103,22 @@ class TableJoinNode(PortsNode):
             faults = [Fault(self.vertex, failure, None) for failure in failures.values()]
             feed.fail(records.pick(list(failures)).with_rows(list[Any](faults)))
 
-    def _put(self, at: bytes, unit: int, row: Any) -> Group:
+    def _put(self, at: bytes, unit: int, row: Any) -> list[Group]:
+        """Take a row; return its group, or none where no record can have its key."""
         key = self._keys[ROWS](row)
+        if meets_nothing(key):
+            return []
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(key, unit, None)
         self._scale.weigh(row)
         gone = self._deleted is not None and self._deleted(row)
         group.put(at, None if gone else row)
-        return group
+        return [group]
 
     def _row(self, key: Key, tick: int) -> Any:
         """The row of a key for a record of a tick, after all rows before it; None if it has none."""
-        group = self._groups.get(key)
+        group = None if meets_nothing(key) else self._groups.get(key)
         if group is None or (self._ttl is not None and tick - group.newest_tick() >= self._ttl):
             return None
         return group.elements[-1][1] if group.elements else group.base

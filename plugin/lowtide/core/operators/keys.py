@@ -22,3 +22,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     return str(value) if isinstance(value, UUID) else value
+
+
+def meets_nothing(key: Any) -> bool:
+    """Whether a key is None, or has None among the values of several columns: no join pairs it, as in SQL."""
+    return key is None or (type(key) is tuple and None in key)

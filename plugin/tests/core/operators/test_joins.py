@@ -35,14 +35,14 @@ SOURCES = {"lefts": 0, "rights": 1}
 
 @dataclass(frozen=True)
 class Left:
-    key: str
+    key: str | None
     number: int
     at: datetime
 
 
 @dataclass(frozen=True)
 class Right:
-    name: str
+    name: str | None
     number: int
     when: datetime
 
@@ -126,7 +126,7 @@ def a_log(dice: random.Random) -> dict[str, list[Message]]:
         for offset in range(dice.randint(5, 25)):
             at = offset / 2 + dice.choice([0, 0, 0.5, 1, 3, 0.001])
             event = (Left if name == "lefts" else Right)(
-                dice.choice("abc"), dice.randrange(60), BEGAN + timedelta(seconds=at)
+                dice.choice(["a", "b", "c", None]), dice.randrange(60), BEGAN + timedelta(seconds=at)
             )
             stamp = BEGAN + timedelta(seconds=at + dice.choice([0, 0, 1, 2, 5, -3]))
             found.setdefault(name, []).append(
