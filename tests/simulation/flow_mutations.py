@@ -11,6 +11,7 @@ from lowtide.core.effects import Effects, Frame, Snapshot
 from lowtide.core.ending_faults import Ending
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.fronts.front import Front, Report
+from lowtide.core.fronts.own_floors import Grants, OwnFloors
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators import exchange as exchange_module
 from lowtide.core.operators import loop as looping_module
@@ -89,6 +90,51 @@ def grant_in_any_case() -> list[Patch]:
         return True
 
     return [(Front, "grant", grant)]
+
+
+def older_stop_the_time() -> list[Patch]:
+    """A front sets no floor of its own: only what finds it at the very offset is taken."""
+    return [(Front, "_lift", lambda self: False)]
+
+
+def own_floors_not_told() -> list[Patch]:
+    """A front sets floors of its own, goes by them, and tells nobody."""
+    real = Front._lift
+
+    def lift(self: Front) -> bool:
+        lifted = real(self)
+        if lifted:
+            self._reported = self._floors.version
+        return lifted
+
+    return [(Front, "_lift", lift)]
+
+
+def lifted_ahead() -> list[Patch]:
+    """A grant for the end of the log counts before the front has come to it."""
+    real = Grants.add
+
+    def add(self: Grants, offset: int, tick: int) -> None:
+        real(self, NO_TICK, tick)
+
+    return [(Grants, "add", add)]
+
+
+def ticks_without_end() -> list[Patch]:
+    return [(OwnFloors, "_may_close", lambda self, tick, now_ms: False)]
+
+
+def closed_again() -> list[Patch]:
+    """A tick is closed, and at once, though an older life may have let out more of it."""
+    real = OwnFloors._may_close
+
+    def may_close(self: OwnFloors, tick: int, now_ms: int) -> bool:
+        relied_on, self._relied_on = self._relied_on, NO_TICK
+        found = real(self, tick, now_ms)
+        self._relied_on = relied_on
+        return found
+
+    return [(OwnFloors, "_may_close", may_close), (OwnFloors, "stands", lambda self, now_ms: True)]
 
 
 def heartbeat_past_the_label() -> list[Patch]:
@@ -306,6 +352,12 @@ FLOW = [
     flow("caps-forgotten", "R1, H6", "a cap is not told on", caps_forgotten, faults=OFTEN),
     flow("floors-not-stored", "R2, W2", "floors are not stored with last", floors_not_stored, faults=OFTEN),
     flow("grant-in-any-case", "R2, H4", "a grant counts though the front has read on", grant_in_any_case),
+    flow("older-stop-the-time", "R2", "a front never sets a floor of its own", older_stop_the_time),
+    flow("own-floors-not-told", "R2", "a front tells nobody of its own floors", own_floors_not_told, faults=OFTEN),
+    flow("lifted-ahead", "R2", "a grant counts before the front has come to its offset", lifted_ahead),
+    flow("tick-without-end", "R8", "older messages fill one tick without end", ticks_without_end),
+    flow("closed-again", "R1, R8", "a tick is closed that an older life may have let out", closed_again, faults=0.05,
+         longest=60, backfills=1.0),
     flow("heartbeat-past-label", "R5", "a heartbeat passes the label of what may come", heartbeat_past_the_label),
     flow("no-branch", "R4, W11", "branches append nothing", lambda: no_child(node_module), flow="diamond"),
     flow("no-mark", "R4", "a pass through a loop appends nothing", lambda: no_child(looping_module), flow="loop"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import ClassVar
+
+from state_flows import Document
 
 from lowtide.core.operators.failure import AtRecord
 from lowtide.core.operators.order import tick_of
@@ -23,6 +26,10 @@ MAX_DRAIN_ROUNDS = 600
 QUIET_ROUNDS = 12
 BESIDE = 12
 """How many times likelier snapshots are while one is being written slowly."""
+FEW_QUIET_ROUNDS = 3
+FLOW_ROUNDS = 16
+FLOW_MS = 20
+"""In the end backfills flow on for so many rounds of so long, without a gap."""
 
 
 class FlowWorld(World):
@@ -40,6 +47,7 @@ class FlowWorld(World):
         idle: How likely idle heartbeats are; drawn if None.
         snapshots: How many times likelier than else snapshots are.
         letters: Whether the flow names dead letters; drawn if None.
+        backfills: How likely a partition gets a backfill.
         wrong: How likely it is, without them, that a life begins with a function that is wrong about some records.
     """
 
@@ -60,11 +68,14 @@ class FlowWorld(World):
         snapshots: int = 1,
         letters: bool | None = None,
         wrong: float = 0.4,
+        backfills: float = 0.3,
     ) -> None:
         super().__init__(seed, trace)
         self.grouping = grouping
         self.faults, self.damage, self.swaps = faults, damage, swaps
-        self.job = Job(self.rng, flow, longest, letters=letters)
+        self.older = Random(f"{self.name}/{seed}/older")
+        """Chance apart, so that a seed's execution is the same without backfills."""
+        self.job = Job(self.rng, flow, longest, letters=letters, older=self.older, backfills=backfills)
         self.snapshots = snapshots
         self.wrongness = wrong
         self.wrong: Wrong | None = None
@@ -144,7 +155,7 @@ class FlowWorld(World):
         log = self.rng.choice(list(self.job.logs.values()))
         if log.visible == len(log.messages):
             return False
-        stamp = log.messages[log.visible].timestamp
+        stamp = log.came_ms(log.visible)
         log.visible += 1
         if stamp < NEVER_MS:  # Producers' clocks may be ahead of the broker's.
             self.now_ms = max(self.now_ms, stamp - self.rng.choice([0, 0, 20, 50]))
@@ -429,6 +440,8 @@ class FlowWorld(World):
         for line in life.tracking.lines:
             if not line.connected:
                 life.tracking.connect(line)
+        if any(log.age_ms for log in self.job.logs.values()):
+            self._flow_on()
         quiet, last = 0, self.job.last_tick(self.now_ms)
         for round_ in range(MAX_DRAIN_ROUNDS):
             quiet = 0 if self._round(last if self.job.strikes else last + round_) else quiet + 1
@@ -436,11 +449,69 @@ class FlowWorld(World):
             if quiet > QUIET_ROUNDS:
                 break
 
+    def _flow_on(self) -> None:
+        """Backfills flow on without a gap: whatever the service grants, its front has read on by then.
+
+        Laws: min time follows all the same, and where nothing is granted, no tick grows beyond the front's window.
+        """
+        life, slack_ms = self.life, self.job.slack_ms
+        logs, granted, half = list(self.job.logs.values()), self.older.random() < 0.7, 0
+        self._settle_for_long()
+        self.now_ms = max(self.now_ms, max(front.heartbeat for front in life.fronts) * slack_ms)
+        began_ms = self.now_ms
+        for round_ in range(FLOW_ROUNDS):
+            self.now_ms += FLOW_MS
+            full = {log.front: label for log in logs if (label := self._full(log)) is not None}
+            held = {front: life.labels[front].bytes for front in full}
+            for log in logs:
+                look = Floor(log.front, log.end, self.now_ms // slack_ms)
+                if log.age_ms:
+                    log.append(began_ms - log.age_ms, Document("a", "to be"))
+                    self._read(log, None)
+                if granted or not log.age_ms:
+                    life.grant(look)
+            self._settle_for_long()
+            for front, label in full.items():
+                if life.labels[front].before == label and life.labels[front].bytes > held[front]:
+                    raise Violation("liveness", f"front {front} goes on filling tick {label}, which its window bounds")
+            half = half or (self.now_ms if 2 * round_ >= FLOW_ROUNDS else 0)
+        reached = life.tracking.tracker.global_min * slack_ms
+        if granted and reached < half:
+            raise Violation("liveness", f"min time stands at {reached} ms of {self.now_ms}, though backfills flow")
+
+    def _settle_for_long(self) -> None:
+        """All that is there is read, and dealt with; what is ahead of a window, or due, goes on tick by tick."""
+        logs, quiet = self.job.logs.values(), 0
+        for _ in range(MAX_DRAIN_ROUNDS):
+            before = self._reached()
+            moved = [*[self._read(log, None) for log in logs], self._settle()]
+            self.check()
+            quiet = 0 if any(moved) or self._reached() != before else quiet + 1
+            if quiet > FEW_QUIET_ROUNDS:
+                break
+
+    def _full(self, log: Log) -> int | None:
+        """The label that a backfill's front has filled its window with, if it may give another one."""
+        labels, front = self.life.labels[log.front], self.life.cores[self.life.of_front[log.front]].front
+        assert front is not None
+        # What is relied on may be what another life has let out a part of.
+        closes = front._own._relied_on <= labels.before < self.now_ms // self.job.slack_ms
+        full = front.older and labels.bytes >= self.life.window.max_bytes
+        return labels.before if log.age_ms and closes and full else None
+
     def _round(self, tick: int) -> bool:
         """Everything that can happen happens once; whether records or min time moved."""
         life = self.life
         before = self._reached()
         moved = [self._read(log, tick) for log in self.job.logs.values()]
+        moved.append(self._settle())
+        # Behind what lies ahead of a window, or is due, min time goes on tick by tick.
+        steps = any(any(early.values()) for early in life.early) or any(core.program.clocked for core in life.cores)
+        return (steps and self._reached() > before) or any(moved)
+
+    def _settle(self) -> bool:
+        """All that is on its way arrives, and is dealt with; whether there was anything."""
+        life, moved = self.life, []
         # What comes round waits until all that is on its way has come: so few guesses are wrong.
         for _ in range(MAX_TURNS):
             moved.append(self._deliver())
@@ -458,9 +529,7 @@ class FlowWorld(World):
                 life.store(0)
             life.answer(0)
             moved.append(True)
-        # Behind what lies ahead of a window, or is due, min time goes on tick by tick.
-        steps = any(any(early.values()) for early in life.early) or any(core.program.clocked for core in life.cores)
-        return (steps and self._reached() > before) or any(moved)
+        return any(moved)
 
     def _deliver(self) -> bool:
         """All frames that are on their way arrive; whether there were any."""
@@ -476,8 +545,8 @@ class FlowWorld(World):
         branches = [(branch, core._lead_end) for core in self.life.cores for branch in core.branches]
         return sum(min(tick, LAST_TICK) for branch, end in branches for tick in (branch.min_time, branch.limit(end)))
 
-    def _read(self, log: Log, tick: int) -> bool:
-        """A front reads what is left, or goes on to a tick; whether it read."""
+    def _read(self, log: Log, tick: int | None) -> bool:
+        """A front reads what is left, or goes on to a tick if there is one; whether it read."""
         life = self.life
         core = life.cores[life.of_front[log.front]]
         assert core.front is not None
@@ -485,6 +554,11 @@ class FlowWorld(World):
         if left and core.front.pulling:
             life.pull(log.front, left, self.now_ms)
             return True
-        if not left and not core.front.parked and core.tracker.global_min >= core.front.heartbeat - 1:
+        if (
+            tick is not None
+            and not left
+            and not core.front.parked
+            and core.tracker.global_min >= core.front.heartbeat - 1
+        ):
             life.grant(Floor(log.front, core.front.next_offset, tick))
         return False

@@ -64,6 +64,8 @@ class Job:
         flow: Which flow; drawn if None.
         longest: How many messages a partition can have; drawn if None.
         letters: Whether the flow names dead letters, as it must where records fail by themselves; drawn if None.
+        older: Draws which partitions get a backfill; none does without it.
+        backfills: How likely a partition gets one.
 
     Attributes:
         logs: The partitions in the register, by front.
@@ -76,7 +78,16 @@ class Job:
         told: Delivered times that the outside was told, each with how many messages every lane held then.
     """
 
-    def __init__(self, rng: Random, flow: str | None, longest: int | None, *, letters: bool | None = None) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        flow: str | None,
+        longest: int | None,
+        *,
+        letters: bool | None = None,
+        older: Random | None = None,
+        backfills: float = 0.3,
+    ) -> None:
         self.rng = rng
         self.flow = flow or rng.choice(sorted(BUILD))
         self._layout, self.slack_ms = rng.choice(LAYOUTS), rng.choice([2, 2, 5])
@@ -86,6 +97,9 @@ class Job:
         names = [vertex.name for vertex in plan.sources()]
         longest = longest or rng.choice([3, 12, 25, 60])
         drawn = [draw_log(rng, n, names[n % len(names)], longest) for n in range(rng.randint(len(names), 4))]
+        for log in drawn:
+            if older is not None and older.random() < backfills:
+                log.age(older)
         at_once = rng.randint(len(names), len(drawn))
         self.logs = {log.front: log for log in drawn[:at_once]}
         self.later = drawn[at_once:]

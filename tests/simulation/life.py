@@ -37,6 +37,8 @@ from .verdict import Violation
 CAPACITY_TICKS = 64
 MOST_TAKINGS = 2
 """Snapshots that are under way at once."""
+LIFT_MS = 8
+"""Logs here are some hundred ms long."""
 FAULTS = -1_000_000
 """Where the model has workers' faults, below what it has of ordered groupings."""
 DUES = -2_000_000
@@ -174,12 +176,13 @@ class Life:
             relied_on=max(self.relied_on, self.durable.largest_tick()),
             offset=offset,
             before=before,
+            lift_ms=LIFT_MS,
         )
         self.logs[log.front] = log
         self.of_front[log.front] = len(self.cores)
         floors = Floors(self.durable)
         floors.add(Floor(log.front, offset, opening))
-        self.labels[log.front] = Labels(log, self.plan.slack_ms, floors, before)
+        self.labels[log.front] = Labels(log, self.plan.slack_ms, floors, before, self.window.max_bytes)
         self.waiting[log.front] = deque()
         self.read[log.front] = sum(message.position.sequence < offset for message in log.messages)
         core = self._core(0, 0, front)
@@ -253,11 +256,17 @@ class Life:
 
     def grant(self, floor: Floor) -> bool:
         """A front is granted a floor."""
-        taken = self.cores[self.of_front[floor.front]].grant(floor)
-        if taken:
-            self.labels[floor.front].grant(floor)
-            self.promise(floor.front)
+        core = self.cores[self.of_front[floor.front]]
+        self.labels[floor.front].granted(floor)
+        taken = core.grant(floor)
+        assert core.front is not None
+        self._follow(core.front)
+        self.promise(floor.front)
         return taken
+
+    def _follow(self, front: Front) -> None:
+        """R2: the floors that a front has set by itself rest on what it was granted."""
+        self.labels[front.number].follow(front._floors)
 
     def deliver(self, channel: tuple[int, int]) -> bool:
         """The next frame of a channel arrives; whether it was the one whose turn it is (R10)."""
@@ -452,6 +461,11 @@ class Life:
                 self.sinks.store(sink, bundle)
 
     @property
+    def fronts(self) -> list[Front]:
+        """All fronts."""
+        return [core.front for core in self.cores if core.front is not None]
+
+    @property
     def reached(self) -> int:
         """The tick that min time has come to at all workers behind the first level."""
         return min(core.min_time for core in self.cores if core.level)
@@ -483,6 +497,7 @@ class Life:
     def _check_labels(self, front: Front, effects: Effects) -> None:
         """R1: what has been handed out has the labels that the log and the floors give it."""
         waiting, labels = self.waiting[front.number], self.labels[front.number]
+        self._follow(front)
         handed_out = len(waiting) - front.parked
         self.caps.merge(front_caps(front))
         ticks = [labels.take(waiting.popleft(), self.caps) for _ in range(handed_out)]

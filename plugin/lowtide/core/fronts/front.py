@@ -12,6 +12,7 @@ from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.floors import LAST_TICK, NO_TICK, Floors
 from lowtide.core.fronts.history import History
 from lowtide.core.fronts.labels import Clock, calm_labels, label
+from lowtide.core.fronts.own_floors import LIFT_MS, OwnFloors
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.errors import LifeEnded
 from lowtide_tracker import Floor
@@ -62,6 +63,8 @@ class Front:
     passes (R8). What is parked has its labels for good, so the first of them is the heartbeat: min time goes up to
     it over a gap in the log without anything being handed out.
 
+    One that reads records older than its label sets floors of its own, so that time does not stand (`OwnFloors`).
+
     Args:
         number: The front's number in the register.
         slack_ms: How many milliseconds one tick is long.
@@ -80,6 +83,7 @@ class Front:
             the front is closed for good: its heartbeat is the end of time. That rests on no floor: every life sees it.
         preloaded: Messages below this offset are preloaded: their timestamps are no matter, so they are labelled with
             the opening floor, and those from there on later.
+        lift_ms: See `LIFT_MS`.
 
     Attributes:
         number: See above.
@@ -101,6 +105,7 @@ class Front:
         before: int = NO_TICK,
         stop: int | None = None,
         preloaded: int = 0,
+        lift_ms: int = LIFT_MS,
     ) -> None:
         assert slack_ms >= 1, "a tick lasts 1 ms at least"
         assert window.lead_ticks >= 1, "a front that may not be ahead at all never starts"
@@ -110,6 +115,7 @@ class Front:
         self.next_offset = offset
         self._stop_at = LAST_TICK if stop is None else stop
         self._end = end_tick(slack_ms)
+        self._own = OwnFloors(slack_ms=slack_ms, lift_ms=lift_ms, relied_on=now_tick, max_bytes=window.max_bytes)
         self._window = window
         self._slack_ms = slack_ms
         self._now_ms = now_tick * slack_ms
@@ -148,6 +154,22 @@ class Front:
         return sum(map(len, self._parked))
 
     @property
+    def older(self) -> bool:
+        """Whether the last message's own time lies before its label."""
+        return self._own.older
+
+    @property
+    def tick_bytes(self) -> int:
+        """How many bytes the messages with the last label have, as far as nothing further is promised; O(log ticks)."""
+        label = self._history.label
+        return 0 if self._heartbeat > label else self._history.bytes - self._history.bytes_below(label)
+
+    @property
+    def overfull(self) -> bool:
+        """Whether one tick has twice what the window holds: min time waits for all of it, and nothing bounds it."""
+        return self.tick_bytes >= 2 * self._window.max_bytes
+
+    @property
     def pulling(self) -> bool:
         """Whether more should be read: nothing is parked, and the window is open at the last min time told."""
         if self._parked:
@@ -176,14 +198,18 @@ class Front:
             if offset < expected:
                 raise OffsetWentBack(self.number, offset, expected)
             expected = offset + 1
+        self._now_ms = max(self._now_ms, now_ms)
+        if self._own.stands(self._now_ms):
+            self._lift()
         if expected > self._stop_at:
             rows = rows.slice(0, bisect_left(rows.offsets, self._stop_at))
             self.next_offset = expected
             if not rows.offsets:
                 self._heartbeat = self._settled()
                 return
-        self._now_ms = max(self._now_ms, now_ms)
+        before = max(self._history.label, self._floor_tick)
         rows.ticks = self._label(rows)
+        self._own.read(rows.timestamps[-1], rows.ticks[-1], self._now_ms, risen=rows.ticks[-1] > before)
         self._history.add(rows)
         self._parked.append(rows)
         self.next_offset = expected
@@ -218,7 +244,9 @@ class Front:
     def grant(self, floor: Floor) -> bool:
         """Take an idle heartbeat (R2); return whether it was applied.
 
-        It is not if the front has read on since it was made, has something parked, or promises as much already.
+        It is not if the front promises as much already, or has something parked. If the front has not come to its
+        offset, or has read on since it was made, it counts at the front's own next offset, and only if what the front
+        reads has not raised its label for a while: else its records carry the time themselves.
         """
         assert floor.front == self.number, f"a floor of front {floor.front} came to front {self.number}"
         assert not floor.cap, "only a front caps its messages"
@@ -227,12 +255,13 @@ class Front:
             self.next_offset = max(self.next_offset, self._stop_at)
             self._heartbeat = self._settled()
             return True
-        if floor.offset != self.next_offset or self._parked or floor.tick <= self._heartbeat:
+        if floor.tick >= self._end or floor.tick <= self._heartbeat:
             return False
-        self._floors.add(floor)
-        self._look_at_floors()
-        self._heartbeat = self._settled()
-        return True
+        if floor.offset == self.next_offset and not self._parked:
+            self._set_floor(floor.tick)
+            return True
+        self._own.grants.add(floor.offset, floor.tick)
+        return self._own.stands(self._now_ms) and self._lift()
 
     def report(self) -> Report:
         """The heartbeat, with the floors and caps since the last report; see `Report`."""
@@ -271,6 +300,22 @@ class Front:
         assert all(one <= other for one, other in pairwise(waiting)), "labels never fall"
         assert not waiting or waiting[0] >= self._heartbeat, "R5"
         self._floors.check()
+
+    def _lift(self) -> bool:
+        """Set a floor of the front's own, if there is reason to; whether it did (R2)."""
+        if self._parked or self.next_offset < self._preloaded:
+            return False
+        tick = self._own.tick(self.next_offset, self._heartbeat, self.tick_bytes, self._now_ms)
+        if tick == NO_TICK:
+            return False
+        self._set_floor(tick)
+        return True
+
+    def _set_floor(self, tick: int) -> None:
+        """From the next offset on label nothing below this tick."""
+        self._floors.add(Floor(self.number, self.next_offset, tick))
+        self._look_at_floors()
+        self._heartbeat = self._settled()
 
     def _label(self, rows: SourceRows) -> list[int]:
         """The labels of the next messages; caps that are made on the way become floors."""
