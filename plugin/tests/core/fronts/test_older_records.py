@@ -45,9 +45,9 @@ def read(front: Front, stamps: list[int], now_ms: int = NOW_MS, min_time: int | 
     return [tick for part in out for tick in part.ticks]
 
 
-def backfilled(**changes: object) -> Front:
+def backfilled(window: Window = WIDE, **changes: object) -> Front:
     """A front that has had one record of now, and has read records of an hour ago for a while since."""
-    front = make(**changes)
+    front = make(window, **changes)
     read(front, [NOW_MS])
     assert read(front, [NOW_MS - HOUR_MS] * 3, LATER_MS) == [NOW] * 3
     return front
@@ -154,7 +154,8 @@ def test_labels_are_a_function_of_the_log_and_of_the_floors_that_were_reported(
         front.check()
         labels += [tick for part in front.admitted(front.heartbeat) for tick in part.ticks]
     assert all(one <= other for one, other in pairwise(labels))
-    later, again = make(floors=floors, relied_on=front.heartbeat), []
+    later = make(floors=floors, relied_on=front.heartbeat)
+    again: list[int] = []
     while len(again) < len(log):
         count = rng.randint(1, 9)
         again += read(later, log[len(again) : len(again) + count], now_ms)
