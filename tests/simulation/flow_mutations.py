@@ -22,7 +22,10 @@ from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order import OrderKey, tick_of
 from lowtide.core.operators.per_record import FlatMapNode
+from lowtide.core.operators.sink import WriteNode
 from lowtide.core.worker import WorkerCore
+from lowtide.flow.plan import Plan
+from lowtide.flow.steps import Write
 from lowtide_tracker import Floor
 
 from .commits import Commit, Taking
@@ -339,6 +342,37 @@ def nothing_held_before_the_outlet() -> list[Patch]:
     return [(WorkerCore, "_hold", hold)]
 
 
+def no_sink_ends_the_life() -> list[Patch]:
+    """What a sink cannot write holds nothing: it is thought that only the steps before it fail."""
+    real = Plan.may_end
+    return [(Plan, "may_end", lambda self, vertex: not isinstance(vertex.step, Write) and real(self, vertex))]
+
+
+def items_alone_are_looked_at() -> list[Patch]:
+    """A sink hands on a tombstone of what it could not write."""
+    real = WriteNode.take
+
+    def take(self: WriteNode, batch: Batch, port: int, feed: Feed) -> None:
+        flags = batch.flags or [False] * len(batch.ats)
+        for taken_back in (False, True):
+            part = batch.where([flag is taken_back for flag in flags])
+            if part.ats and taken_back:
+                feed.delivers.append((self.vertex.id, part))
+            elif part.ats:
+                real(self, part, port, feed)
+
+    return [(WriteNode, "take", take)]
+
+
+def written_in_any_case() -> list[Patch]:
+    """A sink does not look at what it hands to the barrier."""
+
+    def take(self: WriteNode, batch: Batch, port: int, feed: Feed) -> None:
+        feed.delivers.append((self.vertex.id, batch))
+
+    return [(WriteNode, "take", take)]
+
+
 def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
     return Mutation(name, rule, what, "flow", patches, options)
 
@@ -394,4 +428,9 @@ FLOW = [
          flow="diamond", letters=False, wrong=1.0),
     flow("no-hold-before-outlet", "R6", "an ordered last level does not hold the sinks", nothing_held_before_the_outlet,
          flow="two_levels_of_sinks", grouping="ordered", letters=False, wrong=1.0),
+    flow("no-hold-at-sinks", "R6", "what a sink cannot write holds nothing", no_sink_ends_the_life,
+         flow="two_sources", letters=False, wrong=1.0, at_sinks=1.0),
+    flow("written-in-any-case", "R6", "a sink is given what it cannot write", written_in_any_case, flow="narrow"),
+    flow("unwritten-not-taken-back", "W12", "a sink gets the tombstone of what it could not write",
+         items_alone_are_looked_at, flow="narrow", grouping="optimistic"),
 ]  # fmt: skip

@@ -49,6 +49,7 @@ class FlowWorld(World):
         letters: Whether the flow names dead letters; drawn if None.
         backfills: How likely a partition gets a backfill.
         wrong: How likely it is, without them, that a life begins with a function that is wrong about some records.
+        at_sinks: How likely what it gives is refused by the sinks' formats, in a flow in which it can be.
     """
 
     name: ClassVar[str] = "flow"
@@ -69,6 +70,7 @@ class FlowWorld(World):
         letters: bool | None = None,
         wrong: float = 0.4,
         backfills: float = 0.3,
+        at_sinks: float = 0.3,
     ) -> None:
         super().__init__(seed, trace)
         self.grouping = grouping
@@ -77,7 +79,7 @@ class FlowWorld(World):
         """Chance apart, so that a seed's execution is the same without backfills."""
         self.job = Job(self.rng, flow, longest, letters=letters, older=self.older, backfills=backfills)
         self.snapshots = snapshots
-        self.wrongness = wrong
+        self.wrongness, self.at_sinks = wrong, at_sinks
         self.wrong: Wrong | None = None
         self.idleness = idle or self.rng.choice([4, 4, 15])
         self.lives = 0
@@ -91,7 +93,7 @@ class FlowWorld(World):
         grouping: Grouping = self.grouping or rng.choice(["optimistic", "ordered"])  # type: ignore[assignment]
         job, plan = self.job, self.job.plan(rng.choice([1, 2, 4]), grouping)
         if self.wrong is None and not job.letters and rng.random() < self.wrongness:
-            self.wrong = draw_wrong(rng, plan)
+            self.wrong = draw_wrong(rng, plan, self.at_sinks)
         plan = plan if self.wrong is None else self.wrong.put_into(plan)
         self.now_ms -= rng.choice([0, 0, 40])  # Another broker leads, and its clock is behind.
         commit = job.recovered(self.damage)

@@ -41,7 +41,7 @@ Grouping = Literal["optimistic", "ordered"]
 BUILD = {build.__name__: build for build in FLOWS}
 
 
-FAILING = {"failing", "changed_keys", "cycle", "cycle_of_windows"}
+FAILING = {"failing", "narrow", "changed_keys", "cycle", "cycle_of_windows"}
 """Flows whose records fail though nothing is wrong with them."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -11,16 +11,51 @@ from zlib import crc32
 from state_flows import Count
 
 from lowtide.core.operators.failure import AtRecord
+from lowtide.flow.columns import Messages
+from lowtide.flow.formats import Format
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import OWN, FlatMap, Scan
+from lowtide.flow.reading import Decoded
+from lowtide.flow.steps import OWN, FlatMap, Scan, Write
+from lowtide.flow.writable import Rule, Writable
 
 from .verdict import Violation
 
 POISON = -(10**6)
-"""A count that scans raise at, where the step before was wrong."""
+"""A count that scans raise at, or sinks cannot write, where the step before was wrong."""
+SUMMED = {"diamond", "keyed_diamond", "across_levels", "two_sources", "two_levels_of_sinks"}
+"""Flows whose sinks get a sum for each count of step `words`."""
 RARE = (3, 10, 40)
 
 Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """A format that has no room for poison."""
+
+    whole: Format[Any]
+
+    @property
+    def record(self) -> Any:
+        """As the whole one's."""
+        return self.whole.record
+
+    def decode(self, messages: Messages) -> Decoded[Any]:
+        """As the whole one."""
+        return self.whole.decode(messages)
+
+    def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
+        """As the whole one, of what fits."""
+        assert all(map(_ROOM.fits, rows)), "what does not fit comes through no barrier"
+        return self.whole.encode(rows)
+
+    @property
+    def writable(self) -> Writable:
+        """All but poison, and sums of it."""
+        return Writable("Count", _ROOM)
+
+
+_ROOM = Rule(lambda count: count.count > POISON // 2, lambda count: (".count", f"{count.count} is poison"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +66,7 @@ class Wrong:
         step: The name of the step whose function it is.
         poisons: Whether it gives what the scans behind it raise at, to a key that has nothing to do with it; else it
             raises.
+        at_sinks: Whether it is not the scans that refuse it, but the sinks, whose format cannot write what comes of it.
         rare: It is wrong about one record in so many.
         salt: Says which.
     """
@@ -39,6 +75,7 @@ class Wrong:
     poisons: bool
     rare: int
     salt: int
+    at_sinks: bool = False
 
     def hits(self, record: object) -> bool:
         """Whether it is wrong about a record; the same in every life."""
@@ -56,7 +93,11 @@ class Wrong:
     def _vertex(self, vertex: Vertex) -> Vertex:
         if vertex.name == self.step:
             return _with(vertex, self._poisoning if self.poisons else self._raising)
-        return _with(vertex, _refusing) if self.poisons and isinstance(vertex.step, Scan) else vertex
+        if self.at_sinks and isinstance(vertex.step, Write):
+            sink = replace(vertex.step.sink, format=Narrow(vertex.step.sink.format))
+            return replace(vertex, step=replace(vertex.step, sink=sink))
+        refuses = self.poisons and not self.at_sinks and isinstance(vertex.step, Scan)
+        return _with(vertex, _refusing) if refuses else vertex
 
     def _raising(self, function: Function) -> Function:
         def wrong(*given: Any) -> Any:
@@ -73,8 +114,16 @@ class Wrong:
         return wrong
 
 
-def draw_wrong(rng: Random, plan: Plan) -> Wrong:
-    """Something that is wrong with a plan."""
+def draw_wrong(rng: Random, plan: Plan, at_sinks: float) -> Wrong:
+    """Something that is wrong with a plan.
+
+    Args:
+        rng: Chance.
+        plan: The plan.
+        at_sinks: How likely it is found at the sinks, in a flow in which it can be.
+    """
+    if plan.name in SUMMED and rng.random() < at_sinks:
+        return Wrong("words", True, rng.choice(RARE), rng.randrange(1 << 20), at_sinks=True)
     users = (vertex for vertex in plan.vertices if not isinstance(vertex.step, OWN))
     vertex = rng.choice([vertex for vertex in users if hasattr(vertex.step, "function")])
     counts = {Count, *(each.takes for each in plan.vertices if isinstance(each.step, Scan))} == {Count}

@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from programs import by_lane, source_rows
+from proto_messages import add_field, generated_by
 
-from lowtide import Flow, json, kafka, raw
+from lowtide import Flow, json, kafka, protobuf, raw
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.ending_faults import Ending
 from lowtide.core.fronts.front import Front, Window
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.failure import Failure, Fault, MessageRefused, TooLarge, UserError
+from lowtide.core.operators.failure import Failure, Fault, MessageRefused, NotWritable, TooLarge, UserError
 from lowtide.core.operators.limits import Limits
 from lowtide.core.operators.order import OrderKey, Position
 from lowtide.core.operators.pending import UnmatchedTombstone
@@ -51,6 +52,14 @@ class Word:
     text: str
 
 
+def _narrow(_file: Any, message: Any) -> None:
+    for name, kind in (("word", "string"), ("number", "int32"), ("text", "string")):
+        add_field(message, name, kind)
+
+
+NARROW = generated_by(_narrow)
+
+
 def sound(record: Any) -> None:
     """Nothing is wrong with it."""
 
@@ -71,7 +80,8 @@ def flow_of(bad: str, *, letters: bool = False) -> Flow:
             yield Word("w0", -1, doc.text)
             return
         for place in range(6):
-            yield Word(f"w{(doc.number + place) % 9}", doc.number, doc.text)
+            number = 2**31 if bad == "wide" and doc.number == BAD else doc.number
+            yield Word(f"w{(doc.number + place) % 9}", number, doc.text)
 
     def batches(batch: pa.RecordBatch) -> pa.RecordBatch:
         for number in batch.column("number").to_pylist():
@@ -92,7 +102,7 @@ def flow_of(bad: str, *, letters: bool = False) -> Flow:
     docs = flow.read("docs", kafka("docs", json(Doc)))
     stream = docs.flat_map(words).map_batches(batches, Word)
     ones = stream.key_by("word", name="by-word").scan("one", one, 0)
-    ones.write("ones", kafka("ones", json(Word)))
+    ones.write("ones", kafka("ones", protobuf(Word, NARROW)))
     twos = ones.key_by("number", name="by-number").scan("two", two, 0)
     twos.write("twos", kafka("twos", json(Word)))
     return flow
@@ -217,6 +227,7 @@ CAUSES: list[tuple[str, type[LowtideError]]] = [
     ("upstream", UserError),
     ("message", MessageRefused),
     ("size", TooLarge),
+    ("wide", NotWritable),
 ]
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lowtide import Flow, Moment, agg, days, json, kafka, millis, session, sliding, tumbling
+from proto_messages import add_field, generated_by
+
+from lowtide import Flow, Moment, agg, days, json, kafka, millis, protobuf, session, sliding, tumbling
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,28 @@ def first(window: tuple[Count, ...]) -> Count:
 def failing(flow: Flow) -> None:
     sized = source(flow).map(size)
     sized.key_by("key").scan("order", consecutive, 0).write("out", kafka("out", json(Count)))
+
+
+def heaped(state: int, count: Count) -> tuple[int, Count]:
+    """Sums that soon are too large for 32 bits; it fails with some, which hang on the order."""
+    if (state + count.count) % 3 == 1:
+        raise ValueError(f"{count.count} after {state}")
+    after = state + count.count
+    return after, Count(count.key, after << 28)
+
+
+def narrow(flow: Flow) -> None:
+    """A sink that cannot write all that it is given, behind a step of the same name that fails, too."""
+    heaps = source(flow).map(size).key_by("key").scan("heap", heaped, 0)
+    heaps.write("heap", kafka("heap", protobuf(Count, NARROW), key="key"))
+
+
+def _narrow(_file: Any, message: Any) -> None:
+    add_field(message, "key", "string")
+    add_field(message, "count", "int32")
+
+
+NARROW = generated_by(_narrow)
 
 
 def beside(flow: Flow) -> None:
@@ -460,6 +484,7 @@ FLOWS: list[Callable[[Flow], None]] = [
     three_levels,
     two_levels_of_sinks,
     failing,
+    narrow,
     beside,
     beside_behind_a_level,
     loop,
