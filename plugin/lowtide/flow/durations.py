@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from lowtide.errors import FlowError
 from lowtide.flow.calls import user_site
+from lowtide.flow.moments import micros
 
 __all__ = ["days", "duration_of", "hours", "millis", "minutes", "seconds", "ticks_of"]
 
@@ -48,4 +49,4 @@ def duration_of(step: str, argument: str, duration: timedelta) -> timedelta:
 
 def ticks_of(duration: timedelta, slack_ms: int) -> int:
     """After how many ticks a duration is over: what is exactly so old in log time is that old."""
-    return -(-duration // timedelta(milliseconds=slack_ms))
+    return -(-micros(duration) // (slack_ms * 1_000))

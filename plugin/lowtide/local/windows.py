@@ -96,7 +96,10 @@ class TimedWindows:
                 return self._take_in_session(key, moment, item)
             spans = self._spans(moment)
             there = [span for span in spans if not self._is_over(self._closes(span), item)]
-            made = [(span, self._added(self._kept.get(key, {}).get(span, EMPTY), item)) for span in there]
+            made = []
+            for span in there:
+                self._folding.check(span, item.record)
+                made.append((span, self._added(self._kept.get(key, {}).get(span, EMPTY), item)))
             for span, state in made:
                 self._keep(key, item.unit, span, state)
             outs = [out for span, state in made for out in self._updated(key, span, state, item)]
@@ -110,6 +113,7 @@ class TimedWindows:
         own = instant_over(moment, self._wait, self._slack_us)
         if self._step.time is not None and not inside and self._is_over(own, item):
             return True, []
+        self._folding.check((moment, moment + self._gap), item.record)
         touched = sorted((start, end) for start, end in mine if moment < end and start < moment + self._gap)
         state: Any = EMPTY
         for span in touched:

@@ -296,4 +296,5 @@ def letters(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[De
 def original_of(rows: SourceRows, offset: int) -> Original:
     """The message with this offset."""
     index = rows.index_of(offset)
-    return Original(rows.keys[index], rows.values[index], None if rows.headers is None else rows.headers[index])
+    headers = None if rows.headers is None else rows.headers[index]
+    return Original(rows.keys[index], rows.values[index], headers or None)  # Whatever came beside it in its batch.

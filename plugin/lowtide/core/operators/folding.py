@@ -19,12 +19,14 @@ from lowtide.flow.moments import moment
 from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import schema_of
 from lowtide.flow.steps import Applied, Combined, Folded, Function, Reduced, WindowBy
-from lowtide.flow.windows import Span, Window
+from lowtide.flow.windows import Span, Window, is_sayable
 
 __all__ = ["EMPTY", "Folding", "Refused", "window_of"]
 
 EMPTY = object()
 """The state of a window that has no record yet."""
+
+_UNSAYABLE = "falls into a window that begins before the year 1 or ends after the year 9999, which no datetime can say"
 
 
 class Refused(Exception):
@@ -74,6 +76,12 @@ class Folding:
             self._states = States(vertex, result.state)
         self._records = None if is_fixed(schema_of(vertex.takes).struct) else RecordWatch(vertex, self._add)
         self.watches = self._records is not None or (self._states is not None and not self._states.fixed)
+
+    @staticmethod
+    def check(span: Span, row: Any) -> None:
+        """See that a `Window` of a record's span can be made, both bounds being of years 1 to 9999; raises Refused."""
+        if not is_sayable(span):
+            raise Refused(Failure(0, row, _UNSAYABLE))
 
     def add(self, state: Any, row: Any, position: Position | None) -> Any:
         """The state after one more record, the state before being perhaps `EMPTY`.

@@ -13,7 +13,7 @@ from lowtide.core.operators.folding import Refused
 from lowtide.core.operators.order import Position
 from lowtide.core.operators.scan import Listing
 from lowtide.core.operators.states import States
-from lowtide.flow.moments import micros_of, moment, tick_due
+from lowtide.flow.moments import FIRST_US, LAST_US, micros_of, moment, tick_due
 from lowtide.flow.plan import Vertex
 from lowtide.flow.signature import said
 from lowtide.flow.steps import Function, TimedScan
@@ -73,7 +73,12 @@ class Timing:
                 raise Refused(Failure(0, record, f"timer= gave {said(type(asked))}, expected datetime or None"))
             if asked.tzinfo is None:
                 raise Refused(Failure(0, record, f"timer= gave {asked!r}, which has no time zone"))
-            return micros_of(asked)
+            at = micros_of(asked)
+            if not FIRST_US <= at <= LAST_US:
+                raise Refused(
+                    Failure(0, record, f"timer= gave {asked!r}, which is no time of the years 1 to 9999 in UTC")
+                )
+            return at
         except Refused:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises

@@ -230,9 +230,11 @@ class FixedWindows(OpenWindows):
         opened = self._open
         for span in self._spans(arrival.moment):
             keys = opened.get(span)
-            if keys is None and self.closes(span[1]) < arrival.first:
-                missed = True
-                continue
+            if keys is None:
+                if self.closes(span[1]) < arrival.first:
+                    missed = True
+                    continue
+                self._folding.check(span, arrival.row)
             found = None if keys is None else keys.get(arrival.key)
             taken.append((span, self._added(EMPTY if found is None else found.state, arrival)))
         if not taken:
@@ -402,6 +404,7 @@ class SessionWindows(OpenWindows):
         inside = any([each.start <= moment < each.end for each in mine])
         if self._lates and not inside and instant_over(moment, self._wait, self._slack_us) < arrival.first:
             return LATE, True
+        self._folding.check((moment, moment + self._gap), arrival.row)
         touched = [each for each in mine if moment < each.end and each.start < moment + self._gap]
         tick = arrival.tick
         noted = any([each.changed == tick for each in mine])
