@@ -28,7 +28,7 @@ __all__ = ["PURPOSES", "VARIABLE", "JobEntry", "SparkEntry", "read_jobs", "read_
 VARIABLE = "LOWTIDE_AIRFLOW_CONF"
 DEFAULT = "conf/airflow.toml"
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
-_AGE = re.compile(r"(\d+)\s*(second|minute|hour|day)s?")
+_AGE = re.compile(r"([0-9]+)\s*(second|minute|hour|day)s?")
 _CRON = (
     (0, 59, ""),
     (0, 23, ""),

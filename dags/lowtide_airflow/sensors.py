@@ -211,7 +211,7 @@ class LabelEndedSensor(BaseSensorOperator):
 def _ms_of(at: str | int) -> int:
     """A moment in ms since 1970."""
     text = str(at)
-    if text.isdecimal():
+    if text.isascii() and text.isdecimal():
         return int(text)
     try:
         return ms_of(text)

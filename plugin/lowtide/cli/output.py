@@ -12,7 +12,7 @@ import click
 from lowtide_snapshots.commits.moment import ms_of
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-_AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
+_AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 

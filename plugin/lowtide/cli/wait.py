@@ -20,8 +20,10 @@ STOPPED_WAY_OUT = "start it again, then wait again: what it delivered it will no
 
 
 def _moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None or value.isdecimal():
-        return None if value is None else int(value)
+    if value is None:
+        return None
+    if value.isascii() and value.isdecimal():
+        return int(value)
     try:
         return ms_of(value)
     except ValueError as error:

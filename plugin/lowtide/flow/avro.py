@@ -6,7 +6,7 @@ import dataclasses
 import io
 import json
 from collections.abc import Sequence
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 _MAGIC = 0
 _HEAD_BYTES = 5
+_MICROSECOND_NS = 1_000
+_ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 BUILTIN = (bytes, date, datetime, time, Decimal, UUID)
 """What Avro has types for, beside Python's plain ones."""
 
@@ -151,7 +153,7 @@ def _reading(record: Any, registry: Any) -> Reading:
     from lowtide.flow.reading import Reading
     from lowtide.flow.wire import Misread
 
-    value = columns_of(record).value
+    columns = columns_of(record, fine=True)
     schemas: dict[int, Any] = {}
 
     def schema_of(data: bytes | None) -> Any:
@@ -161,7 +163,7 @@ def _reading(record: Any, registry: Any) -> Reading:
         known = schemas.get(number)
         if known is None:
             try:
-                known = schemas[number] = parsed(registry.schema(number))
+                known = schemas[number] = _parsed_to_read(registry.schema(number))
             except SchemaUnknown as error:
                 raise Misread(str(error)) from None
         return known
@@ -173,9 +175,9 @@ def _reading(record: Any, registry: Any) -> Reading:
             found = read(schema, data, _HEAD_BYTES)
         except Exception as error:  # noqa: BLE001 - fastavro raises what it meets: EOFError, IndexError, ...
             raise Misread(f"it does not follow its schema: {type(error).__name__} {error}".rstrip()) from None
-        return msgspec.convert(found, value, builtin_types=BUILTIN)
+        return msgspec.convert(found, columns.value, builtin_types=(bytes,))
 
-    return Reading(record, parse, (msgspec.ValidationError,), "a null value is not Avro")
+    return Reading(record, columns, parse, (msgspec.ValidationError,), "a null value is not Avro")
 
 
 def written(schema: Any, value: Any) -> bytes:
@@ -209,3 +211,30 @@ def parsed(text: str) -> Any:
     from fastavro import parse_schema
 
     return parse_schema(json.loads(text))
+
+
+def _parsed_to_read(text: str) -> Any:
+    """A writer's schema whose UUIDs are read as text, as fastavro takes for one what is none."""
+    from fastavro.read import LOGICAL_READERS
+
+    LOGICAL_READERS.setdefault("long-timestamp-nanos", _of_nanos)
+    return parsed(json.dumps(_without_uuids(json.loads(text))))
+
+
+def _without_uuids(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return list(map(_without_uuids, schema))
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("logicalType") == "uuid" and schema.get("type") == "string":
+        return "string"
+    return {name: _without_uuids(part) if name in _PARTS else part for name, part in schema.items()}
+
+
+_PARTS = ("type", "fields", "items", "values")
+"""Where a schema holds others."""
+
+
+def _of_nanos(number: int, *_: Any) -> datetime:
+    """A moment of its nanoseconds since 1970, cut down to microseconds."""
+    return _ORIGIN + timedelta(microseconds=number // _MICROSECOND_NS)

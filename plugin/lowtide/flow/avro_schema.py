@@ -32,7 +32,7 @@ _PLAIN: dict[Any, Any] = {
     datetime: {"type": "long", "logicalType": "timestamp-micros"},
     UUID: {"type": "string", "logicalType": "uuid"},
 }
-_EPOCH_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_EPOCH_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 class Known(dict[str, Any]):
@@ -174,7 +174,7 @@ def _said(value: Any, kind: Any, known: Known, epoch: Any = None) -> Any:
     if isinstance(value, datetime):
         from lowtide.flow.moments import micros_of
 
-        return micros_of(value) // (1 if epoch is None else _EPOCH_US[epoch.unit])
+        return micros_of(value) * 1_000 // (1_000 if epoch is None else _EPOCH_NS[epoch.unit])
     if isinstance(value, float) and not math.isfinite(value):
         raise _Unsaid
     say = _SAYS.get(type(value))

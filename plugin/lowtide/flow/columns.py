@@ -17,7 +17,7 @@ from lowtide.flow.headers import Headers, unpack_headers
 from lowtide.flow.markers import Header, Key, Marker, Offset, Partition, Timestamp, Tombstone, Topic
 from lowtide.flow.marks import Field, bare_of, fields_of
 from lowtide.flow.schema import schema_of
-from lowtide.flow.wire import Misread, called, wire_of_field, wire_of_record
+from lowtide.flow.wire import Misread, called, made_of, wire_of_field, wire_of_record
 
 __all__ = ["Columns", "Messages", "columns_of"]
 
@@ -58,10 +58,10 @@ class Columns:
         takes_null: Whether a message without a value can be a record.
     """
 
-    def __init__(self, record: type) -> None:
+    def __init__(self, record: type, *, fine: bool = False) -> None:
         schema_of(record)  # Refuses all that is no dataclass of columns.
         fields = fields_of(record)
-        wire = wire_of_record(record)
+        wire = wire_of_record(record, fine=fine)
         placed = {field.name: field.placed for field in fields if field.placed is not None}
         self.value: Any = wire.hint
         self.plain = wire.read is None
@@ -71,8 +71,9 @@ class Columns:
         self._write = wire.write
         needed = [_PARTS[type(marker)] for marker in placed.values() if type(marker) in _PARTS]
         self._parts = list(dict.fromkeys(needed))
-        self._make = _maker(record, fields, [name for name, _ in self._parts], null=False)
-        self._make_of_null = _maker(record, fields, [name for name, _ in self._parts], null=True)
+        parts = [name for name, _ in self._parts]
+        self._make = _maker(record, fields, parts, null=False, fine=fine)
+        self._make_of_null = _maker(record, fields, parts, null=True, fine=fine)
         self._lacking = [field.name for field in fields if field.placed is None and not field.has_default]
         tombstone = _named(placed, Tombstone)
         self.takes_null = tombstone is not None
@@ -115,14 +116,19 @@ class Columns:
         return self._make_of_null(None, *rest)
 
 
-def columns_of(record: Any) -> Columns:
-    """Where the columns of a dataclass stand, the same object each time; raises SchemaRefused with class and field."""
-    return _columns_of(record)
+def columns_of(record: Any, *, fine: bool = False) -> Columns:
+    """Where the columns of a dataclass stand, the same object each time; raises SchemaRefused with class and field.
+
+    Args:
+        record: The dataclass.
+        fine: Whether times are read of their text, so that none is rounded; such columns are for reading alone.
+    """
+    return _columns_of(record, fine=fine)
 
 
 @cache
-def _columns_of(record: Any) -> Columns:
-    return Columns(record)
+def _columns_of(record: Any, *, fine: bool) -> Columns:
+    return Columns(record, fine=fine)
 
 
 def _named(placed: dict[str, Marker], marker: type) -> str | None:
@@ -147,15 +153,19 @@ _PARTS: dict[type, tuple[str, Callable[[Messages], Iterable[Any]]]] = {
 """By marker the name that a generated expression has for a part of a message, and where a batch has it."""
 
 
-def _maker(record: type, fields: Sequence[Field], parts: Sequence[str], *, null: bool) -> Callable[..., Any]:
+def _maker(
+    record: type, fields: Sequence[Field], parts: Sequence[str], *, null: bool, fine: bool
+) -> Callable[..., Any]:
     """What makes a record of a value, None if it is `null`, and of the parts of its message."""
-    names: dict[str, Any] = {"T": record}
+    names: dict[str, Any] = {"T": made_of(record, fine=fine)}
     arguments = []
     for field in fields:
         if field.placed is not None:
             arguments.append(f"{field.name}={_place(field, field.placed, names, null=null)}")
         elif not null:
-            arguments.append(f"{field.name}={called(wire_of_field(field).read, f'v.{field.name}', names)}")
+            arguments.append(
+                f"{field.name}={called(wire_of_field(field, record, fine=fine).read, f'v.{field.name}', names)}"
+            )
     # Made of field names, which are identifiers, and of what stands in this file.
     make: Callable[..., Any] = eval(f"lambda {', '.join(['v', *parts])}: T({', '.join(arguments)})", names)  # noqa: S307
     return make

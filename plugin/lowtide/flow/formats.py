@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lowtide.flow.columns import Columns, Messages
     from lowtide.flow.raw_record import Raw
-    from lowtide.flow.reading import Decoded, Reading
+    from lowtide.flow.reading import Decoded, FineReading, Reading
     from lowtide.flow.writable import Writable
 
 T = TypeVar("T")
@@ -111,14 +111,28 @@ class JsonFormat(Generic[T]):
 
 
 @cache
-def _reading(record: Any) -> Reading:
+def _reading(record: Any) -> Reading | FineReading:
+    from lowtide.flow.reading import FineReading
+    from lowtide.flow.wire import has_times
+
+    reading = _reading_of(record, fine=False)
+    if not has_times(record):
+        return reading
+    return FineReading(reading, _reading_of(record, fine=True))
+
+
+def _reading_of(record: Any, *, fine: bool) -> Reading:
+    from decimal import Decimal
+
     import msgspec
 
     from lowtide.flow.columns import columns_of
     from lowtide.flow.reading import Reading
 
-    parse = msgspec.json.Decoder(columns_of(record).value).decode
-    return Reading(record, parse, (msgspec.DecodeError,), "a null value is not JSON")
+    columns = columns_of(record, fine=fine)
+    # What a field's reader takes as it stands are a Decimal's digits, which no float holds.
+    parse = msgspec.json.Decoder(columns.value, float_hook=Decimal).decode
+    return Reading(record, columns, parse, (msgspec.DecodeError,), "a null value is not JSON")
 
 
 @cache

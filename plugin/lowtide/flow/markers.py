@@ -30,12 +30,12 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """A `datetime` that stands in the value as an integer: seconds, milliseconds or microseconds since 1970.
+    """A `datetime` that stands in the value as an integer: seconds, milli-, micro- or nanoseconds since 1970.
 
-    What is written is cut down to the unit.
+    What is written is cut down to the unit, and what is read to microseconds.
     """
 
-    unit: Literal["s", "ms", "us"]
+    unit: Literal["s", "ms", "us", "ns"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,8 +128,8 @@ def _check(place: str, mark: Marker, hint: Any) -> None:
             raise SchemaRefused(f"{place}: {type(mark).__name__} takes a name, found {mark.name!r}")
         if isinstance(mark, Alias):
             return
-    if isinstance(mark, Epoch) and mark.unit not in ("s", "ms", "us"):
-        raise SchemaRefused(f'{place}: Epoch takes "s", "ms" or "us", found {mark.unit!r}')
+    if isinstance(mark, Epoch) and mark.unit not in ("s", "ms", "us", "ns"):
+        raise SchemaRefused(f'{place}: Epoch takes "s", "ms", "us" or "ns", found {mark.unit!r}')
     allowed = _TYPES.get(type(mark), (datetime,))
     bare = bare_of(hint)
     if bare not in allowed or (bare is not hint and not isinstance(mark, _OPTIONAL)):

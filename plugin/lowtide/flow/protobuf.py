@@ -13,6 +13,7 @@ from uuid import UUID
 
 from lowtide.errors import FlowError
 from lowtide.flow.calls import user_site
+from lowtide.flow.texts import cut
 
 if TYPE_CHECKING:
     from lowtide.flow.columns import Messages
@@ -99,15 +100,15 @@ def _reading(record: Any, message: Any) -> Reading:
     from lowtide.flow.columns import columns_of
     from lowtide.flow.reading import Reading
 
-    value, codec = columns_of(record).value, _codec(record, message)
+    columns, codec = columns_of(record), _codec(record, message)
 
     def parse(data: bytes | None) -> Any:
         if data is None:
             raise DecodeError
-        return msgspec.convert(codec.read(message.FromString(data)), value, builtin_types=(datetime, bytes))
+        return msgspec.convert(codec.read(message.FromString(data)), columns.value, builtin_types=(datetime, bytes))
 
     null = "a null value is no Protobuf message"
-    return Reading(record, parse, (DecodeError, msgspec.ValidationError), null)
+    return Reading(record, columns, parse, (DecodeError, msgspec.ValidationError), null)
 
 
 class _Codec:
@@ -224,7 +225,7 @@ def _one(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:  # 
     if get_origin(hint) is Literal:
         return _one(place, type(get_args(hint)[0]), descriptor)
     if hint in _AS_TEXT and kind == descriptor.CPPTYPE_STRING and descriptor.type == descriptor.TYPE_STRING:
-        return _same, str
+        return (cut if hint is time else _same), str
     if hint not in _types_of(descriptor):
         raise _misfit(place, hint, descriptor)
     return _same, _same

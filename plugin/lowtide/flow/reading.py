@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from lowtide.errors import LowtideError
-from lowtide.flow.columns import Messages, columns_of
+from lowtide.flow.columns import Columns, Messages
 from lowtide.flow.defaults import completer_of
 from lowtide.flow.fields import fits_of
 from lowtide.flow.schema import schema_of
+from lowtide.flow.texts import ESCAPED, SEVEN_DIGITS, has_fine_times
 from lowtide.flow.wire import Misread
 
-__all__ = ["Decoded", "Reading"]
+__all__ = ["Decoded", "FineReading", "Reading"]
 
 T = TypeVar("T")
 
@@ -36,18 +37,24 @@ class Reading:
 
     Args:
         record: The dataclass.
-        parse: Makes what `columns_of(record).value` says of a message's value.
+        columns: Its columns.
+        parse: Makes what `columns.value` says of a message's value.
         refuses: What it raises for a value that is none, beside a UnicodeDecodeError.
         null: What is wrong with a value that is null.
     """
 
     def __init__(
-        self, record: Any, parse: Callable[[Any], Any], refuses: tuple[type[Exception], ...], null: str
+        self,
+        record: Any,
+        columns: Columns,
+        parse: Callable[[Any], Any],
+        refuses: tuple[type[Exception], ...],
+        null: str,
     ) -> None:
         self._parse = parse
         self._refuses: tuple[type[Exception], ...] = (*refuses, UnicodeDecodeError, Misread)
         self._null = null
-        self._columns = columns_of(record)
+        self._columns = columns
         self._complete = completer_of(record)
         self._fits = fits_of(record)
         self._schema = schema_of(record)
@@ -96,3 +103,43 @@ class Reading:
                 else:
                     failures.append((index, fault.what))
         return Decoded(rows, failures)
+
+
+class FineReading:
+    """How JSON becomes records that have times: messages with times of more than six digits go a way of their own.
+
+    Which way a message goes depends on that message alone, so its record and its fault do not depend on the batch.
+    All others pay 0.2 us for the look.
+
+    Args:
+        reading: How most messages are read.
+        fine: How those are that may have such times.
+    """
+
+    def __init__(self, reading: Reading, fine: Reading) -> None:
+        self._reading = reading
+        self._fine = fine
+
+    def decode(self, messages: Messages) -> Decoded[Any]:
+        """As `Reading.decode`."""
+        values = messages.values
+        text = values[0] if len(values) == 1 else b"\n".join([value or b"" for value in values])
+        # A backslash alone is found three times as fast.
+        if not text or (SEVEN_DIGITS(text) is None and (b"\\" not in text or ESCAPED not in text)):
+            return self._reading.decode(messages)
+        ways: tuple[list[int], list[int]] = ([], [])
+        for index, value in enumerate(values):
+            ways[has_fine_times(value)].append(index)
+        return (
+            self._parted(messages, ways) if all(ways) else (self._fine if ways[1] else self._reading).decode(messages)
+        )
+
+    def _parted(self, messages: Messages, ways: tuple[list[int], list[int]]) -> Decoded[Any]:
+        rows: dict[int, Any] = {}
+        failures: list[tuple[int, str]] = []
+        for reading, indices in zip((self._reading, self._fine), ways, strict=True):
+            found = reading.decode(messages.pick(indices))
+            failed = {indices[index]: reason for index, reason in found.failures}
+            failures += failed.items()
+            rows.update(zip((index for index in indices if index not in failed), found.rows, strict=True))
+        return Decoded([rows[index] for index in sorted(rows)], sorted(failures))

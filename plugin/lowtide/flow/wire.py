@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
 from types import UnionType
@@ -17,13 +17,16 @@ from lowtide.flow.markers import Epoch, Precision
 from lowtide.flow.marks import Field, fields_of
 from lowtide.flow.plain_kinds import Fixed
 from lowtide.flow.schema import SchemaRefused
+from lowtide.flow.texts import decimal_of, time_of
 
-__all__ = ["Misread", "Wire", "called", "wire_of_field", "wire_of_record"]
+__all__ = ["Misread", "Wire", "called", "has_times", "made_of", "wire_of_field", "wire_of_record"]
 
 Convert = Callable[[Any], Any]
 
 _ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
-_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_MICROSECOND = timedelta(microseconds=1)
+_MICROSECOND_NS = 1_000
+_UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 class Misread(Exception):
@@ -45,33 +48,56 @@ class Wire:
     write: Convert | None = None
 
 
-def wire_of(hint: Any) -> Wire:  # noqa: PLR0911 - one per type
-    """The form of any type that a field may have."""
+def wire_of(hint: Any, place: str = "a field", *, fine: bool = False) -> Wire:  # noqa: PLR0911 - one per type
+    """The form of any type that a field may have.
+
+    Args:
+        hint: The type.
+        place: The field, for people who read what is wrong with a message.
+        fine: Whether times are read of their text, so that none is rounded (`lowtide.flow.texts`).
+    """
     if hasattr(hint, "__metadata__"):
         inner = get_args(hint)[0]
         for mark in hint.__metadata__:
             if isinstance(mark, Epoch):
-                return _of_epoch(inner, mark)
+                return _of_epoch(inner, mark, place)
             if isinstance(mark, Precision):
-                return _of_decimal(inner, mark)
-        return wire_of(inner)
+                return _of_decimal(inner, mark, place)
+        return wire_of(inner, place, fine=fine)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return _or_none(wire_of(next(each for each in arguments if each is not type(None))))
+        return _or_none(wire_of(next(each for each in arguments if each is not type(None)), place, fine=fine))
     if origin in (list, tuple):
-        item = wire_of(arguments[0])
+        item = wire_of(arguments[0], place, fine=fine)
         whole: Any = list[item.hint] if origin is list else tuple[item.hint, ...]  # type: ignore[name-defined]
         return _each(whole, item, lambda convert: lambda values: origin(map(convert, values)))
     if origin is dict:
-        item = wire_of(arguments[1])
+        item = wire_of(arguments[1], place, fine=fine)
         whole = dict[str, item.hint]  # type: ignore[name-defined]  # a type made of a value
         return _each(whole, item, lambda convert: lambda values: {key: convert(each) for key, each in values.items()})
-    return _inside(hint) if dataclasses.is_dataclass(hint) else Wire(hint)
+    if fine and hint in (datetime, time):
+        return _read_as(Any, time_of(hint), place)
+    return _inside(hint, fine=fine) if dataclasses.is_dataclass(hint) else Wire(hint)
 
 
-def wire_of_field(field: Field) -> Wire:
-    """The form of a field that stands in the value."""
-    return wire_of(field.hint) if field.epoch is None else _of_epoch(field.hint, field.epoch)
+def wire_of_field(field: Field, record: type | None = None, *, fine: bool = False) -> Wire:
+    """The form of a field that stands in the value of a record."""
+    place = field.name if record is None else f"{record.__qualname__}.{field.name}"
+    return wire_of(field.hint, place, fine=fine) if field.epoch is None else _of_epoch(field.hint, field.epoch, place)
+
+
+@cache
+def has_times(record: Any) -> bool:
+    """Whether a time stands in the value of a record as itself, and not as an integer."""
+    return any(_has_times(field.hint) for field in fields_of(record) if field.placed is None and field.epoch is None)
+
+
+def _has_times(hint: Any) -> bool:
+    if hasattr(hint, "__metadata__"):
+        return not any(isinstance(mark, Epoch) for mark in hint.__metadata__) and _has_times(get_args(hint)[0])
+    if dataclasses.is_dataclass(hint):
+        return has_times(hint)  # type: ignore[arg-type]  # a class is hashable
+    return hint in (datetime, time) or any(map(_has_times, get_args(hint)))
 
 
 def called(function: Convert | None, argument: str, names: dict[str, Any]) -> str:
@@ -83,36 +109,44 @@ def called(function: Convert | None, argument: str, names: dict[str, Any]) -> st
     return f"{name}({argument})"
 
 
-def _of_epoch(hint: Any, epoch: Epoch) -> Wire:
+def _read_as(hint: Any, read: Convert, place: str, write: Convert | None = None) -> Wire:
+    """A wire whose faults, which `read` raises as ValueErrors, name the field."""
+
+    def placed(value: Any) -> Any:
+        try:
+            return read(value)
+        except ValueError as error:
+            raise Misread(f"{error}, for {place}") from None
+
+    return Wire(hint, placed, write)
+
+
+def _of_epoch(hint: Any, epoch: Epoch, place: str) -> Wire:
     if type(None) in get_args(hint):
-        return _or_none(_of_epoch(datetime, epoch))
-    factor = _UNIT_US[epoch.unit]
+        return _or_none(_of_epoch(datetime, epoch, place))
+    unit_ns = _UNIT_NS[epoch.unit]
 
     def read(number: int) -> datetime:
         try:
-            return _ORIGIN + timedelta(microseconds=number * factor)
+            return _ORIGIN + timedelta(microseconds=number * unit_ns // _MICROSECOND_NS)
         except OverflowError:
-            raise Misread(f"{number} {epoch.unit} since 1970 is no time that a datetime can hold") from None
+            raise ValueError(f"{number} {epoch.unit} since 1970 is no time that a datetime can hold") from None
 
     def write(moment: datetime) -> int:
-        return (moment - _ORIGIN) // timedelta(microseconds=factor)
+        return (moment - _ORIGIN) // _MICROSECOND * _MICROSECOND_NS // unit_ns
 
-    return Wire(int, read, write)
+    return _read_as(int, read, place, write)
 
 
-def _of_decimal(hint: Any, precision: Precision) -> Wire:
-    """What is read gets the digits of its field, without being rounded; what is written has them."""
+def _of_decimal(hint: Any, precision: Precision, place: str) -> Wire:
+    """What is read gets the digits of its field, without being rounded; what is written has them.
+
+    Codecs leave it as it is, text or number, as msgspec would take more for a number than JSON or SQL do.
+    """
     if type(None) in get_args(hint):
-        return _or_none(_of_decimal(Decimal, precision))
+        return _or_none(_of_decimal(Decimal, precision, place))
     kind = Fixed(precision.digits, precision.scale)
-
-    def read(value: Decimal) -> Decimal:
-        try:
-            return kind.exactly(value)
-        except ValueError as error:
-            raise Misread(str(error)) from None
-
-    return Wire(Decimal, read)
+    return _read_as(Any, lambda value: kind.exactly(decimal_of(value)), place)
 
 
 def _or_none(inner: Wire) -> Wire:
@@ -125,7 +159,7 @@ def _each(hint: Any, inner: Wire, through: Callable[[Convert], Convert]) -> Wire
     return Wire(hint, read, None if inner.write is None else through(inner.write))
 
 
-def _inside(record: Any) -> Wire:
+def _inside(record: Any, *, fine: bool) -> Wire:
     """A record in another one: all of it stands in the value."""
     for field in fields_of(record):
         if field.placed is not None:
@@ -134,24 +168,40 @@ def _inside(record: Any) -> Wire:
                 "record, and this one stands inside of it",
                 way_out="move the field to the outer record",
             )
-    return wire_of_record(record)
+    return wire_of_record(record, fine=fine)
 
 
 @cache
-def wire_of_record(record: Any) -> Wire:
+def wire_of_record(record: Any, *, fine: bool = False) -> Wire:
     """A dataclass as it is, or as its twin: a struct of the fields in the value, by their names there."""
     fields = fields_of(record)
     inside = [field for field in fields if field.placed is None]
-    wires = {field.name: wire_of_field(field) for field in inside}
+    wires = {field.name: wire_of_field(field, record, fine=fine) for field in inside}
     changed = any(wire.read is not None or wire.write is not None for wire in wires.values())
     if len(inside) == len(fields) and not changed and not any(field.alias for field in fields):
         return Wire(record)
     twin = _twin(record, inside, wires)
-    names: dict[str, Any] = {"T": record, "W": twin}
+    names: dict[str, Any] = {"T": made_of(record, fine=fine), "W": twin}
     read = ", ".join(f"{name}={called(wire.read, f'v.{name}', names)}" for name, wire in wires.items())
     write = ", ".join(f"{name}={called(wire.write, f'r.{name}', names)}" for name, wire in wires.items())
     # Made of field names, which are identifiers, and of what stands in this file.
     return Wire(twin, eval(f"lambda v: T({read})", names), eval(f"lambda r: W({write})", names))  # noqa: S307
+
+
+def made_of(record: Any, *, fine: bool) -> Callable[..., Any]:
+    """What makes a record of its fields: its class; of fine times as codecs do it, whose own constructor it may be."""
+    if not fine or record.__dataclass_params__.init:
+        return record  # type: ignore[no-any-return]  # a class is what is called
+
+    def make(**fields: Any) -> Any:
+        made = object.__new__(record)
+        for name, value in fields.items():
+            object.__setattr__(made, name, value)
+        if hasattr(made, "__post_init__"):
+            made.__post_init__()
+        return made
+
+    return make
 
 
 def _twin(record: type, inside: list[Field], wires: dict[str, Wire]) -> Any:

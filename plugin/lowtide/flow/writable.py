@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
-from datetime import UTC
-from typing import Any, get_args, get_origin
+from datetime import UTC, datetime
+from typing import Annotated, Any, get_args, get_origin
 
 __all__ = [
     "Findings",
@@ -32,6 +32,9 @@ __all__ = [
     "or_none",
     "record_rule",
 ]
+
+
+_BITS_64 = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +195,25 @@ def of_type(record: Any, leaf: Callable[[Any], Rule | None]) -> Rule | None:
     """
     from lowtide.flow.marks import fields_of
 
-    # An integer that is a time is made of one that a datetime can hold: it has 64 bits.
-    fields = [field for field in fields_of(record) if field.placed is None and field.epoch is None]
-    return of_fields({field.name: _of_hint(field.hint, leaf) for field in fields})
+    rules = {
+        each.name: _of_hint(each.hint, leaf) if each.epoch is None else _of_epoch(each.hint, each.epoch)
+        for each in fields_of(record)
+        if each.placed is None
+    }
+    return of_fields(rules)
+
+
+def _of_epoch(hint: Any, epoch: Any) -> Rule | None:
+    """The rule for an integer that is a time: only in nanoseconds may one that a datetime holds have over 64 bits."""
+    from lowtide.flow.marks import bare_of
+    from lowtide.flow.wire import wire_of
+
+    if epoch.unit != "ns":
+        return None
+    write: Any = wire_of(Annotated[datetime, epoch]).write
+    fault = "nanoseconds since 1970 have more than 64 bits before 1678 and after 2261"
+    rule = Rule(lambda value: -_BITS_64 <= write(value) < _BITS_64, lambda value: ("", f"{value}: {fault}"))
+    return rule if bare_of(hint) is hint else or_none(rule)
 
 
 def _of_hint(hint: Any, leaf: Callable[[Any], Rule | None]) -> Rule | None:
@@ -203,8 +222,9 @@ def _of_hint(hint: Any, leaf: Callable[[Any], Rule | None]) -> Rule | None:
 
     if hasattr(hint, "__metadata__"):
         inner = get_args(hint)[0]
-        if any(isinstance(mark, Epoch) for mark in hint.__metadata__):
-            return None
+        epoch = next((mark for mark in hint.__metadata__ if isinstance(mark, Epoch)), None)
+        if epoch is not None:
+            return _of_epoch(inner, epoch)
         return _of_hint(inner, leaf)
     bare = bare_of(hint)
     if bare is not hint:

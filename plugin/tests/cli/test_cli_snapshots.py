@@ -67,9 +67,10 @@ FAILED = msgspec.structs.replace(VIEW, phase="failed", why=Cause("other", "min t
 
 def test_times_ages_and_sizes() -> None:
     assert IsoTime()("2026-01-02T03:04:05.678") == IsoTime()("2026-01-02T05:04:05.678+02:00") == 1767323045678
+    assert IsoTime()("2026-01-02T23:59:59.9999999") == IsoTime()("2026-01-02T23:59:59.999"), "cut down, to no later day"
     assert time_of(1767323045678) == "2026-01-02 03:04:05.678"
     assert [Age()(text) for text in ("45", "45s", "1.5m", "2h", "30d", "1w")] == [45, 45, 90, 7200, 2_592_000, 604_800]
-    for kind, wrong in ((IsoTime(), "yesterday"), (Age(), "0d"), (Age(), "3 days"), (Age(), "-1h")):
+    for kind, wrong in ((IsoTime(), "yesterday"), (Age(), "0d"), (Age(), "\u0663d"), (Age(), "3 days"), (Age(), "-1h")):
         with pytest.raises(click.BadParameter, match="write it as"):
             kind(wrong)
     assert [size(bytes_) for bytes_ in (1023, 1536, 5 << 20, 3 << 30)] == [

@@ -7,7 +7,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -113,6 +113,49 @@ def test_schemas_of_writers_may_be_older_or_newer(server: RegistryServer) -> Non
     values = [framed(server, SCHEMA, {"unitPrice": 3}), framed(server, NEWER, {"unitPrice": 4, "more": "x"})] * 2
     assert read(form, *values).rows == [Line(3.0), Line(4.0)] * 2
     assert [server.asked[f"/schemas/ids/{number}"] for number in (2, 3)] == [1, 1], "each is asked once"
+
+
+@dataclass(frozen=True)
+class AsText:
+    id: UUID
+    amount: Annotated[Decimal, lt.Precision(9, 2)]
+    at: datetime
+    hour: time
+    day: date = date(2026, 1, 1)
+
+
+def text_schema(**types: Any) -> dict[str, Any]:
+    fields = [{"name": name, "type": types.get(name, "string")} for name in ("id", "amount", "at", "hour", "day")]
+    return {"type": "record", "name": "AsText", "fields": fields}
+
+
+def test_text_is_read_as_json_reads_it(server: RegistryServer) -> None:
+    form = form_of(server, AsText)
+    texts = {
+        "id": str(UUID(int=7)), "amount": "1.5", "at": "2026-03-01T23:59:59.9999999Z", "hour": "23:59:59.999999999",
+        "day": "2026-03-01",
+    }  # fmt: skip
+    (row,) = read(form, framed(server, text_schema(), texts)).rows
+    at = datetime(2026, 3, 1, 23, 59, 59, 999_999, tzinfo=UTC)
+    assert row == AsText(UUID(int=7), Decimal("1.50"), at, time.max, date(2026, 3, 1))
+    for name, wrong in (
+        ("id", "0541d9c8-e291-a476-cbc1-a215a0615c_b"),
+        ("amount", "1_0"),
+        ("at", "2026-03-01"),
+        ("hour", "\u0661\u0662:00:00"),
+        ("day", "2026-03-0\uff11"),
+    ):
+        uuid = {"id": {"type": "string", "logicalType": "uuid"}} if name == "id" else {}
+        assert read(form, framed(server, text_schema(**uuid), texts | {name: wrong})).failures, name
+
+
+def test_nanoseconds_are_cut_down(server: RegistryServer) -> None:
+    form = form_of(server, AsText)
+    schema = text_schema(at={"type": "long", "logicalType": "timestamp-nanos"})
+    texts = {"id": str(UUID(int=7)), "amount": "1.5", "hour": "12:00:00", "day": "2026-03-01"}
+    for number in (1_772_409_599_999_999_999, -1):
+        (row,) = read(form, framed(server, schema, texts | {"at": number})).rows
+        assert row.at == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=number // 1000)
 
 
 def test_what_cannot_be_read_is_a_failure_with_its_reason(server: RegistryServer) -> None:

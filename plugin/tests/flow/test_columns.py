@@ -146,7 +146,7 @@ def test_markers_that_do_not_fit_are_refused() -> None:
     refused(Annotated[int, lt.Timestamp()], "Timestamp marks datetime, found int")
     refused(Annotated[int, lt.Tombstone()], "Tombstone marks bool, found int")
     refused(Annotated[int, lt.Epoch("ms")], "Epoch marks datetime, or that | None, found int")
-    refused(Annotated[datetime, lt.Epoch("min")], 'Epoch takes "s", "ms" or "us", found')  # type: ignore[arg-type]
+    refused(Annotated[datetime, lt.Epoch("min")], 'Epoch takes "s", "ms", "us" or "ns", found')  # type: ignore[arg-type]
     refused(Annotated[str, lt.Header("")], "Header takes a name")
     refused(Annotated[str, lt.Key], r"write lt\.Key\(\)")
     refused(Annotated[str, lt.Key()] | None, r"Key marks a whole field: write Annotated\[")

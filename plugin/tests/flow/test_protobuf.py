@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -153,6 +153,20 @@ def test_equal_records_are_equal_bytes_whatever_the_order_of_a_map() -> None:
     assert len(set(lt.protobuf(Order, Message).encode([other, Order("k", 1, stock=WHOLE.stock)]))) == 1
 
 
+@dataclass(frozen=True)
+class Finer:
+    at: datetime
+    hour: Annotated[time, lt.Alias("amount")]
+    hours: Annotated[list[time], lt.Alias("tags")]
+
+
+def test_times_are_cut_down() -> None:
+    message = Message(amount="23:59:59.9999999", tags=["00:00:00.1234567"])
+    message.at.seconds, message.at.nanos = 1_772_409_599, 999_999_999
+    (row,) = read(message.SerializeToString(), form=lt.protobuf(Finer, Message)).rows
+    assert row == Finer(datetime(2026, 3, 1, 23, 59, 59, 999_999, UTC), time.max, [time(0, 0, 0, 123_456)])
+
+
 def test_what_cannot_be_read_is_a_failure_with_its_reason() -> None:
     good = Message(amount="1").SerializeToString()
     far = Message(amount="1")
@@ -161,6 +175,9 @@ def test_what_cannot_be_read_is_a_failure_with_its_reason() -> None:
     found = read(*values, Message(amount="1", colour=7).SerializeToString(), Message(amount="x").SerializeToString())
     assert len(found.rows) == 1
     assert [index for index, _ in found.failures] == [1, 2, 3, 4, 5, 6]
+    assert (
+        read(Message(amount="1_0").SerializeToString()).failures[0][1] == "'1_0' is no decimal number, for Order.amount"
+    )
     whats = [
         "",
         "a null value is no Protobuf message",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 __all__ = ["ms_of"]
 
+_ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def ms_of(at: str) -> int:
-    """Return a moment in ms since 1970; ISO text, in UTC unless it names a zone (errors: ValueError)."""
+    """Return a moment in ms since 1970, cut down; ISO text, in UTC unless it names a zone (errors: ValueError)."""
     found = datetime.fromisoformat(at)
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    return ((found if found.tzinfo else found.replace(tzinfo=UTC)) - _ORIGIN) // timedelta(milliseconds=1)

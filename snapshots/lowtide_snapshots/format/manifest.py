@@ -45,7 +45,7 @@ _INITIAL = b"lowtide.initial"
 _SETTING = b"lowtide.setting"
 _TTL = b"lowtide.ttl"
 _DAYS = b"lowtide.days"
-_CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

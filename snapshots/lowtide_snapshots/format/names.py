@@ -12,9 +12,9 @@ from lowtide_snapshots.keys import MAX_UNITS
 __all__ = ["ObjectName", "incarnation_of", "manifest_name", "parse_name", "part_name", "snapshot_id"]
 
 MOST_MS = 10**15 - 1
-_ID = re.compile(r"(\d{6,})-(\d{4,})")
-_MANIFEST = re.compile(rf"([^/]+)/manifests/(\d{{15}})-({_ID.pattern})\.json")
-_PART = re.compile(rf"([^/]+)/parts/([^/]+)/(\d{{5}})/(\d{{15}})-({_ID.pattern})\.parquet")
+_ID = re.compile(r"([0-9]{6,})-([0-9]{4,})")
+_MANIFEST = re.compile(rf"([^/]+)/manifests/([0-9]{{15}})-({_ID.pattern})\.json")
+_PART = re.compile(rf"([^/]+)/parts/([^/]+)/([0-9]{{5}})/([0-9]{{15}})-({_ID.pattern})\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
