@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
+from tests.chaos.sweeper import damages
 from tests.shop import Load, Shop
 
+from lowtide.cli.prune_plan import PrunePlan
 from lowtide.cli.snapshot import take
+from lowtide.cli.snapshot_place import opened
 from lowtide.driver.job import Job
 from lowtide.driver.recovery import StartFrom
 from lowtide.local.oracle import Output, compare_lanes, read_output
-from lowtide.status.control_client import ControlRefused
+from lowtide.status.control_client import ControlClient, ControlRefused
 from lowtide.status.job_view import SnapshotView
+from lowtide_snapshots.commits.retention import Rule
+from lowtide_snapshots.format.parts import sha256
 
 if TYPE_CHECKING:
     from tests.conftest import Spark
@@ -76,6 +81,47 @@ def test_a_job_goes_on_from_its_last_commit(spark: Spark) -> None:
         job.stop()
     assert shop.judge.right()
     assert read < load.written, "it has not read all of it again"
+
+
+def test_a_savepoint_that_is_overtaken_is_kept_beside_the_newer_one(spark: Spark) -> None:
+    """R16, R17: both are committed and whole whatever is swept, and a life goes on right from either."""
+    shop = Shop.open("beside", spark.kafka, spark.settings(), letters=2)
+    name = shop.name
+
+    def committed(client: ControlClient, *ids: str) -> bool:
+        phases = {view.id: view.phase for view in client.snapshots()}
+        assert "failed" not in {phases[each] for each in ids}, [str(each.why) for each in client.snapshots()]
+        return all(phases[each] == "committed" for each in ids)
+
+    with shop.running() as job, Load(shop, per_s=300):
+        job.wait(delivering(job))
+        client = job.client()
+        savepoint = take(client, name, "before 2.0", commit=False, limit_s=TAKEN_WITHIN_S)
+        newer = taken(job)
+        with opened(shop.conf, name) as (place, _):
+            PrunePlan.planned(place, Rule(1)).carry_out()
+            manifest = place.read(place.find(savepoint.id))
+            place.log.commit(manifest, sha256(manifest.to_json().encode()))
+            last = place.log.last()
+            assert last is not None
+            assert last.id == newer.id
+        job.wait(lambda: not committed(client, savepoint.id, newer.id))
+        several = [client.take_snapshot(called).id for called in ("one", None, "two")]
+        job.wait(lambda: not committed(client, several[0], several[2]))
+        with opened(shop.conf, name) as (place, _):
+            PrunePlan.planned(place, Rule(1)).carry_out()
+            assert {"before 2.0", "one", "two"} <= {commit.name for commit in place.log.commits()}
+            assert place.log.reserved() == []
+            newest = place.log.commits()[-1].id
+        assert damages(shop.conf, name) == []
+    for start, begins in ((StartFrom(commit="before 2.0"), savepoint.id), (StartFrom(), newest)):
+        said: list[str] = []
+        job = Job.start(shop.flow(), shop.conf, said.append, start)
+        try:
+            assert any(f"commit {begins}" in each for each in said), said
+            assert shop.judge.right()
+        finally:
+            job.stop()
 
 
 def test_a_job_that_is_rewound_delivers_again_what_came_behind_the_commit(spark: Spark) -> None:

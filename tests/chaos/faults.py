@@ -10,7 +10,10 @@ from pathlib import Path
 
 from tests.job_program import Program
 
+from lowtide.cli.snapshot_place import opened
 from lowtide.errors import LowtideError
+from lowtide.status.control_client import ControlClient
+from lowtide_snapshots.format.parts import sha256
 
 from .gate import MANIFESTS, PARTS, Trap
 from .photographer import viewed
@@ -261,6 +264,41 @@ def _rewind(stage: Stage, fault: Fault) -> None:
         raise Stuck("\n".join(["after a sweep in a rewind", *wrong]))
 
 
+def _savepoint_beside(stage: Stage, _: Fault) -> None:
+    """A savepoint is overtaken by a periodic snapshot, others sweep, then it is committed: both have to be whole."""
+    conf, job = stage.shop.conf, stage.shop.name
+    with swept(conf, job, keep=1) as faults:
+        try:
+            client = stage.client()
+            if client is None:
+                raise Stuck("there is no life to take a savepoint of")
+            savepoint = _taken(client, f"beside {len(commits_of(conf, job))}", commit=False)
+            newer = _taken(client, None, commit=True)
+            with opened(conf, job) as (place, _store):
+                manifest = place.read(place.find(savepoint))
+                place.log.commit(manifest, sha256(manifest.to_json().encode()))
+        except LowtideError as error:
+            raise Stuck(f"a savepoint beside a periodic snapshot: {error}") from error
+        there = {each.id for each in commits_of(conf, job)}
+        if savepoint not in there:
+            raise Stuck(f"savepoint {savepoint}, which {newer} has overtaken, is not committed")
+    wrong = [*map(str, faults), *damages(conf, job)]
+    if wrong:
+        raise Stuck("\n".join(["after a savepoint beside a periodic snapshot", *wrong]))
+
+
+def _taken(client: ControlClient, name: str | None, *, commit: bool) -> str:
+    """Take a snapshot and wait until it is sealed or committed; its id."""
+    view = client.take_snapshot(name, commit=commit)
+    deadline = time.monotonic() + MET_WITHIN_S
+    while view.phase != ("committed" if commit else "sealed"):
+        if view.phase == "failed" or time.monotonic() > deadline:
+            raise Stuck(f"snapshot {view.id} is {view.phase}: {view.why}")
+        time.sleep(POLL_S)
+        view = viewed(client, view.id) or view
+    return view.id
+
+
 def _hang(stage: Stage, _: Fault) -> None:
     _misbehave(stage, stage.hangs)
 
@@ -331,6 +369,7 @@ WAYS: dict[str, Callable[[Stage, Fault], None]] = {
     "hung-function": _hang,
     "raised-function": _raise,
     "sweep-in-rewind": _rewind,
+    "savepoint-beside": _savepoint_beside,
     "broker-clock": _step_clock,
     "executor-without-broker": _cut_off,
     "late-end": _hold_end,

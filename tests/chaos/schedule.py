@@ -38,6 +38,7 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "hung-function": ("",),
     "raised-function": ("",),
     "sweep-in-rewind": ("",),
+    "savepoint-beside": ("",),
     "executor-without-broker": ("",),
     "broker-clock": ("",),
     "zookeeper": ("",),
