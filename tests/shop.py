@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 LANES = 2
 USERS, ITEMS = 23, 31
 READY_WITHIN_S = 120.0
+HOUR_MS = 3_600_000
+PRODUCERS = 4
 BIG_PRIME = 2_147_483_647
 
 
@@ -225,6 +227,51 @@ class Shop:
             yield job
         finally:
             job.stop()
+
+
+class Backfill:
+    """Orders an hour old, written to partition 0 by several producers in turn for as long as the block lasts: no gaps.
+
+    Args:
+        shop: Whose first source they are written to.
+        first: The first order's number.
+        most: How many are written at most.
+
+    Attributes:
+        written: How many were.
+    """
+
+    def __init__(self, shop: Shop, first: int, most: int = 60_000) -> None:
+        self.written = 0
+        self._shop, self._first, self._most = shop, first, most
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="backfill", daemon=True)
+
+    @property
+    def flows(self) -> bool:
+        """Whether it still does."""
+        return self._thread.is_alive()
+
+    def __enter__(self) -> Backfill:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        settings = {**librdkafka_settings(self._shop.conf.kafka), "linger.ms": 0, "enable.idempotence": True}
+        producers = [Producer({**settings, "log_level": 0}) for _ in range(PRODUCERS)]
+        while not self._over.is_set() and self.written < self._most:
+            for producer in producers:
+                at_ms = time.time_ns() // 1_000_000 - HOUR_MS
+                producer.produce(self._shop.sources[0], order(self._first + self.written), partition=0, timestamp=at_ms)
+                producer.poll(0)
+                self.written += 1
+            time.sleep(0.001)
+        for producer in producers:
+            assert producer.flush(30) == 0
 
 
 class Load:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
-from tests.shop import Shop, now_ms
+from tests.shop import Backfill, Shop, now_ms
 
 from lowtide.connectors.lasts import read_lasts, topic_of
 from lowtide.errors import LifeEnded
@@ -94,6 +95,44 @@ def test_r8_a_front_an_hour_ahead_waits_and_what_it_holds_is_bounded(spark: Spar
     assert most["parked"] <= 3_000, most
     assert most["waiting"] <= 4_000, most
     assert repairs < 6_000
+
+
+def test_h9_a_backfill_that_flows_does_not_stop_the_other_partition(spark: Spark) -> None:
+    """No grant finds the front at its offset; what its own floors did holds in the next life."""
+    shop = Shop.open("backfill", spark.kafka, spark.settings() | {"job.max_front_bytes": 64 << 10})
+    shop.produce(range(10))
+    most: dict[str, int] = {}
+    with shop.running() as job:
+        assert shop.judge.right() == 10
+        with Backfill(shop, first=10_000) as backfill:
+            for number in range(100, 150):
+                shop.produce([number], partitions=[1])
+                note(most, job.status()["workers"])
+                if own_floors(job) >= 20:
+                    break
+            before = backfill.written
+            await_that(lambda: job.status()["totals"]["delivered"] >= before)
+            assert backfill.flows, "delivered while it flows"
+        assert own_floors(job) > 0
+        assert most["waiting"] <= 10_000, most
+        assert shop.judge.right() > backfill.written
+        kill_a_worker(job)
+    shop.produce(range(1000, 1100))
+    with shop.running():
+        assert shop.judge.right() > backfill.written + 100
+
+
+def own_floors(job: Job) -> int:
+    """How often fronts have gone on by themselves."""
+    return sum(worker["gauges"].get("front", {}).get("own_floors", 0) for worker in job.status()["workers"])
+
+
+def await_that(done: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + 90
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def note(most: dict[str, int], workers: list[dict[str, Any]]) -> None:

@@ -34,6 +34,7 @@ EventName = Literal[
     "resumed",
     "zookeeper_lost",
     "zookeeper_back",
+    "ticks_too_large",
     "clock_jumped",
     "clock_agrees",
     "floors_archived",

@@ -16,6 +16,7 @@ from lowtide.assignment.welcome import Welcome
 from lowtide.events import EventLog
 from lowtide.service.ending import EndOfTime
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER
+from lowtide.service.fronts.large_ticks import LargeTicks
 from lowtide.service.fronts.reach import Reach
 from lowtide.service.fronts.source_fronts import SourceFronts
 from lowtide.service.graph.line import GraphLine
@@ -99,6 +100,7 @@ class Life:
         self._telling: asyncio.Task[None] | None = None
         self._stall = Stall(setting.stall_limit_ms / 1000)
         self._silence = Silence(setting.silent_limit_s)
+        self._large_ticks = LargeTicks()
         self._crew = Crew(register, tell_worker, (setting.levels - 1) * setting.parallelism)
         self._place = StoreThread(setting.zookeeper.store(setting.job), events)
         self._commits = StoreThread(setting.zookeeper.store(setting.job))
@@ -196,7 +198,7 @@ class Life:
         """What is wrong though the life goes on, each with the time since when."""
         found = [] if self.snapshots is None else [self.snapshots.trouble]
         found += [] if self.jobs is None else [self.jobs.trouble]
-        found += self._tracker.troubles
+        found += [*self._tracker.troubles, self._large_ticks.trouble]
         return [each for each in (self._place.away, self.fronts.trouble, self.reach.trouble, *found) if each]
 
     @property
@@ -258,6 +260,8 @@ class Life:
         stalled = stalled or self._silence.look(workers, now_s)
         if stalled:
             self._on_end(stalled)
+        if self._large_ticks.look(workers, self.fronts.names()):
+            self._events.event("ticks_too_large", why=self._large_ticks.trouble)
         if self.snapshots is not None:
             self.snapshots.look(time.monotonic(), report.global_min)
         self.reach.look(time.monotonic())

@@ -23,6 +23,9 @@ class FrontGauges(msgspec.Struct, frozen=True, kw_only=True):
         next_offset: The offset that it expects.
         parked: Records that it keeps until min time moves.
         pulling: Whether it reads on.
+        own_floors: How often it went on by itself, as what it read was older than its label.
+        tick_bytes: What the records of its last tick have together, while more of it may come.
+        overfull: Whether that is twice what its window bounds.
     """
 
     front: int
@@ -30,6 +33,9 @@ class FrontGauges(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int
     parked: int = 0
     pulling: bool = True
+    own_floors: int = 0
+    tick_bytes: int = 0
+    overfull: bool = False
 
 
 class LateGauges(msgspec.Struct, frozen=True, kw_only=True):

@@ -66,6 +66,9 @@ class FrontView(Struct, frozen=True, kw_only=True):
         next_offset: The next offset it would read.
         parked: Records that were read and wait, as the front is ahead of the others.
         pulling: Whether it reads on.
+        own_floors: How often it went on by itself, as what it read was older than its label.
+        tick_bytes: What the records of its last tick have together, while more of it may come.
+        overfull: Whether that is twice `job.max_front_bytes`.
         spare: How many records the source still has before those that the last commit needs; negative: it lacks some.
     """
 
@@ -77,6 +80,9 @@ class FrontView(Struct, frozen=True, kw_only=True):
     next_offset: int | None = None
     parked: int = 0
     pulling: bool = True
+    own_floors: int = 0
+    tick_bytes: int = 0
+    overfull: bool = False
     spare: int | None = None
 
 

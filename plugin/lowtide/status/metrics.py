@@ -121,6 +121,11 @@ def _fronts(view: JobView) -> Iterator[Metric]:
     lags = _gauge("front_lag_seconds", "How far a front's heartbeat is behind the broker's clock.", "partition")
     parked = _gauge("front_parked", "Records that a front has read and keeps, as it is ahead of others.", "partition")
     pulling = _gauge("front_pulling", "1 while a front reads on, 0 while it is stopped.", "partition")
+    ticks = _gauge("front_tick_bytes", "Bytes of the records that a front has given its last tick so far.", "partition")
+    overfull = _gauge("front_overfull", "1 while one tick has twice job.max_front_bytes.", "partition")
+    own = CounterMetricFamily(
+        "lowtide_front_own_floors", "How often a front went on as what it read was older.", labels=["partition"]
+    )
     spare = _gauge("commit_spare_records", "Records that a source still has before what the commit needs.", "partition")
     for front in view.fronts:
         if front.spare is not None:
@@ -129,7 +134,10 @@ def _fronts(view: JobView) -> Iterator[Metric]:
             lags.add_metric([front.partition], front.lag_ms / 1000)
         parked.add_metric([front.partition], front.parked)
         pulling.add_metric([front.partition], int(front.pulling))
-    yield from (lags, parked, pulling, spare)
+        ticks.add_metric([front.partition], front.tick_bytes)
+        overfull.add_metric([front.partition], int(front.overfull))
+        own.add_metric([front.partition], front.own_floors)
+    yield from (lags, parked, pulling, ticks, overfull, own, spare)
 
 
 def _processes(view: JobView) -> Iterator[Metric]:

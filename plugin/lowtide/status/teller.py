@@ -175,6 +175,9 @@ class _Teller:
             next_offset=None if gauges is None else gauges.next_offset,
             parked=0 if gauges is None else gauges.parked,
             pulling=gauges is None or gauges.pulling,
+            own_floors=0 if gauges is None else gauges.own_floors,
+            tick_bytes=0 if gauges is None else gauges.tick_bytes,
+            overfull=gauges is not None and gauges.overfull,
             spare=self._moment.spare.get(front),
         )
 

@@ -69,6 +69,9 @@ def front_gauges(front: Front) -> FrontGauges:
         next_offset=front.next_offset,
         parked=front.parked,
         pulling=front.pulling,
+        own_floors=front.own_floors,
+        tick_bytes=front.tick_bytes,
+        overfull=front.overfull,
     )
 
 

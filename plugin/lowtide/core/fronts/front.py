@@ -88,6 +88,7 @@ class Front:
     Attributes:
         number: See above.
         next_offset: What comes next has this offset or a later one.
+        own_floors: How many floors it has set by itself.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Front:
         self.next_offset = offset
         self._stop_at = LAST_TICK if stop is None else stop
         self._end = end_tick(slack_ms)
+        self.own_floors = 0
         self._own = OwnFloors(slack_ms=slack_ms, lift_ms=lift_ms, relied_on=now_tick, max_bytes=window.max_bytes)
         self._window = window
         self._slack_ms = slack_ms
@@ -309,6 +311,7 @@ class Front:
         if tick == NO_TICK:
             return False
         self._set_floor(tick)
+        self.own_floors += 1
         return True
 
     def _set_floor(self, tick: int) -> None:

@@ -1,0 +1,46 @@
+"""Source partitions that have more records at one tick than their window bounds (R8): named while they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from lowtide.status.gauges import WorkerState
+
+__all__ = ["LargeTicks"]
+
+
+class LargeTicks:
+    """Watches the fronts of all workers; pure.
+
+    Attributes:
+        trouble: Which partitions have a tick that is too large, and since when; empty if none has.
+    """
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self._named: list[str] = []
+        self._since = ""
+
+    def look(self, workers: Iterable[WorkerState], names: Mapping[int, str], now: datetime | None = None) -> bool:
+        """Take what workers have reported, each second; return whether other partitions are named than before.
+
+        Args:
+            workers: All of the life.
+            names: `topic-partition` of each front.
+            now: The time, UTC.
+        """
+        fronts = [worker.gauges.front for worker in workers if worker.gauges is not None]
+        large = {names.get(front.front, ""): front.tick_bytes for front in fronts if front and front.overfull}
+        changed = sorted(large) != self._named
+        if changed:
+            self._named = sorted(large)
+            self._since = f"{now or datetime.now(UTC):%H:%M:%S}"
+        said = ", ".join(f"{name} ({large[name] >> 20:,} MiB)" for name in self._named)
+        self.trouble = (
+            f"since {self._since} UTC: more records at one time than job.max_front_bytes bounds: {said}; min time "
+            "waits for all of them, so they are kept in memory; see LowtideTickTooLarge in docs/operations.md"
+            if large
+            else ""
+        )
+        return changed
