@@ -5,6 +5,7 @@ from __future__ import annotations
 from heapq import heappop
 from typing import Any
 
+from lowtide.core.operators import windows as windows_module
 from lowtide.core.operators.beside import BesideNode
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.portion import Portion
@@ -110,6 +111,11 @@ def a_tick_early() -> list[Patch]:
     return [(Timing, "fires", fires)]
 
 
+def none_as_marker() -> list[Patch]:
+    """A session whose state is None counts as one that another has taken in."""
+    return [(windows_module, "TAKEN_IN", None)]
+
+
 def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
     return Mutation(name, rule, what, "flow", patches, {"flow": "windows_of_windows"} | options)
 
@@ -125,6 +131,7 @@ DUE = [
     flow("due-half-done", "R12", "a tick at which some windows have closed is told to be over", told_as_done),
     flow("due-half-held", "R6", "holds end though the step has not come to min time", let_go_in_the_midst),
     flow("due-half-told", "R6b", "a due is raised with the first of its windows", raised_in_the_midst),
+    flow("none-as-marker", "R6b", "a session whose state is None never closes", none_as_marker, flow="sessions"),
     flow("timers-forgotten", "R6b", "a life has no timers of the life before", timers_not_restored, **TIMERS),
     flow("timer-early", "R4", "a timer fires a tick before its moment", a_tick_early, **TIMERS),
 ]

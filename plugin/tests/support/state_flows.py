@@ -10,7 +10,7 @@ from typing import Any
 
 from proto_messages import add_field, generated_by
 
-from lowtide import Flow, Moment, agg, days, json, kafka, millis, protobuf, session, sliding, tumbling
+from lowtide import Flow, Moment, Window, agg, days, json, kafka, millis, protobuf, session, sliding, tumbling
 
 
 @dataclass(frozen=True)
@@ -331,10 +331,28 @@ def windows_of_windows(flow: Flow) -> None:
     sums.aggregate(Sum, spells=agg.count(), total=agg.sum("total")).write("out", kafka("out", json(Sum)))
 
 
+def wavering(state: int | None, word: Word) -> int | None:
+    """A state that is None after every third record or so, and 0 now and then."""
+    return None if (state or 0) + word.count == 2 else ((state or 0) * 7 + word.count) % 5
+
+
+def wavered(one: int | None, other: int | None) -> int | None:
+    return one if one == other else None
+
+
+def sat_through(window: Window, state: int | None) -> Count:
+    return Count(window.key[0], -1 if state is None else state)
+
+
 def sessions(flow: Flow) -> None:
+    """Two kinds over the same records; the states of one are None now and then."""
     worded = source(flow).flat_map(timed).key_by("key")
     spells = worded.window("sat", session(millis(25)), time="at", wait=millis(30), late="drop").apply(sat)
     spells.map(spelt).key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
+    wavering_ones = worded.window("wavering", session(millis(15)), time="at", wait=millis(30))
+    wavering_ones.late.write("late", kafka("late", json(Word)))
+    folded = wavering_ones.fold(wavering, None, sat_through, merge=wavered)
+    folded.write("sat-through", kafka("sat-through", json(Count)))
 
 
 @dataclass(frozen=True)
