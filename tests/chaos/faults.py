@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.job_program import Program
+from tests.shop import Backfill
 
 from lowtide.cli.snapshot_place import opened
 from lowtide.errors import LowtideError
@@ -35,6 +36,9 @@ MOST_STEP_MS = {"forward": 5 * 3_600_000, "back": 55 * 60_000}
 transaction markers and never writes them again: such a transaction stays open until the broker is restarted.
 """
 POLL_S = 0.02
+BACKFILL_FROM = 100_000_000
+"""The number of a backfill's first order."""
+MOST_BACKFILLED = 10_000
 
 Settle = Callable[[], object]
 
@@ -264,6 +268,12 @@ def _rewind(stage: Stage, fault: Fault) -> None:
         raise Stuck("\n".join(["after a sweep in a rewind", *wrong]))
 
 
+def _backfill(stage: Stage, fault: Fault) -> None:
+    """Older orders flow into one partition without a gap: the other one's have to come all the same."""
+    with Backfill(stage.shop, first=BACKFILL_FROM, most=MOST_BACKFILLED):
+        time.sleep(fault.lasts_s)
+
+
 def _savepoint_beside(stage: Stage, _: Fault) -> None:
     """A savepoint is overtaken by a periodic snapshot, others sweep, then it is committed: both have to be whole."""
     conf, job = stage.shop.conf, stage.shop.name
@@ -370,6 +380,7 @@ WAYS: dict[str, Callable[[Stage, Fault], None]] = {
     "raised-function": _raise,
     "sweep-in-rewind": _rewind,
     "savepoint-beside": _savepoint_beside,
+    "older-timestamps": _backfill,
     "broker-clock": _step_clock,
     "executor-without-broker": _cut_off,
     "late-end": _hold_end,

@@ -39,6 +39,7 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "raised-function": ("",),
     "sweep-in-rewind": ("",),
     "savepoint-beside": ("",),
+    "older-timestamps": ("",),
     "executor-without-broker": ("",),
     "broker-clock": ("",),
     "zookeeper": ("",),
