@@ -195,3 +195,7 @@ class AskedSender:
 
     def refused(self) -> None:
         return None
+
+    def lost_coordinator(self) -> bool:
+        """Its connection holds; an answer that is late says so itself."""
+        return False

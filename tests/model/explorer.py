@@ -201,7 +201,9 @@ class Explorer:
                 count = self.size.snapshots[place]
                 changes["inside"] = self.world.insides.begin(result)
                 changes["delivery"] = self.scripts.first("delivery", place + 1, result)
-                changes["snapshots"] = self.scripts.first("snapshots", place + 1, result, count, self.size.keep)
+                changes["snapshots"] = self.scripts.first(
+                    "snapshots", place + 1, result, count, self.size.keep, self.size.beside
+                )
             yield step, self._changed(after, place, **changes)
         if life.inside == NONE:
             return
@@ -267,6 +269,8 @@ class Explorer:
         inside = self.world.insides.all[life.inside]
         identity = snapshot_id(inside.begun.number, len(inside.requests))
         self.outcome.reached["a commit is refused"] += 1
+        if self.size.beside and inside.begun.number == number_in(self.world.tree(state).get(PATHS.incarnation), PATHS):
+            raise ViolationError(f"life {place + 1}: a snapshot with a reservation is refused") from _AFTER
         if any(path.endswith(identity) for path in self.world.tree(state) if path.startswith(PATHS.commits)):
             raise ViolationError(f"life {place + 1}: {identity} is committed, and refused") from _AFTER
 

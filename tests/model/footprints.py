@@ -39,6 +39,7 @@ _PATHS = {
     PATHS.incarnation: LIFE,
     PATHS.commits: COMMITS,
     PATHS.last_commit: COMMITS,
+    PATHS.reserved: COMMITS,
     PATHS.restored: RESTORED,
 }
 _SIMPLE = {

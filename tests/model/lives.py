@@ -117,29 +117,54 @@ def delivery(session: int, begun: Begun) -> Script:
     return script
 
 
-def snapshots(session: int, begun: Begun, count: int, keep: int) -> Script:
-    """The service: takes snapshots, commits them, and drops what the rule does not keep."""
+def snapshots(session: int, begun: Begun, count: int, keep: int, beside: bool) -> Script:
+    """The service: takes snapshots, commits them, and drops what the rule does not keep; or overtakes one of two."""
 
     def script(ask: Ask) -> None:
         store, log = AskedStore(ask), commit_log(ask, OTHERS)
         base = Manifest.from_json(begun.manifest, "the life's") if begun.manifest else None
         commits = Commits(log, store, nobody, base=base, start=begun.start)  # type: ignore[arg-type]
+        if beside and count:
+            overtake(ask, begun, commits, keep)
+            return
         for number in range(1, count + 1):
             tick = ask("request snapshot", number)
             if tick <= commits.newest:
                 continue
-            manifest = take(ask, begun, number, tick, commits)
-            store.put(manifest.path, manifest.to_json().encode())
-            log.commit(manifest, sha256(manifest.to_json().encode()))
-            commits.add(manifest)
-            if keep:
-                prune(commits, keep)
+            make(ask, take(ask, begun, number, tick, commits), commits, keep)
 
     return script
 
 
+def overtake(ask: Ask, begun: Begun, commits: Commits, keep: int) -> None:
+    """Take two snapshots, of which the first has a name, and is written when the second is committed."""
+    log = commit_log(ask, OTHERS)
+    log.reserve(begun.number, snapshot_id(begun.number, 1), commits.bases)
+    taken = []
+    for number in (1, 2):
+        tick = ask("request snapshot", number)
+        if tick > commits.newest:
+            taken.append(capture(ask, begun, number, tick, commits))
+    for taking, state in reversed(taken):
+        make(ask, write(ask, begun, taking, state, commits), commits, keep)
+
+
+def make(ask: Ask, manifest: Manifest, commits: Commits, keep: int) -> None:
+    """Seal a snapshot and commit it, then drop what the rule does not keep."""
+    AskedStore(ask).put(manifest.path, manifest.to_json().encode())
+    commit_log(ask, OTHERS).commit(manifest, sha256(manifest.to_json().encode()))
+    commits.add(manifest)
+    if keep:
+        prune(commits, keep)
+
+
 def take(ask: Ask, begun: Begun, number: int, tick: int, commits: Commits) -> Manifest:
-    """A snapshot from its request to its seal: `Taking` is told what workers report."""
+    """A snapshot from its request to its seal."""
+    return write(ask, begun, *capture(ask, begun, number, tick, commits), commits)
+
+
+def capture(ask: Ask, begun: Begun, number: int, tick: int, commits: Commits) -> tuple[Taking, Any]:
+    """A snapshot that was asked for, and what workers have captured: `Taking` is told what they report."""
     taking = Taking(
         number,
         None,
@@ -156,6 +181,14 @@ def take(ask: Ask, begun: Begun, number: int, tick: int, commits: Commits) -> Ma
         tick, ["1/0"], {each: FrontAt(each, IN, "the id of in", each, offset, label) for each, offset, label in fronts}
     )
     taking.hear("1/0", Pinned(number=number, since=since))
+    taking.handed_on = () if commits.last is None else commits.last.floors
+    return taking, state
+
+
+def write(ask: Ask, begun: Begun, taking: Taking, state: Any, commits: Commits) -> Manifest:
+    """Write the parts of a snapshot; its manifest, once all below T is durable."""
+    number, tick = taking.number, taking.tick
+    assert tick is not None, "it was asked for"
     taking.hear("1/0", PartCount(number, len(state)))
     for vertex, unit, entries in state:
         if not entries:
@@ -172,8 +205,7 @@ def take(ask: Ask, begun: Begun, number: int, tick: int, commits: Commits) -> Ma
     while not taking.whole:
         lasts = [LaneLast(*each) for each in ask("await durable", number)]
         taking.hear("1/0", ShareDurable(number, lasts))
-    known = () if commits.last is None else commits.last.floors
-    handed_on = [Floor(each.front, each.offset, each.tick, each.cap) for each in known]
+    handed_on = [Floor(each.front, each.offset, each.tick, each.cap) for each in taking.handed_on]
     return taking.seal(commits.at(taking.since), (*ask("floors"), *handed_on))
 
 

@@ -23,7 +23,20 @@ from lowtide_snapshots.zookeeper.nodes import Delete, Operation
 from lowtide_tracker import Notice, Request, Tracker
 
 from .lives import LANE, _claim, _read_lasts
-from .sizes import ANSWERS, BASES, CLAIMS, DELIVERIES, LISTS, RESTORES, REWINDS, SNAPSHOTS, STATES, SWEEPER, SWEEPS
+from .sizes import (
+    ANSWERS,
+    BASES,
+    BESIDE,
+    CLAIMS,
+    DELIVERIES,
+    LISTS,
+    RESTORES,
+    REWINDS,
+    SNAPSHOTS,
+    STATES,
+    SWEEPER,
+    SWEEPS,
+)
 from .world import Size
 
 Broken = tuple[Mutation, Size]
@@ -158,6 +171,8 @@ MUTATIONS: list[Broken] = [
     (simulated("answer-not-read-back"), ANSWERS),
     (model("rewound-in-part", "R16", "a rewind leaves the commits above", rewound_in_part), REWINDS),
     (simulated("running-swept"), SWEEPER),
+    (simulated("reservation-unseen"), BESIDE),
+    (simulated("last-moved-back"), BESIDE),
     (simulated("swept-first"), SWEEPS),
     (simulated("base-parts-swept"), BASES),
     (simulated("kept-read-early"), LISTS),

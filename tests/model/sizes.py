@@ -28,6 +28,7 @@ ANSWERS = Size("answers", ONE, NO_FLOORS, (LAST, LAST), (1, 0), lost=1, before="
 SWEEPS = Size("sweeps", TWO, NO_FLOORS, (LAST, LAST), (2, 0), keep=1, before="begun")
 SWEEPER = Size("sweeper", ONE, NO_FLOORS, (LAST,), (1,), swept=1, before="begun")
 BASES = Size("bases", UNITS, NO_FLOORS, (LAST,), (2,), keep=1, before="begun")
+BESIDE = Size("beside", TWO, NO_FLOORS, (LAST,), (2,), swept=1, beside=True, before="begun")
 LISTS = Size("lists", TWO, NO_FLOORS, (LAST,), (2,), swept=1, before="begun")
 RESTORES = Size("restores", UNITS, NO_FLOORS, (LAST, OLDER), (2, 0), swept=1, before="done")
 REWINDS = Size("rewinds", TWO, NO_FLOORS, (LAST, AGAIN), (2, 0), before="begun")
@@ -36,7 +37,7 @@ THREE = Size("three lives", ONE, NO_FLOORS, (LAST, LAST, LAST), (0, 0, 0), befor
 
 ALL = [
     DELIVERIES, OPENINGS, CLAIMS, SNAPSHOTS, STATES, ANSWERS, SWEEPS,
-    SWEEPER, BASES, LISTS, RESTORES, REWINDS, BOTH, THREE,
+    SWEEPER, BASES, BESIDE, LISTS, RESTORES, REWINDS, BOTH, THREE,
 ]  # fmt: skip
 SMALL = [SWEEPER, STATES, ANSWERS, OPENINGS]
 """What `make test` explores."""

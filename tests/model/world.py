@@ -56,6 +56,7 @@ class State(NamedTuple):
         nodes: Of ZooKeeper, by their number.
         objects: In the store, likewise.
         kafka: Likewise.
+        beside: Whether a life takes its first snapshot under a name, and overtakes it with the second.
         lost: How many answers of ZooKeeper may still be lost.
         slips: How many transactions may still fail, or lose their answer.
         sweeper: The place of whoever sweeps from outside.
@@ -114,6 +115,7 @@ class Size:
     snapshots: tuple[int, ...]
     keep: int = 0
     swept: int = 0
+    beside: bool = False
     lost: int = 0
     slips: int = 0
     before: Literal["nothing", "begun", "done"] = "nothing"
