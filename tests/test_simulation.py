@@ -13,7 +13,7 @@ STEPS = 500
 
 
 @pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize("world", ["protocol", "shards", "flow", "commit"])
+@pytest.mark.parametrize("world", ["protocol", "shards", "flow", "commit", "lives"])
 def test_a_world_keeps_its_model_and_equals_the_oracle(world: str, seed: int) -> None:
     outcome = run_seed(seed, STEPS, world)
     assert (outcome.kind, outcome.text) == (None, "")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 
+from lives import Parts, merged, parts_of
+
 from lowtide.core.effects import Snapshot
-from lowtide.core.operators.program import Captured
 from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Broadcast
 from lowtide_tracker import Floor
 
 
@@ -19,13 +18,13 @@ class Commit:
 
     Attributes:
         tick: T.
-        state: Of all workers, by vertex and hash unit.
+        parts: Of all workers.
         starts: By front: the offset to read from and the label before it.
         floors: Those that T rests on.
     """
 
     tick: int
-    state: Captured
+    parts: Parts
     starts: Mapping[int, tuple[int, int]]
     floors: tuple[Floor, ...]
 
@@ -60,27 +59,13 @@ class Taking:
         snapshots = {front: self.captured[worker] for front, worker in fronts.items() if worker in self.captured}
         return {front: each.start for front, each in snapshots.items() if each.start is not None}
 
-    def commit(self, fronts: Mapping[int, int], floors: Iterable[Floor]) -> Commit:
+    def commit(self, plan: Plan, fronts: Mapping[int, int], floors: Iterable[Floor]) -> Commit:
         """What all have captured, in one; units that nobody has captured are those of the base (W9).
 
         Args:
             fronts: Which worker each front has.
             floors: Those that the tracker knows.
         """
-        state: Captured = {} if self.base is None else {v: dict(units) for v, units in self.base.state.items()}
-        for snapshot in self.captured.values():
-            for vertex, units in snapshot.state.items():
-                state.setdefault(vertex, {}).update(units)
-        state = {vertex: {u: keys for u, keys in units.items() if keys} for vertex, units in state.items()}
-        return Commit(self.tick, state, self.starts(fronts), (*self.handed_on, *floors))
-
-
-def share(state: Captured, plan: Plan, place: int) -> Captured:
-    """The state of one worker, as if it were read from parts: nothing is shared with the commit."""
-    workers = plan.worker_of_unit().tolist()
-    shared = {vertex.name for vertex in plan.vertices if isinstance(vertex.step, Broadcast)}
-    mine = {
-        name: {unit: keys for unit, keys in units.items() if name in shared or workers[unit] == place}
-        for name, units in state.items()
-    }
-    return deepcopy(mine)
+        changed = parts_of(plan, [snapshot.state for snapshot in self.captured.values()])
+        parts = merged(self.base.parts if self.base else {}, changed)
+        return Commit(self.tick, parts, self.starts(fronts), (*self.handed_on, *floors))

@@ -30,6 +30,8 @@ FEW_QUIET_ROUNDS = 3
 FLOW_ROUNDS = 16
 FLOW_MS = 20
 """In the end backfills flow on for so many rounds of so long, without a gap."""
+SHARING = 0.5
+"""How likely every state has the shape and ttl that it had: the first snapshot of a life may have parts of the last."""
 
 
 class FlowWorld(World):
@@ -99,6 +101,8 @@ class FlowWorld(World):
         commit = job.recovered(self.damage)
         manifests, archive = job.of_manifests(), job.archive_for(commit)
         self.life = Life(rng, self.lives, plan, job.logs, job.sinks, commit, manifests, archive, job.told_time)
+        if rng.random() >= SHARING:
+            self.life.restored = None
         self.model, self.tracking = self.life.model, self.life.tracking
         if self.trace:
             self.say(
@@ -428,6 +432,8 @@ class FlowWorld(World):
             try:
                 self._drain()
             except AtRecord as error:
+                if self.job.strikes:  # What was granted so far is below the end of the next life, too.
+                    self.now_ms = self.job.last_tick(self.now_ms) * self.job.slack_ms
                 self.correct(error)
             else:
                 break

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from random import Random
 
+from lives import Parts, alive, differing, merged, parts_of, said, share
 from programs import source_rows
 
 from lowtide.core import frames as frames_module
@@ -27,7 +28,7 @@ from lowtide.local.run import Message
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
 from .channel import Channel
-from .commits import Commit, Taking, share
+from .commits import Commit, Taking
 from .logs import FAR_MS, Labels, Log
 from .model import Model
 from .sinks import Sinks
@@ -95,6 +96,7 @@ class Life:
         self.sinks = sinks
         self.window = Window(rng.choice([1, 3, 20, CAPACITY_TICKS]), rng.choice([200, 1 << 20]))
         self.start = commit.tick if commit else 0
+        self.parts: Parts = alive(plan, commit.parts, commit.tick) if commit else {}
         self.last = sinks.last()
         self.manifests = manifests
         self.durable = Floors(archive)
@@ -142,6 +144,7 @@ class Life:
         self.bases: dict[int, Commit] = {}
         """By worker the newest commit it has heard of: what has not changed since is not captured again (W9)."""
         self.restored = commit
+        """What they go by before that; None where all parts have to be written, as after a change of shape or ttl."""
         self.grants: list[Floor] = []
         for log in self.logs.values():
             self.add_front(log, register[log.front], commit.starts.get(log.front) if commit else None)
@@ -149,6 +152,14 @@ class Life:
             for place in range(plan.parallelism):
                 self.at[level, place] = len(self.cores)
                 self._core(level, place, None, commit)
+        if commit:
+            self._check_restored(commit.tick)
+
+    def _check_restored(self, tick: int) -> None:
+        """What the workers have got back makes the same snapshot again, whatever kind of state it is."""
+        again = said(merged({}, parts_of(self.plan, [core.program.capture(tick) for core in self.cores if core.level])))
+        if again != said(self.parts):
+            raise Violation("safety", f"a life begins with {differing(said(self.parts), again)}")
 
     def discover(self, log: Log) -> None:
         """A partition appears: it is registered, at no tick that anybody was told is over, and gets its worker (R3)."""
@@ -204,7 +215,7 @@ class Life:
             portion=self.portion,
         )
         if commit:
-            core.restore(share(commit.state, self.plan, place), commit.tick)
+            core.restore(share(self.plan, self.parts, place), commit.tick)
         core.tell_due()
         self._note_due(worker, core)
         host.workers.append(worker)
@@ -412,7 +423,7 @@ class Life:
             return None
         taking = self.rng.choice(whole)
         self.takings.remove(taking)
-        return taking.commit(self.of_front, self.tracking.floors.values())
+        return taking.commit(self.plan, self.of_front, self.tracking.floors.values())
 
     def committed(self, commit: Commit) -> None:
         """A snapshot is committed: workers hear of it sooner or later, and go by the newest they have heard of."""

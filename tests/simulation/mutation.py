@@ -19,7 +19,7 @@ class Mutation:
         name: Its name on the command line.
         rule: The rule or the schedule.
         what: What is done wrong.
-        world: Where it shows: "protocol", "shards", "flow" or "commit".
+        world: Where it shows: "protocol", "shards", "flow", "commit" or "lives".
         patches: What of the real classes is replaced; recreated for every run.
         options: Of the world, so that it shows soon: which flow, how often something fails.
         seeds: It has survived if so many have not caught it.

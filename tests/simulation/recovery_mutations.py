@@ -7,6 +7,8 @@ from typing import Any
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.fronts.front import Front
 from lowtide.core.operators.barrier import Barrier
+from lowtide.core.operators.beside import BesideNode
+from lowtide.core.operators.group import Touched
 from lowtide.core.operators.grouping import Grouping
 from lowtide.core.worker import WorkerCore
 
@@ -147,6 +149,38 @@ def told_when_given() -> list[Patch]:
     return [(vars(barrier)["_Lane"], "first_tick", first_tick)]
 
 
+def broadcast_not_saved_again() -> list[Patch]:
+    """A broadcast that was restored does not count as changed, so a full snapshot leaves it out."""
+    real = BesideNode.restore_beside
+
+    def restore(self: BesideNode, parts: Any, tick: int) -> None:
+        real(self, parts, tick)
+        self._touched_beside = None
+
+    return [(BesideNode, "restore_beside", restore)]
+
+
+def state_not_saved_again() -> list[Patch]:
+    """The same of what groupings keep."""
+    real = Grouping.restore
+
+    def restore(self: Grouping, parts: Any, tick: int) -> None:
+        real(self, parts, tick)
+        self._touched = Touched()
+
+    return [(Grouping, "restore", restore)]
+
+
+def changed_too_early() -> list[Patch]:
+    """A unit counts as unchanged by arrival: what came before a snapshot but lies above its T is in no part (W9)."""
+    real = Touched.add
+
+    def add(self: Touched, units: Any, last: int) -> None:
+        real(self, units, min(last, max(self._ticks.values(), default=last)))
+
+    return [(Touched, "add", add)]
+
+
 def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
     return Mutation(name, rule, what, "flow", patches, options)
 
@@ -171,6 +205,14 @@ RECOVERY = [
          longest=6, idle=15),
     flow("numbers-ignored", "R10", "frames have no numbers", numbers_ignored,
          flow="index_by_document", grouping="optimistic", swaps=1.0, faults=OFTEN),
+    flow("broadcast-not-saved", "R14, W9", "a restored broadcast is not saved again", broadcast_not_saved_again,
+         flow="beside", faults=OFTEN, snapshots=7),
+    flow("state-not-saved", "R14, W9", "restored state is not saved again", state_not_saved_again,
+         flow="two_sources", faults=OFTEN, snapshots=7),
+    flow("changed-too-early", "R14, W9", "a unit that has changed above T counts as unchanged", changed_too_early,
+         flow="two_sources", faults=OFTEN, snapshots=15),
+    Mutation("broadcast-not-saved-2", "R14, W9", "a restored broadcast is not saved again", "lives",
+             broadcast_not_saved_again),
     flow("front-pruned", "R14", "a front forgets where ticks begin that a snapshot asks for", front_pruned_at_once),
     flow("pruned-in-silence", "R14, W1", "state is pruned that a snapshot asks for", pruned_in_silence,
          flow="three_levels", faults=OFTEN),

@@ -8,6 +8,7 @@ from typing import Any
 
 from .commit_world import CommitWorld
 from .flow_world import FlowWorld
+from .lives_world import LivesWorld
 from .mutation import Mutation
 from .protocol import ProtocolWorld
 from .shard_world import ShardWorld
@@ -19,6 +20,7 @@ WORLDS: dict[str, Callable[..., World]] = {
     "shards": ShardWorld,
     "flow": FlowWorld,
     "commit": CommitWorld,
+    "lives": LivesWorld,
 }
 
 

@@ -6,7 +6,7 @@ State goes through parts, as a store keeps them, so that what a start does not g
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from random import Random
@@ -30,6 +30,9 @@ from lowtide_snapshots.format.parts import KINDS, SHARED
 Parts = dict[str, dict[int, pa.Table]]
 """What a snapshot has, by step and hash unit."""
 
+Changed = dict[str, dict[int, pa.Table | None]]
+"""What has changed since another; None for a unit that has no state any more."""
+
 MOST_CUTS = 4
 
 
@@ -50,32 +53,14 @@ class OneLife(Programs):
 
     def __init__(self, plan: Plan, dice: Random, grouping: str, parts: Parts, tick: int) -> None:
         super().__init__(plan, dice.randrange, grouping)
-        self._steps = saved_steps(plan)
         if parts:
             for programs in self.levels:
                 for place, program in enumerate(programs):
-                    program.restore(self._share(place, parts), tick)
+                    program.restore(share(plan, parts, place), tick)
 
-    def _share(self, place: int, parts: Parts) -> Captured:
-        """What one worker gets of a snapshot."""
-        workers, found = self.plan.worker_of_unit().tolist(), Captured()
-        for name, units in parts.items():
-            step = self._steps[name]
-            mine = [unit for unit in units if step.kind in SHARED or workers[unit] == place]
-            found[name] = {unit: step.entries(units[unit]) for unit in mine}
-        return found
-
-    def captured(self, tick: int, since: int) -> dict[str, dict[int, pa.Table | None]]:
-        """A snapshot of what has changed at a tick or later; None for a unit that has no state any more."""
-        found: dict[str, dict[int, pa.Table | None]] = {}
-        for programs in self.levels:
-            for program in programs:
-                for name, units in program.capture(tick, since).items():
-                    tables = {
-                        unit: self._steps[name].table(entries) if entries else None for unit, entries in units.items()
-                    }
-                    found.setdefault(name, {}).update(tables)
-        return found
+    def captured(self, tick: int, since: int) -> Changed:
+        """A snapshot of what has changed at a tick or later."""
+        return parts_of(self.plan, [each.capture(tick, since) for programs in self.levels for each in programs])
 
     def reach(self, tick: int) -> None:
         """Min time comes to a tick at all levels: what is held and due below it is done."""
@@ -94,7 +79,26 @@ class OneLife(Programs):
                 self.dead += letters(self.plan, batch.ats, batch.rows)
 
 
-def merged(base: Parts, changed: Mapping[str, Mapping[int, pa.Table | None]]) -> Parts:
+def share(plan: Plan, parts: Parts, place: int) -> Captured:
+    """What one worker gets of a snapshot."""
+    steps, workers, found = saved_steps(plan), plan.worker_of_unit().tolist(), Captured()
+    for name, units in parts.items():
+        mine = [unit for unit in units if steps[name].kind in SHARED or workers[unit] == place]
+        found[name] = {unit: steps[name].entries(units[unit]) for unit in mine}
+    return found
+
+
+def parts_of(plan: Plan, captured: Iterable[Captured]) -> Changed:
+    """What workers have captured, as parts."""
+    steps, found = saved_steps(plan), Changed()
+    for each in captured:
+        for name, units in each.items():
+            tables = {unit: steps[name].table(entries) if entries else None for unit, entries in units.items()}
+            found.setdefault(name, {}).update(tables)
+    return found
+
+
+def merged(base: Parts, changed: Changed) -> Parts:
     """What a snapshot has whose unchanged parts are those of another."""
     found = {name: dict(units) for name, units in base.items()}
     for name, units in changed.items():
@@ -129,18 +133,26 @@ class Lives:
         plan: The plan; its parallelism is drawn for every life.
         log: The messages of each source; sources of one topic have the same.
         dice: What draws.
+        say: Hears of each start, snapshot and death.
 
     Attributes:
         number: How many lives there have been.
         covered: What a life has got back; see `to_be_covered`.
     """
 
-    def __init__(self, plan: Plan, log: Mapping[str, Sequence[Message]], dice: Random) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        log: Mapping[str, Sequence[Message]],
+        dice: Random,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.number = 0
         self.covered: set[str] = set()
         self._plan = plan
         self._log = log
         self._dice = dice
+        self._say = say
         self._readers: dict[int, str] = {}
         self._rows: dict[int, list[tuple[int, Message]]] = {}
         for name, messages in log.items():
@@ -177,8 +189,10 @@ class Lives:
     def _begin(self, parts: Parts, tick: int) -> None:
         dice, before = self._dice, getattr(self, "_life", None)
         plan = replace(self._plan, parallelism=dice.randint(1, self._plan.lanes))
-        self._life: OneLife = OneLife(plan, dice, dice.choice(["optimistic", "ordered"]), parts, tick)
+        grouping = dice.choice(["optimistic", "ordered"])
+        self._life: OneLife = OneLife(plan, dice, grouping, parts, tick)
         self.number += 1
+        self._say(f"life {self.number} begins at {tick}, {grouping}, parallelism {plan.parallelism}")
         self._parts = parts
         self._base: int | None = tick if dice.random() < 0.5 else None
         if before is not None:
@@ -217,6 +231,7 @@ class Lives:
             self._parts = merged({}, self._life.captured(tick, FIRST_TICK))
         else:
             self._parts = merged(self._parts, self._life.captured(tick, self._base))
+        self._say(f"a snapshot at {tick}, since {self._base}, has {said(self._parts)}")
         self._base = tick
 
     def _compare(self) -> None:
