@@ -30,6 +30,8 @@ class Partition:
         self.messages: list[Message] = []
         self.recorded: list[Recorded] = []
         self.late_look_ms = 0
+        self.reads_on_ms = 0
+        """How old a record is that comes and is read between a look and its grant; 0 for none."""
         self._dice = random.Random(seed)
         self._tails = TailState(skew_ms=SKEW_MS, active_s=0.1, idle_s=0.1)
         self._tails.watch(Tail(0, "orders", 0, 0))
@@ -64,6 +66,8 @@ class Partition:
             0, len(self.messages), before_ms=self.now_ms + self.late_look_ms, now_s=self.now_ms / 1000
         )
         self.now_ms += 1
+        if self.reads_on_ms:
+            self.write(self.now_ms - self.reads_on_ms)
         self.front.grant(Floor(grant.front, grant.offset, grant.ms // SLACK_MS))
         self.keep()
 
@@ -97,6 +101,18 @@ def test_producers_may_date_messages_as_they_like(seed: int) -> None:
     odd = (0, -HOUR_MS, MAX_FUTURE_MS - 10, FAR_MS - BEGAN_MS)
     partition.run(stamp=lambda now_ms: now_ms + odd[next(stamps) % len(odd)])
     assert any(each.floor.cap for each in partition.recorded)
+    assert partition.wrong(dated=False) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_floors_that_a_front_sets_by_itself_are_right(seed: int) -> None:
+    """Older messages flow: each grant comes when its front has read on."""
+    partition = Partition(seed)
+    partition.reads_on_ms = HOUR_MS
+    partition.run(stamp=lambda now_ms: now_ms - HOUR_MS)
+    partition.write(partition.now_ms)
+    partition.run(stamp=lambda now_ms: now_ms - HOUR_MS)
+    assert partition.front.own_floors
     assert partition.wrong(dated=False) == []
 
 

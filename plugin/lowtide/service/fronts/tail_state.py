@@ -1,12 +1,14 @@
 """Schedules the reads of partitions' tails, and decides what a read may grant (R2); no I/O, time is an argument.
 
 A grant `(front, offset, ms)` says: at broker time ms + skew, nothing that a read_committed reader would get lay at or
-behind `offset`. The last stable offset (LSO), asked after that time was taken, is such an offset. It is of use only if
-it is the very offset that the front's owner expects next, and in a topic that is written in transactions it never is:
-markers and aborted records take offsets that no reader gets. There, a reader is pointed at what the owner expects (a
-*probe*). It gets a record, and so will the owner; or it gets the end of the partition at some E. Then nothing lies in
-[next, E), and nothing ever will, as what is below the LSO is decided. An LSO of at most E means then what one of `next`
-would mean, and `next` is granted. Or it gets nothing, which says nothing; or it hears that there is no such offset.
+behind `offset`. (A front that has read past it and does not get on otherwise takes it at its own offset, where it is
+as true: `core/fronts/own_floors.py`.) The last stable offset (LSO), asked after that time was taken, is such an
+offset. It is of use only if it is the very offset that the front's owner expects next, and in a topic that is written
+in transactions it never is: markers and aborted records take offsets that no reader gets. There, a reader is pointed
+at what the owner expects (a *probe*). It gets a record, and so will the owner; or it gets the end of the partition at
+some E. Then nothing lies in [next, E), and nothing ever will, as what is below the LSO is decided. An LSO of at most
+E means then what one of `next` would mean, and `next` is granted. Or it gets nothing, which says nothing; or it hears
+that there is no such offset.
 
 A topic that another job of the graph writes has records that are as old as that job is behind, so the broker's clock
 says nothing of them. There a grant goes by the job's delivered time, and Kafka lets a commit's answer come before its
@@ -34,7 +36,7 @@ NO_OFFSET = -2
 """The log does not have the offset: it begins behind it, or ends before it."""
 
 BUSY_RECORDS_PER_S = 200.0
-"""A front that gets more needs no grants: its own records carry the heartbeat."""
+"""A front that gets more needs few grants: its own records carry the heartbeat, unless they are older than others."""
 BUSY_LOOK_S = 0.025
 RATE_MEMORY_S = 0.1
 """Records per second are averaged over about so long."""
