@@ -111,7 +111,7 @@ def test_h9_a_backfill_that_flows_does_not_stop_the_other_partition(spark: Spark
                 if own_floors(job) >= 20:
                     break
             before = backfill.written
-            await_that(lambda: job.status()["totals"]["delivered"] >= before)
+            await_that(lambda: job.client().status().totals.delivered >= before)
             assert backfill.flows, "delivered while it flows"
         assert own_floors(job) > 0
         assert most["waiting"] <= 10_000, most
