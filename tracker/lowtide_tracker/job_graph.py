@@ -10,11 +10,14 @@ What a job says is absolute, so that a tracker that took a dead one's place know
 again: of itself, and what it was told of the jobs before it, which may be dead. Times are in ms since 1970, as each job
 has ticks of its own length. Laws:
 
-1. What is known of a job's delivered time never falls, over its lives; whoever hears it keeps it over trackers.
+1. What is known of a job's delivered time never falls within an output generation, over its lives; whoever hears it
+   keeps it over trackers. A new generation, which delivers again, begins with nothing delivered.
 2. The word of an older life is refused.
 3. A topic has one writing job, and no job stands behind itself; hearsay that would break this is left out.
 4. A job keeps its own word: a delivered time that it says is no larger than those of the jobs before it, as it has
    heard them. `check` of a simulation holds it against the truth.
+5. A job is its id, not its name: one that was retired and made again has another, and what others still say of the old
+   one changes nothing of it. Two that run under one name are refused. Older versions say no id, and it is not compared.
 """
 
 from __future__ import annotations
@@ -26,7 +29,18 @@ import msgspec
 
 from lowtide_tracker.errors import TrackerError
 
-__all__ = ["JobCycle", "JobGraph", "JobGraphError", "JobKnown", "JobRuns", "JobSaid", "OldLife", "TopicTaken"]
+__all__ = [
+    "JobCycle",
+    "JobGraph",
+    "JobGraphError",
+    "JobKnown",
+    "JobRuns",
+    "JobSaid",
+    "NameTaken",
+    "OldLife",
+    "TopicTaken",
+    "latest",
+]
 
 
 class JobGraphError(TrackerError):
@@ -45,6 +59,10 @@ class OldLife(JobGraphError):
     """A newer life of the job has spoken: this one is a leftover and ends."""
 
 
+class NameTaken(JobGraphError):
+    """Another job has this name: give one of them another, or forget the one that is retired."""
+
+
 class JobRuns(JobGraphError):
     """A job that runs cannot be forgotten: stop it first."""
 
@@ -54,10 +72,13 @@ class JobKnown(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         job: Its name.
+        id: What it is called for good, whatever its name; empty if an older version speaks.
         life: The number of its newest life.
+        generation: Of its output, from 0; one more with each redelivery.
         writes: The topics that it writes.
         reads: Those that it reads.
-        delivered_ms: All that it writes before that time is durable, and stays (R18); None while nothing is sure.
+        delivered_ms: All that it writes in this generation before that time is durable, and stays (R18); None while
+            nothing is sure.
         min_time_ms: Its global min time.
         holder: Who holds that, in words.
         held_topic: The topic of the front that holds it; empty if it is no front.
@@ -73,6 +94,12 @@ class JobKnown(msgspec.Struct, frozen=True, kw_only=True):
     holder: str = ""
     held_topic: str = ""
     runs: bool = True
+    id: str = ""
+    generation: int = 0
+
+    def is_same(self, other: JobKnown) -> bool:
+        """Whether both speak of one job, and not of two that have one name."""
+        return self.job == other.job and (self.id == other.id or not self.id or not other.id)
 
 
 class JobSaid(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +114,8 @@ class JobSaid(msgspec.Struct, frozen=True, kw_only=True):
     holder: str = ""
     held_topic: str = ""
     heard: tuple[JobKnown, ...] = ()
+    id: str = ""
+    generation: int = 0
 
     def known(self) -> JobKnown:
         """What it says of itself."""
@@ -98,8 +127,10 @@ class JobGraph:
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobKnown] = {}
-        self._forgotten: dict[str, int] = {}
-        """By job that was forgotten the number of its last life: others may still speak of it."""
+        self._spoken: set[str] = set()
+        """Those that have spoken themselves: hearsay takes nobody's place of them."""
+        self._forgotten: dict[tuple[str, str], int] = {}
+        """By name and id of a job that was forgotten the number of its last life: others may speak of it for ever."""
 
     @property
     def jobs(self) -> tuple[JobKnown, ...]:
@@ -125,24 +156,50 @@ class JobGraph:
         """Take what a job says.
 
         Raises:
-            OldLife, JobCycle, TopicTaken: nothing of it is taken.
+            OldLife, NameTaken, JobCycle, TopicTaken: nothing of it is taken.
         """
-        before = self._jobs.get(said.job)
-        if before is not None and said.life < before.life:
+        jobs, this = dict(self._jobs), said.known()
+        before = jobs.get(said.job)
+        if before is not None and not before.is_same(this):
+            self._refuse_another(before)
+            del jobs[said.job]
+        elif before is not None and said.life < before.life:
             raise OldLife(f'job "{said.job}": life {said.life} speaks, and life {before.life} has spoken before')
-        jobs = dict(self._jobs)
-        _take(jobs, said.known(), runs=True)
+        _take(jobs, this, runs=True)
         _check(jobs, said.job)
         for heard in said.heard:
-            if heard.job != said.job and heard.life > self._forgotten.get(heard.job, -1):
+            if heard.job != said.job and not self._is_forgotten(heard):
                 with_it = dict(jobs)
+                known = jobs.get(heard.job)
+                if known is not None and not known.is_same(heard):
+                    # Nobody but the job itself knows which of them it is: until it speaks, the smaller time is sure.
+                    if heard.job in self._spoken or _delivered(known) <= _delivered(heard):
+                        continue
+                    del with_it[heard.job]
                 _take(with_it, heard, runs=heard.job in jobs and jobs[heard.job].runs)
                 # It may be of a job that another tracker was told to forget: it ends nobody, and breaks no law.
                 with suppress(JobGraphError):
                     _check(with_it, heard.job)
                     jobs = with_it
         self._jobs = jobs
-        self._forgotten.pop(said.job, None)
+        self._spoken.add(said.job)
+
+    def _refuse_another(self, known: JobKnown) -> None:
+        """See that a job's name is not that of another one (errors: NameTaken)."""
+        if known.runs or known.job in self._spoken:
+            raise NameTaken(
+                f'the graph has another job "{known.job}", life {known.life}, '
+                f"{'which runs' if known.runs else 'which is not running'}: its place is in another ZooKeeper, under "
+                "another root, or was deleted; give one of them another name, or, if that one is retired: "
+                f"lowtide tracker forget {known.job}"
+            )
+
+    def _is_forgotten(self, heard: JobKnown) -> bool:
+        """Whether hearsay is of a job that was taken out; without an id any of the name counts."""
+        ids = [
+            id_ for name, id_ in self._forgotten if name == heard.job and (id_ == heard.id or not id_ or not heard.id)
+        ]
+        return any(heard.life <= self._forgotten[heard.job, id_] for id_ in ids)
 
     def gone(self, job: str, life: int) -> None:
         """The connection of a job's life has ended: its word stands, and holds those behind it."""
@@ -164,7 +221,8 @@ class JobGraph:
         if known.runs:
             raise JobRuns(f'job "{job}" runs (life {known.life}); stop it first: lowtide stop {job}')
         del self._jobs[job]
-        self._forgotten[job] = known.life
+        self._spoken.discard(job)
+        self._forgotten[job, known.id] = known.life
 
     def before(self, job: str) -> tuple[JobKnown, ...]:
         """All jobs that this one waits for, near or far, those that wait for nobody first."""
@@ -205,14 +263,27 @@ class JobGraph:
 
 
 def _take(jobs: dict[str, JobKnown], said: JobKnown, *, runs: bool) -> None:
-    """Put in what is said of a job, unless more is known; its delivered time never falls."""
+    """Put in what is said of a job, unless more is known (laws 1 and 2)."""
     known = jobs.get(said.job)
     if known is not None:
-        if said.life < known.life or (known.runs and not runs):
+        if said.life < known.life or said.generation < known.generation or (known.runs and not runs):
             return
-        times = [each for each in (known.delivered_ms, said.delivered_ms) if each is not None]
-        said = msgspec.structs.replace(said, delivered_ms=max(times, default=None))
+        said = latest(said, known)
     jobs[said.job] = msgspec.structs.replace(said, runs=runs)
+
+
+def latest(said: JobKnown, before: JobKnown) -> JobKnown:
+    """What is known of a job after it was known otherwise before; law 1.
+
+    Its delivered time never falls within a generation, an older generation's word changes nothing but whether it runs,
+    and another job of the name begins with nothing.
+    """
+    if not said.is_same(before) or said.generation > before.generation:
+        return said
+    if said.generation < before.generation:
+        return msgspec.structs.replace(before, runs=said.runs)
+    times = [each.delivered_ms for each in (before, said) if each.delivered_ms is not None]
+    return msgspec.structs.replace(said, delivered_ms=max(times, default=None), id=said.id or before.id)
 
 
 def _check(jobs: Mapping[str, JobKnown], job: str) -> None:
@@ -249,6 +320,10 @@ def _least(times: Iterable[int | None]) -> int | None:
     known = list(times)
     told = [each for each in known if each is not None]
     return min(told) if told and len(told) == len(known) else None
+
+
+def _delivered(known: JobKnown) -> float:
+    return float("-inf") if known.delivered_ms is None else known.delivered_ms
 
 
 def _time(time_ms: int | None) -> str:

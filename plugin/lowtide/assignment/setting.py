@@ -35,6 +35,8 @@ class GraphSetting(msgspec.Struct, frozen=True, kw_only=True):
         reads: The topics that the job reads.
         writes: Those that it writes.
         after: Jobs that have to be known before anything of the graph is believed.
+        id: What the job is called for good, over its lives.
+        generation: Of its output.
     """
 
     address: str
@@ -42,6 +44,8 @@ class GraphSetting(msgspec.Struct, frozen=True, kw_only=True):
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     after: tuple[str, ...] = ()
+    id: str = ""
+    generation: int = 0
 
 
 class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +92,8 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         start: The tick at which min time begins.
         relied_on: The largest tick that anything rests on.
         told: The largest delivered time that was told.
+        told_again: The largest that was told of this output generation.
+        generation: Of the output.
         capacity_ticks: How far acks may lie ahead of min time.
         shards: How many processes share the tracker's work, beside the one that merges what they say; 1 for one alone.
         allowed_skew_ms: How far an idle front stays behind the broker's clock.
@@ -116,6 +122,8 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     relied_on: int
     told: int | None
+    told_again: int | None = None
+    generation: int = 0
     capacity_ticks: int
     shards: int = 1
     allowed_skew_ms: int

@@ -89,6 +89,8 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
         start=opening.start,
         relied_on=opening.relied_on,
         told=opening.told,
+        told_again=opening.told_again,
+        generation=opening.generation,
         capacity_ticks=_lead_ticks(conf) + SPARE_TICKS,
         shards=conf.tracker.shards,
         allowed_skew_ms=job.allowed_skew_ms,
@@ -118,6 +120,8 @@ def _jobs(plan: Plan, conf: Conf, opening: Opening) -> GraphSetting | None:
         reads=tuple(sorted(opening.topic_ids)),
         writes=tuple(sorted({sink.topic for sink in (*sinks, *letters)})),
         after=said.jobs_before,
+        id=opening.job_id,
+        generation=opening.generation,
     )
 
 

@@ -63,6 +63,8 @@ class Opening:
         unreported: Those that commits alone know.
         relied_on: The largest tick that anything rests on.
         told: The largest delivered time that was told; None if none was.
+        told_again: The largest that was told of this output generation; None if none was.
+        job_id: What the job is called for good.
         start: The tick at which min time begins.
         recovered: The snapshot that the life begins from; None if it begins without state.
         lasts_topic: Where lanes keep their `last`; empty if they do not.
@@ -83,6 +85,8 @@ class Opening:
     recovered: Recovered | None = None
     generation: int = 0
     loops: Mapping[int, LoopTopic] = field(default_factory=dict)
+    told_again: int | None = None
+    job_id: str = ""
 
 
 def begin_life(store: JobStore, plan: Plan, conf: Conf, say: Say, *, above: int = 0) -> int:
@@ -175,7 +179,7 @@ def open_life(
             topic = topic_of(plan.name, generation)
             # Before anything is delivered, and by the only life that can deliver.
             store.set_steps(incarnation, kept_steps(plan, delivered, durable.last, begins))
-        told = store.told()
+        told, told_again, job_id = store.told(), store.told_in(generation), store.identity(incarnation)
         ticks = [key.tick + 1 for key in durable.last.values()]
         relied_on = max([begins, *ticks, *(() if told is None else (told,))])
         read = {entry.partition.source for entry in register.entries}
@@ -230,6 +234,8 @@ def open_life(
         recovered,
         generation,
         open_loops(plan, conf),
+        told_again,
+        job_id,
     )
 
 

@@ -77,6 +77,8 @@ class Life:
         self.setting = setting
         self.told = setting.told
         """The delivered time, a tick, that the outside may hear: it is stored (R18)."""
+        self.told_again = setting.told_again
+        """That of this output generation: smaller while what was delivered is delivered again."""
         shape = setting.shape
         self.hub = Hub(
             incarnation=setting.incarnation,
@@ -277,7 +279,7 @@ class Life:
         telling = self._telling is not None and not self._telling.done()
         if not self.setting.keeps_lasts or delivered is None or telling:
             return
-        if delivered > max(self.setting.start, self.told if self.told is not None else self.setting.start):
+        if delivered > max(self.setting.start, -1 if self.told_again is None else self.told_again):
             self._telling = asyncio.get_running_loop().create_task(self._tell(delivered))
 
     def _make_tracker(self, host: str, register: Register) -> LifeTracker:
@@ -331,11 +333,11 @@ class Life:
         return None if delivered is None or through_ms is None else min(delivered, through_ms // self._slack_ms)
 
     def _say(self, jobs: GraphLine, report: TrackerReport) -> None:
-        """Tell the graph how far this job is: of what is delivered only what is stored (R18)."""
+        """Tell the graph how far this job is: of what this generation has delivered only what is stored (R18)."""
         held, names = report.held, self.fronts.names()
         front = names.get(held.front, "") if held is not None and held.at_front and held.front is not None else ""
         jobs.say(
-            delivered_ms=None if self.told is None else self.told * self._slack_ms,
+            delivered_ms=None if self.told_again is None else self.told_again * self._slack_ms,
             min_time_ms=report.global_min * self._slack_ms,
             holder=f"front {front}" if front else report.holder,
             held_topic=front.rpartition("-")[0],
@@ -344,14 +346,16 @@ class Life:
     async def _tell(self, tick: int) -> None:
         """Store a delivered time, then let it be told (R18)."""
         try:
-            await self._place.ask(self._place.store.tell, self.setting.incarnation, tick)
+            await self._place.ask(self._place.store.tell, self.setting.incarnation, tick, self.setting.generation)
         except Fenced as error:
             self._on_end(error.cause())
         except SnapshotsError as error:
             LOG.warning("the delivered time could not be stored, and is not told: %s", error)
         else:
-            self.told = tick
-            self.hub.reached(DELIVERED, tick)
+            self.told_again = tick
+            if self.told is None or tick > self.told:
+                self.told = tick
+                self.hub.reached(DELIVERED, tick)
             self.labels.soon()
             if self.jobs is not None and self.report is not None:
                 self._say(self.jobs, self.report)

@@ -23,6 +23,7 @@ class JobPaths:
     def __init__(self, root: str, job: str) -> None:
         self.job = f"{jobs_path(root)}/{node_name(job)}"
         self.record = f"{self.job}/record"
+        self.id = f"{self.job}/id"
         self.lease = f"{self.job}/lease"
         self.incarnation = f"{self.job}/incarnation"
         self.fronts = f"{self.job}/fronts"

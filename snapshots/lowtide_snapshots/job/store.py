@@ -6,6 +6,7 @@ incarnation's node, so that a life that is over can write nothing, however late 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ from lowtide_snapshots.job.paths import JobPaths, name_of
 from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.job.submissions import begun_by
 from lowtide_snapshots.zookeeper.connection import Connection
-from lowtide_snapshots.zookeeper.node_values import must_be_same, tick_in, to_bytes, value_of
+from lowtide_snapshots.zookeeper.node_values import must_be_same, tick_in, to_bytes, value_of, whole
 from lowtide_snapshots.zookeeper.nodes import Create, Operation, Set
 
 __all__ = ["JobStore"]
@@ -127,6 +128,20 @@ class JobStore:
         """The record that is frozen; None if the job was never started."""
         node = self._zk.get(self._paths.record)
         return JobRecord.from_json(node.data) if node else None
+
+    def identity(self, incarnation: int) -> str:
+        """What the job is called for good, made by the first life that asks.
+
+        Another job has another, also one of the same name: under another root, or made after this place was deleted.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        made = to_bytes({"id": uuid.uuid4().hex})
+        self._put(incarnation, self._paths.id, made, lambda _: False)
+        node = self._zk.get(self._paths.id)
+        assert node is not None, "it was made"
+        return str(value_of(node.data, self._paths.id).get("id", ""))
 
     # The lease and the incarnation.
 
@@ -279,14 +294,34 @@ class JobStore:
         node = self._zk.get(self._paths.told)
         return tick_in(node.data, self._paths.told) if node else None
 
-    def tell(self, incarnation: int, tick: int) -> None:
+    def told_in(self, generation: int) -> int | None:
+        """The largest delivered time of one output generation; None if none of it was told."""
+        node = self._zk.get(self._paths.told)
+        return _told_in(value_of(node.data, self._paths.told), generation, self._paths.told) if node else None
+
+    def tell(self, incarnation: int, tick: int, generation: int = 0) -> None:
         """Write down a delivered time before the outside is told it; a smaller one than before changes nothing.
+
+        Args:
+            incarnation: the life that tells it.
+            tick: the delivered time.
+            generation: of the output. The outside is never told less than in an earlier one.
 
         Raises:
             Fenced: the life is over; tell nobody.
         """
         path = self._paths.told
-        self._put(incarnation, path, to_bytes({"tick": tick}), lambda found: tick_in(found, path) < tick)
+
+        def plan() -> list[Operation]:
+            node = self._zk.get(path)
+            if node is None:
+                return [Create(path, _told(tick, tick, generation))]
+            before = _told_in(value_of(node.data, path), generation, path)
+            if before is not None and before >= tick:
+                return []
+            return [Set(path, _told(max(tick, tick_in(node.data, path)), tick, generation), node.version)]
+
+        self._write(incarnation, plan)
 
     def life(self) -> dict[str, Any] | None:
         """What the current or last life says of itself; None if there was none."""
@@ -335,3 +370,15 @@ class JobStore:
         for path, shared in self._paths.folders:
             self._zk.ensure(path, shared=shared)
         check_access(self._zk, self.job, self._paths)
+
+
+def _told(tick: int, in_generation: int, generation: int) -> bytes:
+    """What the node of delivered time holds; in generation 0 one number is both."""
+    more = {"generation": generation, "in_generation": in_generation} if generation else {}
+    return to_bytes({"tick": tick, **more})
+
+
+def _told_in(value: Mapping[str, Any], generation: int, path: str) -> int | None:
+    if int(value.get("generation", 0)) != generation:
+        return None
+    return whole(value, "in_generation" if generation else "tick", path)

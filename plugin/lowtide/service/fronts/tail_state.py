@@ -239,6 +239,13 @@ class TailState:
         if self.awaits(front, ms):
             self._watched[front].pending = (ms, end)
 
+    def withdrawn(self, front: int, ms: int | None) -> None:
+        """Allow no more than is promised now: the writing job delivers again, or another one has its name."""
+        watched = self._watched[front]
+        now_ms = NOTHING_MS if ms is None else ms
+        if now_ms < watched.allowed_ms or (watched.pending is not None and now_ms < watched.pending[0]):
+            watched.allowed_ms, watched.pending = min(now_ms, watched.allowed_ms), None
+
     def looked(self, front: int, lso: int, *, before_ms: int, now_s: float, written_by_job: bool = False) -> Grant:
         """Take the answer to a look, and say what it grants.
 

@@ -244,6 +244,9 @@ class Tails:
         """Ask for the ends of partitions whose writing jobs have promised something; one that is not told waits."""
         told = [(tail, ms) for tail in group if (ms := promises.get(tail.topic)) is not None]
         with self._lock:
+            for tail in group:
+                if tail.topic in promises:
+                    self._state.withdrawn(tail.front, promises[tail.topic])
             promised = [(tail, ms) for tail, ms in told if self._state.awaits(tail.front, ms)]
         if not promised:
             return

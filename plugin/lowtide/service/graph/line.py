@@ -16,7 +16,7 @@ from lowtide.process.wire import HEAD, MAX_MESSAGE_BYTES, ConnectionClosed, Kind
 from lowtide.service.graph.messages import Heard, Say, read_from_graph
 from lowtide_snapshots.cause import Cause
 from lowtide_tracker.handshake import HELLO_BYTES, NONCE_BYTES, PROOF_BYTES, ClientHandshake, HandshakeError
-from lowtide_tracker.job_graph import JobKnown, JobSaid
+from lowtide_tracker.job_graph import JobKnown, JobSaid, latest
 from lowtide_tracker.tcp import expect_acks
 
 __all__ = ["GraphLine"]
@@ -29,7 +29,7 @@ ANSWER_WITHIN_S = 10.0
 class GraphLine:
     """Keeps a connection to the graph's tracker, for ever again; belongs to the service's event loop.
 
-    What it was told stays true while the tracker is away: delivered times only grow.
+    What it was told stays true while the tracker is away: delivered times only grow, until a job delivers again.
 
     Args:
         setting: Where the tracker is, and what the job reads and writes.
@@ -56,7 +56,14 @@ class GraphLine:
         self.promises: Mapping[str, int | None] = dict.fromkeys(setting.reads)
         self.chain: list[str] = []
         self._setting = setting
-        self._said = JobSaid(job=job, life=life, reads=frozenset(setting.reads), writes=frozenset(setting.writes))
+        self._said = JobSaid(
+            job=job,
+            id=setting.id,
+            life=life,
+            generation=setting.generation,
+            reads=frozenset(setting.reads),
+            writes=frozenset(setting.writes),
+        )
         self._on_refused = on_refused
         self._on_heard = on_heard
         self._heard: dict[str, JobKnown] = {}
@@ -190,10 +197,7 @@ class GraphLine:
         for known in message.jobs:
             # A tracker that took a dead one's place may have been told less.
             before = self._heard.get(known.job)
-            times = [
-                each.delivered_ms for each in (before, known) if each is not None and each.delivered_ms is not None
-            ]
-            heard[known.job] = msgspec.structs.replace(known, delivered_ms=max(times, default=None))
+            heard[known.job] = known if before is None else latest(known, before)
         self._heard, self.chain, self._known, self._away = heard, message.chain, True, ""
         reads = set(self._setting.reads)
         if self.missing:
