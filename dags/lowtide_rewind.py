@@ -4,6 +4,7 @@ Without redelivery nothing is delivered twice, whichever commit is chosen: the s
 redelivery everything from the commit on is delivered again, as a new output generation, and later commits are dropped:
 for a fault of the flow that was corrected after its output had gone out. `look_ahead` previews what the job begins
 with, how many records are read again, and how many of them readers see once more; if it is refused, nothing is stopped.
+A redelivery that other jobs of the graph read is refused with their names, unless `despite_readers` is set.
 If the job does not start from there, it is started as before, provided that it ran before. The run ends when everything
 from before it is delivered: until then, hours announced as complete are delivered again, and no DAG that reads them
 should run.
@@ -33,6 +34,11 @@ def rewind(entry: JobEntry) -> None:
             description="Or from the newest commit before this.",
         ),
         "redeliver": Param(False, type="boolean", description="Deliver everything from there on again."),
+        "despite_readers": Param(
+            False,
+            type="boolean",
+            description="Redeliver though other jobs of the graph read it and get it a second time.",
+        ),
     }
     with job_dag(entry, "rewind", doc=__doc__ or "", params=params) as dag:
         chosen: dict[str, Any] = {name: dag.param(name) for name in params}

@@ -60,9 +60,9 @@ def _conf(kafka: Kafka) -> Conf:
 def _lines(conf: Conf) -> Iterator[Any]:
     made: list[LoopLine] = []
 
-    def line(incarnation: int) -> LoopLine:
+    def line(incarnation: int, job_id: str = "this") -> LoopLine:
         settings = librdkafka_settings(conf.kafka)
-        made.append(LoopLine(settings, incarnation, delivery_limit_ms=20_000, max_record_bytes=1 << 20))
+        made.append(LoopLine(settings, incarnation, delivery_limit_ms=20_000, max_record_bytes=1 << 20, job_id=job_id))
         return made[-1]
 
     yield line
@@ -112,6 +112,19 @@ def test_a_life_reads_what_it_wrote_itself_and_skips_what_an_older_one_still_wri
         assert [frame for place, frame in found if place == (5, target)] == wanted
     assert new.skipped > 0
     assert old.skipped >= 0
+
+
+def test_a_life_skips_what_another_job_of_its_name_writes_in_a_life_of_the_same_number(conf: Conf, lines: Any) -> None:
+    topic = opened(conf, plan(unique("loops")))
+    mine, other = lines(1, "this"), lines(1, "another")
+    mine.listen((5, 0), topic.name, topic.ends[0])
+    other.send(0, topic.name, b"of another ZooKeeper's", [])
+    other.listen((5, 1), topic.name, topic.ends[1])
+    other.send(1, topic.name, b"there", [])
+    assert heard(other, 1) == [((5, 1), b"there")], "what it sent before is in the log as well"
+    mine.send(0, topic.name, b"mine", [])
+    assert heard(mine, 1) == [((5, 0), b"mine")]
+    assert mine.skipped == 1
 
 
 def test_a_worker_that_comes_later_is_read_from_where_the_life_began(conf: Conf, lines: Any) -> None:

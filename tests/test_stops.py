@@ -10,9 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 from tests.judging import Judge, committed, produce
 
 import lowtide as lt
+from lowtide.conf import Conf
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.connectors.topics import Topics
 from lowtide.driver.job import Job
@@ -26,8 +28,7 @@ from tests.conftest import unique
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lowtide.conf import Conf
-    from tests.conftest import Spark
+    from tests.conftest import Kafka, Spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper]
 
@@ -147,6 +148,32 @@ def test_where_a_source_ends_is_decided_once(spark: Spark) -> None:
             ends(wrong)
     with pytest.raises(FlowError, match="is read from 3 on"):
         ends({0: 2}, {(source, 0): 3, (source, 1): 0})
+
+
+def test_what_lies_before_a_moment_is_read_though_it_is_undecided_when_the_job_begins(kafka: Kafka) -> None:
+    """Such records are committed later; where the source ends is decided once."""
+    source, conf = kafka.topic("clicks"), Conf.load(None, {"kafka.bootstrap_servers": kafka.address})
+    click(conf, source, 0, range(5), BEGAN)
+    began_ms = round(BEGAN.timestamp() * 1000)
+    writer: Any = Producer({"bootstrap.servers": kafka.address, "transactional.id": source})
+    writer.init_transactions(10)
+    writer.begin_transaction()
+    writer.produce(source, b"{}", partition=0, timestamp=began_ms + 5_000)
+    writer.flush(10)
+    click(conf, source, 0, range(6, 7), BEGAN)
+    topics = Topics(conf.kafka)
+    topic = topics.describe(source)
+    firsts = topics.earliest([topic])
+
+    def end(stop: Any) -> int:
+        plan = compile_flow(flow_of("ends", source, ("visits", "totals"), stop), parallelism=1)
+        return last_offsets(plan, conf, (topic,), firsts)[source, 0]
+
+    assert topics.ends([topic]) == {(source, 0): 5}
+    found = end(BEGAN + timedelta(seconds=60)), end(BEGAN + timedelta(seconds=6)), end(BEGAN + timedelta(seconds=3))
+    assert end("now") == 5, "what is undecided is not there yet"
+    writer.commit_transaction(10)
+    assert found == (7, 6, 3)
 
 
 def _finish(flow: lt.Flow, conf: Conf) -> None:

@@ -35,6 +35,7 @@ class Start:
         time: begin from the newest commit that ends at or before this, ISO.
         no_state: begin without state, even if there are commits.
         redeliver: deliver everything from there on again, as a new output generation.
+        despite_readers: do so though other jobs of the graph read it.
     """
 
     flow: str
@@ -44,6 +45,7 @@ class Start:
     time: str | None = None
     no_state: bool = False
     redeliver: bool = False
+    despite_readers: bool = False
 
     @property
     def chosen(self) -> bool:
@@ -52,7 +54,7 @@ class Start:
 
     def plain(self) -> Start:
         """Return the same start from the last good commit."""
-        return replace(self, commit=None, time=None, no_state=False, redeliver=False)
+        return replace(self, commit=None, time=None, no_state=False, redeliver=False, despite_readers=False)
 
     def options(self) -> list[str]:
         """Return where it begins, as options of `lowtide recover`; of `lowtide run` if nothing is chosen."""
@@ -61,6 +63,7 @@ class Start:
             *(["--time", self.time] if self.time is not None else []),
             *(["--allow-no-state"] if self.no_state else []),
             *(["--redeliver"] if self.redeliver else []),
+            *(["--despite-readers"] if self.redeliver and self.despite_readers else []),
         ]
 
     def conf_options(self, key: str | None = None) -> list[str]:

@@ -147,12 +147,20 @@ class RunFlowOperator(StartOperator):
         commit: begin from this commit and no other, by its id or name.
         time: begin from the newest commit that ends at or before this, ISO.
         redeliver: deliver everything from there on again, as a new output generation.
+        despite_readers: do so though other jobs of the graph read it and get it a second time.
         if_running: what to do with a job that runs already: "fail", or "leave" it and succeed.
         job, flow, conf, settings, submit, spark, no_state: see `StartOperator`.
         lowtide_conn_id, deferrable, poll_interval, timeout: see `LowtideOperator`.
     """
 
-    template_fields: Sequence[str] = (*StartOperator.template_fields, "commit", "time", "redeliver", "if_running")
+    template_fields: Sequence[str] = (
+        *StartOperator.template_fields,
+        "commit",
+        "time",
+        "redeliver",
+        "despite_readers",
+        "if_running",
+    )
     operator_extra_links = (JobLink(),)
 
     def __init__(
@@ -163,6 +171,7 @@ class RunFlowOperator(StartOperator):
         commit: str | None = None,
         time: str | None = None,
         redeliver: bool | str = False,
+        despite_readers: bool | str = False,
         if_running: str = "fail",
         **kwargs: Any,
     ) -> None:
@@ -170,6 +179,7 @@ class RunFlowOperator(StartOperator):
         self.commit = commit
         self.time = time
         self.redeliver = redeliver
+        self.despite_readers = despite_readers
         self.if_running = if_running
 
     def start_point(self) -> Start:
@@ -179,6 +189,7 @@ class RunFlowOperator(StartOperator):
             commit=str(self.commit) if self.commit else None,
             time=str(self.time) if self.time else None,
             redeliver=is_true(self.redeliver),
+            despite_readers=is_true(self.despite_readers),
         )
 
     def execute(self, context: Any) -> Any:
@@ -236,7 +247,7 @@ class PreviewFlowOperator(RunFlowOperator):
 
     Args:
         job, flow, conf, settings, submit, spark, no_state: see `StartOperator`.
-        commit, time, redeliver: see `RunFlowOperator`.
+        commit, time, redeliver, despite_readers: see `RunFlowOperator`.
         lowtide_conn_id, timeout: see `LowtideOperator`.
     """
 

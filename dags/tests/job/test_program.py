@@ -47,6 +47,9 @@ def test_a_supervised_start_is_run_or_recover_with_its_key() -> None:
         *("recover", "flow.py", "--detach", "--json", "--commit", "000001-0002", "--redeliver"),
     ]
     assert lowtide.arguments(Start("flow.py", time="2026-11-21T19:43:30"), "k")[1] == "recover"
+    despite = replace(chosen, despite_readers=True)
+    assert lowtide.arguments(despite, "k")[7:9] == ["--redeliver", "--despite-readers"]
+    assert "--despite-readers" not in lowtide.arguments(replace(despite, redeliver=False), "k")
 
 
 def test_a_key_is_the_same_in_all_tries_of_a_task_instance_and_of_no_other() -> None:

@@ -38,6 +38,7 @@ class Deployment:
         pace_ms: The least time between the beginnings of two transactions of one process while little waits.
         lasts_topic: Where lanes keep their `last`; empty where they do not.
         loops: By the way back to a loop's head the topic it goes through.
+        job_id: What the job is called for good.
         start: The tick at which the life's min time begins.
         last: What the lanes' `last` was when the life began (R13).
         floors: By front the floors that were durable then, packed.
@@ -65,6 +66,7 @@ class Deployment:
     pace_ms: int = 0
     lasts_topic: str = ""
     loops: Mapping[int, LoopTopic] = field(default_factory=dict)
+    job_id: str = ""
     start: int = 0
     last: LastKeys = field(default_factory=dict)
     floors: Mapping[int, bytes] = field(default_factory=dict, repr=False)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 
+from lowtide.cli.graph_question import refuse_readers
 from lowtide.cli.job_start import flow_of, refuse_detaching, run_detached, run_here, with_running
 from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.output import IsoTime, bar
 from lowtide.cli.recovery import look
 from lowtide.conf import Conf
+from lowtide.driver.preflight import sink_topics
 from lowtide.driver.recovery import StartFrom
 from lowtide.jobs.folder import JobFolder
 
@@ -25,6 +27,9 @@ from lowtide.jobs.folder import JobFolder
     "--allow-no-state", is_flag=True, help="Ignore commits: start without state, from the beginning of the sources."
 )
 @click.option("--redeliver", is_flag=True, help="Deliver everything from there on again, as a new output generation.")
+@click.option(
+    "--despite-readers", is_flag=True, help="Redeliver though other jobs of the graph read it and get it a second time."
+)
 @click.option("--dry-run", is_flag=True, help="Show what it would do, and do nothing.")
 @with_running
 @with_conf
@@ -39,6 +44,7 @@ def recover(
     before_ms: int | None,
     allow_no_state: bool,
     redeliver: bool,
+    despite_readers: bool,
     dry_run: bool,
     detach: bool,
     verbose: bool,
@@ -49,7 +55,8 @@ def recover(
 
     Without options it begins as `lowtide run` does: from the newest commit that is whole. A commit is verified before
     anything is started. What was delivered after it is worked out again and not delivered again, unless --redeliver
-    asks for that: after a fault of the flow that was corrected. Commits above are dropped then.
+    asks for that: after a fault of the flow that was corrected. Commits above are dropped then. A redelivery into
+    a topic that other jobs of the graph read is refused, with their names, unless --despite-readers says otherwise.
     """
     if (commit is not None) + (before_ms is not None) + allow_no_state > 1:
         raise click.UsageError("--commit, --time and --allow-no-state name different beginnings; give one")
@@ -70,11 +77,13 @@ def recover(
         else:
             click.echo(recovery.page(), err=not dry_run)
         recovery.refuse()
+        if redeliver and not despite_readers:
+            refuse_readers(conf, loaded.name, sink_topics(recovery.plan))
         if dry_run:
             return 0
         start = recovery.start
     if detach:
         options = ["--allow-no-state"] if start.no_state else ["--commit", str(start.commit)]
-        options += ["--redeliver"] if start.redeliver else []
+        options += ["--redeliver", "--despite-readers"] if start.redeliver else []
         return run_detached(context, loaded, conf, command="recover", options=options, as_json=as_json)
     return run_here(loaded, conf, start=start, supervised=supervised, verbose=verbose, as_json=as_json)

@@ -10,16 +10,14 @@ import signal
 import click
 import msgspec
 
-from lowtide.assignment.messages import Refused, encode
+from lowtide.cli.graph_question import ask_graph, graph_address
 from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.output import table, time_of
 from lowtide.conf import Conf
 from lowtide.conf.graph_secret import graph_secret
-from lowtide.errors import ConfError, NotRunning, PortTaken, ServiceUnavailable
-from lowtide.process.wire import ConnectionClosed, Kind, connect, receive, send
-from lowtide.service.graph.messages import Forget, FromGraph, Look, Whole, read_from_graph
+from lowtide.errors import PortTaken
+from lowtide.service.graph.messages import Forget, Look, Whole
 from lowtide.service.graph_server import GraphServer
-from lowtide_tracker.handshake import HandshakeError
 from lowtide_tracker.job_graph import JobKnown
 
 HEADINGS = ("job", "life", "runs", "delivered before (UTC)", "min time (UTC)", "reads", "writes")
@@ -35,7 +33,7 @@ def tracker(context: click.Context, conf: Conf) -> None:
     """
     if context.invoked_subcommand is None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-        asyncio.run(_serve(_address(conf), graph_secret(conf.tracker)))
+        asyncio.run(_serve(graph_address(conf), graph_secret(conf.tracker)))
 
 
 @tracker.command("status")
@@ -43,7 +41,7 @@ def tracker(context: click.Context, conf: Conf) -> None:
 @as_json
 def status(conf: Conf, as_json: bool) -> None:
     """Show all jobs of the graph: how far each is, and who holds it, along the chain."""
-    whole = _ask(conf, Look())
+    whole = ask_graph(conf, Look())
     assert isinstance(whole, Whole), "that is how a look is answered"
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(whole), indent=2))
@@ -59,7 +57,7 @@ def status(conf: Conf, as_json: bool) -> None:
 @with_conf
 def forget(conf: Conf, job: str) -> None:
     """Take the retired JOB out of the graph: nobody waits for it any more."""
-    _ask(conf, Forget(job))
+    ask_graph(conf, Forget(job))
     click.echo(f'job "{job}" is forgotten', err=True)
 
 
@@ -80,41 +78,6 @@ async def _serve(address: str, secret: str) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     await stopped.wait()
     await server.close()
-
-
-def _ask(conf: Conf, question: Look | Forget) -> FromGraph:
-    """Ask the tracker one question.
-
-    Raises:
-        NotRunning: it refuses.
-        ServiceUnavailable: it does not answer.
-    """
-    address, secret = _address(conf), graph_secret(conf.tracker)
-    try:
-        with connect(address, secret.encode()) as connection:
-            connection.settimeout(10)
-            send(connection, Kind.ASK, encode(question))
-            _, payload = receive(connection)
-    except (OSError, ConnectionClosed, HandshakeError) as error:
-        raise ServiceUnavailable(
-            f"the graph's tracker at {address} does not answer: {error}",
-            where="[tracker].graph",
-            way_out="start it: lowtide tracker; or see that this conf has its address and secret",
-        ) from error
-    answer = read_from_graph(payload)
-    if isinstance(answer, Refused):
-        raise NotRunning(answer.cause, where=f"the graph's tracker at {address}")
-    return answer
-
-
-def _address(conf: Conf) -> str:
-    if conf.tracker.graph is None:
-        raise ConfError(
-            "no tracker of several jobs is named",
-            where="[tracker] of the conf",
-            way_out='set graph = "host:port", the same for all jobs of the graph, and secret_file',
-        )
-    return conf.tracker.graph
 
 
 def _row(known: JobKnown) -> tuple[str, ...]:

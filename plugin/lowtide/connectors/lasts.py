@@ -21,6 +21,7 @@ from lowtide.connectors.lasts_records import (
     archived_record,
     durable_of,
     floor_records,
+    owner_record,
     records_of,
 )
 from lowtide.connectors.topics import TopicExists, Topics
@@ -38,6 +39,7 @@ __all__ = [
     "name_beside",
     "newest",
     "open_lasts",
+    "own",
     "read_lasts",
     "records_of",
     "topic_id",
@@ -133,6 +135,11 @@ def keep_floors(
     if archived is not None:
         records.append(archived_record(archived, incarnation))
     write(librdkafka_settings(kafka), topic, records, limit_s)
+
+
+def own(kafka: KafkaConf, topic: str, job_id: str, limit_s: float) -> None:
+    """Say in a lasts topic whose it is (errors: ServiceUnavailable)."""
+    write(librdkafka_settings(kafka), topic, [owner_record(job_id)], limit_s)
 
 
 def write(

@@ -11,6 +11,9 @@ The topic has one partition and is compacted, so that it holds little more than 
     key     [2, "archived", incarnation]
     value   [1, topic id, [[front, offset], ...]]
 
+    key     [2, "owner"]
+    value   [1, job id]
+
 All are msgpack, each integer in its shortest form, so that equal keys are equal bytes. The first element is the
 version of the key's or the value's form; a reader refuses one that it does not know. `sink` is the vertex's name, ""
 for the dead letters of that level, whose lane at level 0 is the front. `child` is an array. A record without a value
@@ -21,6 +24,9 @@ record whoever writes it, so compaction leaves one. The tick stands in the key: 
 different times, the later one would else take back what the other rests on. Floors that say nothing about offsets from
 "archived" on are in the job's archive of floors (`floor_archive`) instead; each life says so for itself, so that one
 that is over cannot take back what a later one has said.
+
+"owner" is the id of the job that made the topic: another one of its name, under another ZooKeeper, does not take the
+topic for its own. What an earlier version made has none until the job's next start.
 
 Earlier versions wrote a floor once per lane, as [1, "floor", level, sink, lane, front, offset, cap] and [1, tick].
 """
@@ -49,11 +55,12 @@ __all__ = [
     "floor_of",
     "floor_records",
     "lane_name",
+    "owner_record",
     "records_of",
 ]
 
 VERSION, LATER = 1, 2
-LAST, FLOOR, ARCHIVED = "last", "floor", "archived"
+LAST, FLOOR, ARCHIVED, OWNER = "last", "floor", "archived", "owner"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 _decode_floor = msgspec.msgpack.Decoder(tuple[int, str, int, int, int, bool]).decode
@@ -118,11 +125,13 @@ class Durable:
         last: By lane the order key up to which records were delivered; lanes without a delivery are not in it.
         floors: The union of what the lanes' bundles rested on, by front, offset and tick.
         archived: Which more of them there are, and where; None if these are all.
+        owner: The id of the job that delivered it; empty if nobody has said so yet.
     """
 
     last: dict[LaneName, OrderKey]
     floors: tuple[Floor, ...]
     archived: Archived | None = None
+    owner: str = ""
 
 
 def records_of(
@@ -163,6 +172,11 @@ def archived_record(archived: Archived, incarnation: int) -> tuple[bytes, bytes]
     return _encode((LATER, ARCHIVED, incarnation)), _encode((VERSION, archived.topic_id, below))
 
 
+def owner_record(job_id: str) -> tuple[bytes, bytes]:
+    """The record, key and value, by which a job says that the topic is its own."""
+    return _encode((LATER, OWNER)), _encode((VERSION, job_id))
+
+
 def floor_of(key: bytes, value: bytes) -> Floor | None:
     """The floor that a record says; None if it says something else."""
     if key.startswith(_FLOOR_KEY):
@@ -186,6 +200,7 @@ def durable_of(table: Mapping[bytes, bytes], topic: str) -> Durable:
     last: dict[LaneName, OrderKey] = {}
     floors = Steps()
     archived: Archived | None = None
+    owner = ""
     for key, value in table.items():
         floor = floor_of(key, value)
         if floor is not None:
@@ -196,6 +211,8 @@ def durable_of(table: Mapping[bytes, bytes], topic: str) -> Durable:
                 last[LaneName(level, sink, lane)] = OrderKey(tick, front, sequence, tuple(child), trace)
             case [2, "archived", _], [1, topic_id, below]:
                 archived = Archived(topic_id, dict(below)).beyond(archived)
+            case [2, "owner"], [1, str(job_id)]:
+                owner = job_id
             case _:
                 raise LastsUnreadable(
                     f'the topic "{topic}" has a record that this version of Lowtide does not know: '
@@ -203,7 +220,7 @@ def durable_of(table: Mapping[bytes, bytes], topic: str) -> Durable:
                     where=f"it knows versions {VERSION} and {LATER} of the topic's form",
                     way_out="start the job with the version that ran it last; nobody but Lowtide may write this topic",
                 )
-    return Durable(last, tuple(floors), archived)
+    return Durable(last, tuple(floors), archived, owner)
 
 
 def _floor_key(floor: Floor) -> bytes:

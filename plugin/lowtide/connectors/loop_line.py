@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from lowtide.connectors.sender import Sender, too_slow
-from lowtide.core.frames import is_of_life
+from lowtide.core.frames import is_of_life, mark_of_life
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.flow.headers import Headers
 
@@ -66,6 +66,7 @@ class LoopLine:
     Args:
         settings: librdkafka's, with the bootstrap servers and the security; they win over our own.
         incarnation: The life's number: frames of any other are skipped.
+        job_id: What the job is called for good: frames of another one of its name are skipped.
         delivery_limit_ms: How long Kafka may take for a frame.
         max_record_bytes: What a frame may have.
 
@@ -74,11 +75,18 @@ class LoopLine:
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], incarnation: int, *, delivery_limit_ms: int, max_record_bytes: int
+        self,
+        settings: Mapping[str, Any],
+        incarnation: int,
+        *,
+        delivery_limit_ms: int,
+        max_record_bytes: int,
+        job_id: str = "",
     ) -> None:
         self.skipped = 0
         self._settings = settings
         self._incarnation = incarnation
+        self._job_id = job_id
         self._limit_ms = delivery_limit_ms
         self._max_record_bytes = max_record_bytes
         self._sending: Sender | None = None
@@ -108,7 +116,7 @@ class LoopLine:
         """
         if self._sending is None:
             self._sending = Sender(self._settings, self._limit_ms, self._max_record_bytes)
-        whole: Headers = [(INCARNATION, b"%d" % self._incarnation), *headers]
+        whole: Headers = [(INCARNATION, mark_of_life(self._incarnation, self._job_id)), *headers]
         try:
             self._sending.produce([(topic, target, None, frame, 0, whole)], self.check)
         except KafkaException as caught:
@@ -196,7 +204,7 @@ class LoopLine:
                 if error.code() in GONE:
                     raise self._lost(message, error)
                 continue  # The client goes on by itself.
-            if not is_of_life(dict(message.headers() or ()).get(INCARNATION), self._incarnation):
+            if not is_of_life(dict(message.headers() or ()).get(INCARNATION), self._incarnation, self._job_id):
                 self._skip(message)
                 continue
             self._came.append((self._places[message.topic(), message.partition()], message.value()))
@@ -204,7 +212,7 @@ class LoopLine:
 
     def _skip(self, message: Any) -> None:
         if not self.skipped:
-            LOG.info("frames of an older life lie in topic %s: they are skipped", message.topic())
+            LOG.info("frames of another life lie in topic %s: they are skipped", message.topic())
         self.skipped += 1
 
     def _lost(self, message: Any, error: KafkaError) -> LowtideError:

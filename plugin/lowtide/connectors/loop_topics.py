@@ -2,7 +2,7 @@
 
 Only the life that wrote a frame has a use for it: the next one reads its sources again from its commit. So a life notes
 where each partition ends before its workers write, and reads from there. What an older life still writes after that
-carries the older number, and is skipped (R7).
+carries the older number, and is skipped (R7); so is what another job of the name writes, under another ZooKeeper.
 """
 
 from __future__ import annotations

@@ -133,22 +133,33 @@ class Topics:
 
         return self._offsets(topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
-    def ends(self, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:
-        """The offset up to which a read_committed reader gets all, by topic and partition (errors: likewise)."""
+    def ends(self, topics: Iterable[Topic], *, undecided: bool = False) -> dict[tuple[str, int], int]:
+        """The offset up to which a read_committed reader gets all, by topic and partition (errors: likewise).
+
+        Args:
+            topics: The topics.
+            undecided: Go on to the end of the log, over transactions that are still open.
+        """
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        return self._offsets(topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return self._offsets(topics, OffsetSpec.latest(), undecided=undecided)  # type: ignore[no-untyped-call]
 
-    def since(self, topics: Iterable[Topic], ms: int) -> dict[tuple[str, int], int]:
-        """The first offset with a timestamp from `ms` on, -1 where there is none (errors: likewise)."""
+    def since(self, topics: Iterable[Topic], ms: int, *, undecided: bool = False) -> dict[tuple[str, int], int]:
+        """The first offset with a timestamp from `ms` on, -1 where there is none (errors: likewise).
+
+        Args:
+            topics: The topics.
+            ms: The time, in ms since 1970.
+            undecided: Look also behind the first transaction that is still open.
+        """
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        return self._offsets(topics, OffsetSpec.for_timestamp(ms))
+        return self._offsets(topics, OffsetSpec.for_timestamp(ms), undecided=undecided)
 
-    def _offsets(self, topics: Iterable[Topic], spec: Any) -> dict[tuple[str, int], int]:
+    def _offsets(self, topics: Iterable[Topic], spec: Any, *, undecided: bool = False) -> dict[tuple[str, int], int]:
         from confluent_kafka import IsolationLevel, TopicPartition
 
-        level = IsolationLevel.READ_COMMITTED
+        level = IsolationLevel.READ_UNCOMMITTED if undecided else IsolationLevel.READ_COMMITTED
         asked = {TopicPartition(topic.name, n): spec for topic in topics for n in range(topic.partitions)}
         deadline = time.monotonic() + self._limit_s
         while asked:

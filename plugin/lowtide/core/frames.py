@@ -102,9 +102,17 @@ def open_frame(data: bytes, record_of: dict[int, type]) -> Any:
         raise _no_frame(data) from error
 
 
-def is_of_life(said: bytes | None, incarnation: int) -> bool:
+def mark_of_life(incarnation: int, job_id: str) -> bytes:
+    """What the header of a frame in a loop's topic says of its life.
+
+    The number alone is not enough: jobs of one name, under two ZooKeepers, share the topic.
+    """
+    return f"{incarnation} {job_id}".rstrip().encode()
+
+
+def is_of_life(said: bytes | None, incarnation: int, job_id: str = "") -> bool:
     """Whether a frame of a loop's topic is of this life, as its header says; those of others lie there too (R7)."""
-    return said == b"%d" % incarnation
+    return said == mark_of_life(incarnation, job_id)
 
 
 def rows_in(data: bytes) -> int:

@@ -55,6 +55,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         pace_ms=conf.kafka.transaction_pace_ms,
         lasts_topic=opening.lasts_topic,
         loops=opening.loops,
+        job_id=opening.job_id,
         start=opening.start,
         last=opening.last,
         floors=pack(opening.floors),

@@ -19,7 +19,7 @@ from lowtide.assignment.welcome import FrontStart
 from lowtide.conf import Conf
 from lowtide.connectors.claims import claim, transactional_id
 from lowtide.connectors.floor_archive import read_archived
-from lowtide.connectors.lasts import Durable, keep_floors, open_lasts, read_lasts, topic_of
+from lowtide.connectors.lasts import Durable, keep_floors, open_lasts, own, read_lasts, topic_of
 from lowtide.connectors.lasts_records import lane_name
 from lowtide.connectors.loop_topics import LoopTopic, open_loops
 from lowtide.connectors.topics import Topic
@@ -148,9 +148,9 @@ def open_life(
         register = FrontRegister.from_json(store.fronts())
         refuse_other_starts(plan, register)
         refuse_other_stops(plan, register)
-        durable = Durable({}, ())
+        durable, job_id = Durable({}, ()), store.identity(incarnation)
         if conf.job.delivery == "exactly_once":
-            durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
+            durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), job_id=job_id, say=say)
         if start.floors_from is not None and not register.entries:
             register, borrowed = borrow_floors(store, plan, conf, incarnation, start.floors_from, say)
             durable = replace(durable, floors=borrowed)
@@ -171,6 +171,7 @@ def open_life(
             durable = _delivered_again(
                 store, plan, conf, incarnation, generation=generation, known=replace(durable, floors=floors), say=say
             )
+            own(conf.kafka, topic_of(plan.name, generation), job_id, conf.kafka.delivery_limit_ms / 1000)
         elif conf.job.delivery == "exactly_once":
             manifest = None if recovered is None else recovered.manifest
             refuse_other_delivery(plan, delivered, manifest, durable.last, begins=begins, generation=generation)
@@ -179,7 +180,7 @@ def open_life(
             topic = topic_of(plan.name, generation)
             # Before anything is delivered, and by the only life that can deliver.
             store.set_steps(incarnation, kept_steps(plan, delivered, durable.last, begins))
-        told, told_again, job_id = store.told(), store.told_in(generation), store.identity(incarnation)
+        told, told_again = store.told(), store.told_in(generation)
         ticks = [key.tick + 1 for key in durable.last.values()]
         relied_on = max([begins, *ticks, *(() if told is None else (told,))])
         read = {entry.partition.source for entry in register.entries}
@@ -250,7 +251,9 @@ def _refuse_after_the_end(plan: Plan, fresh: Sequence[Topic], register: FrontReg
         )
 
 
-def _claimed(store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, ids: set[str], say: Say) -> Durable:
+def _claimed(
+    store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, ids: set[str], job_id: str, say: Say
+) -> Durable:
     """Fence every earlier life at the sinks, then read what is durable."""
     limit_s = conf.kafka.delivery_limit_ms / 1000
     say("claiming the sinks")
@@ -259,19 +262,30 @@ def _claimed(store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, ids: 
     topic_id = open_lasts(conf.kafka, plan.name, known, generation)
     if known is None:
         # Before the claim, which would end the life of a job of this name that has its place in another ZooKeeper.
-        _refuse_unknown(topic, read_lasts(conf.kafka, topic, limit_s, say), conf)
+        _refuse_unknown(topic, read_lasts(conf.kafka, topic, limit_s, say), conf, job_id)
     store.add_sink_ids(incarnation, ids)
     claim(conf.kafka, store.sink_ids(), limit_s)
     store.check(incarnation)
     durable = read_lasts(conf.kafka, topic, limit_s, say)
+    if known is None or durable.owner not in ("", job_id):
+        _refuse_unknown(topic, durable, conf, job_id)
     if known is None:
-        _refuse_unknown(topic, durable, conf)
         store.set_lasts(incarnation, topic_id)
+    if not durable.owner:
+        own(conf.kafka, topic, job_id, limit_s)
     return durable
 
 
-def _refuse_unknown(topic: str, durable: Durable, conf: Conf) -> None:
+def _refuse_unknown(topic: str, durable: Durable, conf: Conf, job_id: str) -> None:
     """Refuse what was delivered by a life that this ZooKeeper knows nothing of (errors: LifeEnded)."""
+    if durable.owner not in ("", job_id):
+        raise LifeEnded(
+            f'topic "{topic}" is that of another job of this name: it runs with another ZooKeeper or under another '
+            "root, or its place in this one was deleted",
+            where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
+            way_out="name the ZooKeeper and the root of the job that made it; or give this job another name; or delete "
+            "the topic once no job writes it, and everything is delivered again",
+        )
     if durable.last or durable.floors:
         raise LifeEnded(
             f'topic "{topic}" has what a life of the job has delivered, but ZooKeeper knows nothing of such a life: '

@@ -73,5 +73,6 @@ class Rounds:
                 self._incarnation,
                 delivery_limit_ms=deployment.delivery_limit_ms,
                 max_record_bytes=deployment.limits.max_frame_bytes,
+                job_id=deployment.job_id,
             )
         return self._opened

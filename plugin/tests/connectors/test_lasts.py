@@ -10,7 +10,7 @@ import pytest
 
 from lowtide.connectors.claims import pair_of, transactional_id
 from lowtide.connectors.lasts import LaneName, LastsUnreadable, records_of, topic_of
-from lowtide.connectors.lasts_records import Archived, Durable, archived_record, durable_of
+from lowtide.connectors.lasts_records import Archived, Durable, archived_record, durable_of, owner_record
 from lowtide.core.operators.order import OrderKey
 from lowtide_tracker import Floor
 
@@ -50,6 +50,14 @@ def test_the_form_of_the_records() -> None:
     assert records[2][0].hex() == "9501a46c61737401a36f757403"
     key, value = archived_record(Archived("id", {3: 9, 1: 7}), 8)
     assert (decoded(key), decoded(value)) == ([2, "archived", 8], [1, "id", [[1, 7], [3, 9]]])
+    key, value = owner_record("5f")
+    assert (decoded(key), decoded(value)) == ([2, "owner"], [1, "5f"])
+
+
+def test_a_topic_says_whose_it_is_whatever_else_it_says() -> None:
+    records = [owner_record("5f"), *records_of(LANE, LAST, (), 5)]
+    assert durable_of(compacted(*records), "t") == Durable({LANE: LAST}, (), owner="5f")
+    assert durable_of(compacted(*records[1:]), "t").owner == ""
 
 
 def test_what_version_1_wrote_of_floors_is_read() -> None:

@@ -139,6 +139,31 @@ def test_what_was_told_never_falls(place: Any) -> None:
         assert place.open().told() == told
 
 
+def test_each_output_generation_has_a_delivered_time_of_its_own(place: Any) -> None:
+    mine = place.open()
+    life = place.living(mine)
+    assert mine.told_in(0) is None
+    mine.tell(life, 100)
+    for tick, in_generation, told in ((50, 50, 100), (40, 50, 100), (100, 100, 100), (120, 120, 120), (110, 120, 120)):
+        mine.tell(life, tick, 1)
+        assert (place.open().told_in(1), place.open().told()) == (in_generation, told)
+        assert place.open().told_in(0) is place.open().told_in(2) is None
+    mine.tell(life, 70, 2)
+    assert (mine.told_in(2), mine.told()) == (70, 120)
+
+
+def test_a_job_is_called_the_same_over_its_lives_and_otherwise_elsewhere(place: Any) -> None:
+    mine = place.open()
+    ids = {mine.identity(place.living(mine))}
+    mine.close()
+    again = place.open()
+    ids.add(again.identity(place.living(again)))
+    assert len(ids) == 1
+    elsewhere = place.open(root="elsewhere")
+    ids.add(elsewhere.identity(place.living(elsewhere)))
+    assert len(ids) == 2
+
+
 def test_transactional_ids_are_never_forgotten(place: Any) -> None:
     mine = place.open()
     life = place.living(mine)
