@@ -20,7 +20,7 @@ from lowtide.conf import Conf, KafkaConf
 from lowtide.connectors.claims import claim, transactional_id
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
 from lowtide.connectors.kafka_access import librdkafka_settings
-from lowtide.connectors.lasts import LaneName, LastsLost, _end_offset, open_lasts, read_lasts, records_of, topic_of
+from lowtide.connectors.lasts import LaneName, LastsLost, _end_offset, open_lasts, own, read_lasts, records_of, topic_of
 from lowtide.connectors.topics import Topics
 from lowtide.core.operators.order import OrderKey
 from lowtide.driver.opening import _claimed
@@ -311,11 +311,23 @@ def test_a_start_with_another_zookeeper_is_refused_before_it_claims(sink: Sink) 
     conf = Conf.load(None, {"kafka.bootstrap_servers": sink.kafka.address})
     plan: Any = SimpleNamespace(name=sink.job)
     with pytest.raises(LifeEnded, match="runs with another ZooKeeper"):
-        _claimed(cast("JobStore", place), plan, conf, 1, ids={sink.id}, say=lambda _: None)
+        _claimed(cast("JobStore", place), plan, conf, 1, ids={sink.id}, job_id="other", say=lambda _: None)
     assert place.claimed is None
     worker.put(sink.packet(0, range(3, 5)))
     hear(worker)
     assert sink.found(5) == {0: [0, 1, 2, 3, 4]}
+
+
+def test_a_start_of_another_job_of_the_name_is_refused_before_anything_is_delivered(sink: Sink) -> None:
+    """It would go by what the other one delivers, and be fenced by it in turn."""
+    own(sink.conf, sink.lasts, "this", LIMIT_S)
+    conf = Conf.load(None, {"kafka.bootstrap_servers": sink.kafka.address})
+    plan: Any = SimpleNamespace(name=sink.job)
+    place = Elsewhere()
+    with pytest.raises(LifeEnded, match="is that of another job of this name"):
+        _claimed(cast("JobStore", place), plan, conf, 1, ids={sink.id}, job_id="other", say=lambda _: None)
+    assert place.claimed is None
+    assert read_lasts(sink.conf, sink.lasts, LIMIT_S).owner == "this"
 
 
 def test_w10_a_lasts_topic_that_is_not_the_jobs_own_is_refused(sink: Sink) -> None:
