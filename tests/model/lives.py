@@ -312,6 +312,10 @@ SERVERS: list[tuple[object, str, object]] = [
     (lease_module, "time", _Impatient),
     (taking_module, "datetime", _Calendar),
     (JobStore, "_make_place", _given_place),
+    # One job in one place: what tells it from its namesakes, and its graph, is no part of the model.
+    (opening_module, "own", nobody),
+    (JobStore, "identity", lambda _store, _life: "the job"),
+    (JobStore, "told_in", lambda _store, _generation: None),
 ]
 """Whose attributes stand for servers and clocks while the model runs, and what stands there."""
 
