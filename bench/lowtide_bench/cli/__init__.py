@@ -12,6 +12,7 @@ from lowtide_bench.cli.nexmark import nexmark
 from lowtide_bench.cli.recovery import recovery
 from lowtide_bench.cli.snapshots import snapshots
 from lowtide_bench.cli.store import store
+from lowtide_bench.cli.telling import telling
 from lowtide_bench.cli.throughput import throughput
 from lowtide_bench.cli.tracker import tracker
 from lowtide_bench.cli.windows import windows
@@ -36,6 +37,7 @@ for command in (
     tracker,
     windows,
     forgetting,
+    telling,
     nexmark,
 ):
     bench.add_command(command)

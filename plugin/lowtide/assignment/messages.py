@@ -155,6 +155,12 @@ class LabelsEnded(Message, frozen=True):
     ended: dict[str, int]
 
 
+class Delivered(Message, frozen=True):
+    """Below this tick a worker's lanes are durable; reported at once while somebody listens, else with its gauges."""
+
+    tick: int
+
+
 class Pinned(Message, frozen=True, kw_only=True):
     """A worker has heard of a snapshot, and has pinned its share.
 
@@ -217,7 +223,7 @@ Written = PartCount | PartWritten | PartEmpty | ShareSaved | ShareFailed
 """What the process that writes a host's shares reports to the host."""
 ShareNews = Pinned | Written | ShareDurable
 """What a worker reports of its share of a snapshot."""
-WorkerNews = Reached | Looked | LabelsEnded | ShareNews
+WorkerNews = Reached | Looked | LabelsEnded | Delivered | ShareNews
 """What a worker reports besides its gauges."""
 
 
@@ -355,6 +361,12 @@ class LookForLabels(Message, frozen=True):
     labels: list[str]
 
 
+class Listened(Message, frozen=True):
+    """Somebody outside waits for delivered time: for so many seconds it is reported as soon as it moves."""
+
+    for_s: float
+
+
 class Forget(Message, frozen=True):
     """A commit has made floors superfluous: those below an offset, as `(front, offset)`."""
 
@@ -373,7 +385,7 @@ class Cancel(Message, frozen=True):
     number: int
 
 
-WorkerOrder = BrokerNow | Grant | NewFronts | Look | LookForLabels | Forget | Committed | Cancel
+WorkerOrder = BrokerNow | Grant | NewFronts | Look | LookForLabels | Listened | Forget | Committed | Cancel
 
 
 class ToWorker(Message, frozen=True):

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from lowtide.assignment.messages import LabelsEnded, Looked, Reached, WorkerNews, WorkerOrder
+from lowtide.assignment.messages import Delivered, LabelsEnded, Listened, Looked, Reached, WorkerNews, WorkerOrder
 from lowtide.assignment.setting import LifeSetting
 from lowtide.assignment.welcome import Welcome
 from lowtide.events import EventLog
@@ -48,6 +48,8 @@ __all__ = ["Life"]
 
 LOG = logging.getLogger(__name__)
 COMMITS_AGAIN_S = 0.5
+LISTENED_S = 3.0
+"""How long workers take a listener to be there that they are told of each second."""
 
 
 class Life:
@@ -90,6 +92,7 @@ class Life:
         """What subscribers are told."""
         if self.told is not None:
             self.hub.reached(DELIVERED, self.told)
+        self.hub.on_listener = self._listen
         self._reading: asyncio.Task[None] | None = None
         self._reading_again = False
         self._closing = False
@@ -100,6 +103,8 @@ class Life:
         self._events = events
         self._on_end = on_end
         self._telling: asyncio.Task[None] | None = None
+        self._delivered: int | None = None
+        """The newest delivered time that may be stored."""
         self._stall = Stall(setting.stall_limit_ms / 1000)
         self._silence = Silence(setting.silent_limit_s)
         self._large_ticks = LargeTicks()
@@ -231,7 +236,7 @@ class Life:
             self.labels.hear(worker, news)
         elif isinstance(news, Reached):
             self.fronts.heard_from(worker, news)
-        elif self.snapshots is not None:
+        elif self.snapshots is not None and not isinstance(news, Delivered):
             self.snapshots.hear(worker, news)
 
     async def current(self, worker: str) -> str:
@@ -271,16 +276,42 @@ class Life:
         if self.end.has_come(delivered) and not self.labels.all_told():
             return  # Whoever waits for a label is told before the job ends itself.
         self.labels.soon()
+        self._listen()
         if self.end.look(delivered, time.monotonic()):
             return
         if self.jobs is not None:
             self._say(self.jobs, report)
+        self._store_delivered(delivered)
+
+    def look_at_delivered(self, workers: Sequence[WorkerState]) -> None:
+        """Workers have said that more is durable, as somebody listens: store it, so that it may be told (R18)."""
+        delivered = delivered_time(workers, self._crew.expected)
+        if delivered is None or self.end.has_come(delivered):
+            return  # The look of the next second sees to the end of the job.
+        if self.hub.listens(delivered * self._slack_ms):
+            self._store_delivered(delivered)
+
+    def _listen(self) -> None:
+        """Let workers say at once what is durable, as long as somebody waits for it or will do so in a moment."""
+        if self.hub.listens(self.fronts.now_ms() + round(LISTENED_S * 1000)):
+            self._crew.tell_all(Listened(LISTENED_S))
+
+    def _store_delivered(self, delivered: int | None) -> None:
+        """Store a delivered time and then tell it; while one is being stored, the newest waits."""
+        if self.jobs is not None:
             delivered = self._through(self.jobs, delivered)
-        telling = self._telling is not None and not self._telling.done()
-        if not self.setting.keeps_lasts or delivered is None or telling:
+        if not self.setting.keeps_lasts or delivered is None:
             return
         if delivered > max(self.setting.start, -1 if self.told_again is None else self.told_again):
-            self._telling = asyncio.get_running_loop().create_task(self._tell(delivered))
+            self._delivered = delivered
+            if self._telling is None or self._telling.done():
+                self._telling = asyncio.get_running_loop().create_task(self._tell_all())
+
+    async def _tell_all(self) -> None:
+        """Store and tell what waits, until nothing does."""
+        while self._delivered is not None and not self._closing:
+            delivered, self._delivered = self._delivered, None
+            await self._tell(delivered)
 
     def _make_tracker(self, host: str, register: Register) -> LifeTracker:
         """The life's tracker, in shards where the conf has some (R9)."""

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from lowtide.assignment.messages import (
     Begun,
@@ -74,6 +75,8 @@ class Lives:
         self.welcomed: set[str] = set()
         self.gauges: dict[str, WorkerGauges] = {}
         self.deaths = Deaths()
+        self._delivered_seen = False
+        """Whether it is about to be looked at what workers have said to be durable."""
         self.executors = executors
         self._secret = secret
         self._host = host
@@ -220,6 +223,22 @@ class Lives:
         """Look after the life; to be called each second."""
         if self.running is not None:
             self.running.look(figures.workers(self.register, self.gauges))
+
+    def delivered(self, worker: str, tick: int) -> None:
+        """A worker has said at once, as somebody listens, below which tick its lanes are durable."""
+        gauges = self.gauges.get(worker)
+        if gauges is None:
+            return  # It has not said anything of itself yet.
+        self.gauges[worker] = replace(gauges, delivered_time=tick)
+        if not self._delivered_seen:
+            self._delivered_seen = True
+            asyncio.get_running_loop().call_soon(self._look_at_delivered)
+
+    def _look_at_delivered(self) -> None:
+        """Once for all that workers of a host have said together."""
+        self._delivered_seen = False
+        if self.running is not None and self.register.runs:
+            self.running.life.look_at_delivered(figures.workers(self.register, self.gauges))
 
     def totals(self) -> dict[str, int]:
         """The job's gauges."""

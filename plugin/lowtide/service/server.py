@@ -9,6 +9,7 @@ from lowtide.assignment import welcome
 from lowtide.assignment.messages import (
     Answer,
     Current,
+    Delivered,
     Done,
     End,
     Failed,
@@ -188,7 +189,10 @@ class Service:
                 self.lives.gauges.update(report.gauges)
             else:
                 for worker, news in report.news:
-                    self.lives.running.life.hear(worker, news)
+                    if isinstance(news, Delivered):
+                        self.lives.delivered(worker, news.tick)
+                    else:
+                        self.lives.running.life.hear(worker, news)
 
     async def _let_in(self, register: Register, peer: Peer, hello: WorkerHello) -> str:
         """Welcome a worker, or tell its host that it is refused; return why it is, empty if it is not."""

@@ -58,6 +58,7 @@ class Hub:
 
     Attributes:
         on_label: Called when a subscriber has come that waits for a label's end.
+        on_listener: Called when one has come that waits for delivered time, or for what rests on it.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Hub:
         self._segments = dict(segments)
         self._labels = dict(labels or {})
         self.on_label: Callable[[], None] = lambda: None
+        self.on_listener: Callable[[], None] = lambda: None
         self._waited: Counter[str] = Counter()
         """By the subject of a label how many subscriptions there are: it is known as long as somebody waits."""
         self._reached: dict[str, int] = {}
@@ -176,6 +178,8 @@ class Hub:
                 heapq.heappush(self._waiters.setdefault(subject, []), (at_ms, next(self._numbers), subscription))
         if labels:
             self.on_label()
+        if labels or DELIVERED in known:
+            self.on_listener()
         return subscription
 
     def forget(self, subscription: Subscription) -> None:
@@ -194,6 +198,14 @@ class Hub:
                 if not self._waited[subject]:
                     for known in (self._waited, self._reached, self._followers, self._waiters):
                         known.pop(subject, None)
+
+    def listens(self, by_ms: int) -> bool:
+        """Whether somebody is to be told at once of a delivered time up to a moment; not who waits for a later one.
+
+        The end of a label is told once it is delivered, so who waits for one waits for every delivered time.
+        """
+        waits = any(moment <= by_ms and each in self._all for moment, _, each in self._waiters.get(DELIVERED, ()))
+        return waits or bool(self._followers.get(DELIVERED)) or bool(self._waited)
 
     @property
     def labels_waited_for(self) -> dict[str, list[str]]:

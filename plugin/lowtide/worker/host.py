@@ -23,6 +23,7 @@ from lowtide.core.worker import WorkerCore
 from lowtide.flow.fields import kept
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.status.gauges import LineGauges
+from lowtide.worker.delivered_times import DeliveredTimes
 from lowtide.worker.protocol import Emitted, Frames, Reported
 from lowtide.worker.rounds import Rounds
 from lowtide.worker.shares import Share, SharedDelivery
@@ -41,6 +42,8 @@ MEND_S = 0.005
 """How often a line that is broken is looked after."""
 KEEP_FLOORS_S = 1.0
 """How often floors are handed on that no bundle carries, where a sink is idle (R18)."""
+KEEP_FLOORS_SOON_S = 0.1
+"""The same, while somebody outside waits for delivered time."""
 CATCH_UP_S = 0.02
 """How often workers are told of min time that lets nothing of theirs go on: they forget what it has passed."""
 HEAR_S = 0.01
@@ -111,6 +114,7 @@ class LevelHost:
         """The newest one that was heard."""
         self._news: list[Reported] = []
         self._flushed_s = self._kept_s = self._heard_s = self._caught_up_s = 0.0
+        self._delivered = DeliveredTimes()
 
     # -- workers ---------------------------------------------------------------------------------------------------
 
@@ -292,8 +296,15 @@ class LevelHost:
             reached = stage.reached(now_s)
             if reached is not None:
                 self._news.append((stage.name, reached))
+        if self._delivered.due(now_s):
+            times = {stage.name: stage.core.delivered_time for stage in self._stages.values()}
+            self._news += self._delivered.moved(times, now_s)
         news, self._news = self._news, []
         return news
+
+    def listened(self, until_s: float) -> None:
+        """Report delivered time as soon as it moves, until a moment."""
+        self._delivered.listen(until_s)
 
     def line_gauges(self) -> LineGauges:
         """Return what has gone over the line to the tracker."""
@@ -315,7 +326,7 @@ class LevelHost:
             for stage in self._stages.values():
                 if stage.behind:
                     stage.catch_up()
-        if now_s - self._kept_s >= KEEP_FLOORS_S:
+        if now_s - self._kept_s >= (KEEP_FLOORS_SOON_S if self._delivered.listened(now_s) else KEEP_FLOORS_S):
             self._kept_s = now_s
             emitted = [*emitted, *((stage.name, stage.keep_floors()) for stage in self._stages.values())]
         line = self.line

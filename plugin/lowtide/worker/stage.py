@@ -20,6 +20,7 @@ from lowtide.assignment.messages import (
     Committed,
     Forget,
     Grant,
+    Listened,
     Look,
     LookForLabels,
     NewFronts,
@@ -308,10 +309,13 @@ class LevelStage:
                     host.dirty = True
             case NewFronts(fronts):
                 self._fronts.update(fronts)
-            case Look():
-                host.report(self.name, KeyLookup(self.core).look(order))
-            case LookForLabels():
-                host.report(self.name, KeyLookup(self.core).look_for_labels(order))
+            case Look() | LookForLabels():
+                looking = KeyLookup(self.core)
+                host.report(
+                    self.name, looking.look(order) if isinstance(order, Look) else looking.look_for_labels(order)
+                )
+            case Listened(for_s):
+                host.listened(time.monotonic() + for_s)
             case Forget(starts):
                 for front, offset in starts:
                     self.core.forget_floors(front, offset)

@@ -48,6 +48,22 @@ def test_a_time_that_goes_back_is_no_news() -> None:
     assert subscription.take() == []
 
 
+def test_who_is_to_be_told_at_once_of_delivered_time_is_known_until_gone() -> None:
+    of, came = hub(), list[list[bool]]()
+    of.on_listener = lambda: came.append([of.listens(99), of.listens(100)])
+    of.subscribe(["min_time", "commit"])
+    assert not of.listens(100)
+    assert came == []
+    follower = of.subscribe(["delivered"])
+    assert came.pop() == [True, True]
+    follower.close()
+    waiter = of.subscribe(["delivered"], at_ms=100)
+    assert came.pop() == [False, True], "who waits for an hour's end is not told of its minutes"
+    of.reached("delivered", 50)
+    assert times(waiter.take()) == [100]
+    assert not of.listens(100)
+
+
 def test_a_segment_is_found_by_any_of_its_steps_and_by_its_number() -> None:
     of = hub()
     of.segments_reached({1: 7, 2: 5}, 5)

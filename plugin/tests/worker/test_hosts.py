@@ -32,7 +32,7 @@ from stage_rig import (
 
 from lowtide import Flow, kafka, millis, tumbling
 from lowtide import json as as_json
-from lowtide.assignment.messages import PartCount, PartWritten, Pinned, ShareDurable, ShareSaved
+from lowtide.assignment.messages import Delivered, PartCount, PartWritten, Pinned, ShareDurable, ShareSaved
 from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.delivery import Packet
 from lowtide.core.frames import FrameKind
@@ -103,6 +103,29 @@ def test_the_output_is_the_same_however_workers_are_spread(hosts: int) -> None:
     assert found[0][0] == found[1][0]
     assert (found[0][1] == 0) == (hosts == 1), "no frame leaves a host that has all workers"
     assert found[0][1] < found[1][1]
+
+
+def test_who_listens_is_told_of_what_is_durable_as_soon_as_it_is(tracker: Served) -> None:
+    """R18: floors that no bundle carries are kept soon then, too; where nobody listens, nothing is reported."""
+    rig = Rig.of(deployment(), tracker.address, 2)
+
+    def told() -> list[Delivered]:
+        return [news for host in rig.hosts for _, news in host.news(time.monotonic()) if isinstance(news, Delivered)]
+
+    rig.read(packed(orders(10), 1, 0, tick=14), 1)
+    rig.grant(100)
+    rig.until(partial(enough, rig, 10))
+    assert told() == []
+    found: list[Delivered] = []
+    for host in rig.hosts:
+        host.listened(time.monotonic() + 100)
+
+    def all_are_durable() -> bool:
+        found.extend(told())
+        return sum(each.tick > 14 for each in found) >= 2
+
+    rig.until(all_are_durable)
+    assert max(each.tick for each in found) <= 100
 
 
 def test_acks_of_a_frame_between_neighbours_cancel_before_they_are_sent(

@@ -39,7 +39,7 @@ from lowtide_tracker import StillRebuilding, TrackerError
 from lowtide_tracker.life_server import LifeServer
 
 LOG = logging.getLogger(__name__)
-REPORT_EVERY_S = 0.5
+REPORT_EVERY_S = 0.15
 LAST_WORDS_S = 3.0
 """How long the clients of a life that is over have to be told: a little more than each of them has."""
 POLL_S = 0.01

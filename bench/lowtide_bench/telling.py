@@ -1,0 +1,154 @@
+"""How long after a record is out the outside is told that all before it is: a quiet job, and a subscriber (R18)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from lowtide.conf import Conf
+from lowtide.errors import LowtideError, NotRunning
+from lowtide.status.control_client import ControlClient
+from lowtide.status.subscriber import follow
+from lowtide_bench.arrivals import percentiles
+from lowtide_bench.flows import records_of
+from lowtide_bench.ground import PARTITIONS, described, ground
+from lowtide_bench.killable import Killable
+from lowtide_bench.machine import in_words
+from lowtide_bench.reader import SETTINGS
+from lowtide_bench.schedule import NS
+from lowtide_bench.session import Say
+from lowtide_bench.systems import Way
+from lowtide_bench.tables import Table, number
+
+__all__ = ["run", "tables", "told"]
+
+FLOW = "passthrough"
+SUBJECTS = ("delivered", "min_time")
+POLL_S = 0.2
+LATE_S = 10.0
+"""How long a record, or the news of it, may take."""
+NS_PER_MS = 1_000_000
+
+
+class Listener:
+    """A thread that follows a job's times, for as long as the block lasts; gives when each moment was told."""
+
+    def __init__(self, client: ControlClient) -> None:
+        self._client = client
+        self._told: dict[str, list[tuple[int, int]]] = {subject: [] for subject in SUBJECTS}
+        threading.Thread(target=self._run, name="listener", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            for news in follow(lambda: self._client, SUBJECTS):
+                time_ms = news.data.get("time_ms")
+                if news.kind in self._told and isinstance(time_ms, int):
+                    self._told[news.kind].append((time_ms, time.time_ns()))
+        except LowtideError:
+            return  # The job has been stopped.
+
+    def told_ns(self, subject: str, stamp_ms: int) -> int | None:
+        """When it was told that a subject's time is behind a record's; None if it has not been."""
+        return next((at_ns for time_ms, at_ns in list(self._told[subject]) if time_ms > stamp_ms), None)
+
+
+def run(records: int, every_s: float, conf: Conf, say: Say) -> dict[str, Any]:
+    """Measure, and return the object that `lowtide bench telling --json` prints.
+
+    Args:
+        records: How many are written, one after the other.
+        every_s: How long it is from one to the next, on average.
+        conf: As of `lowtide_bench.run.run`.
+        say: Told what happens.
+
+    Raises:
+        LowtideError: the job did not come up, or a record did not come out.
+    """
+    with described() as told, ground(conf, "create", say) as here:
+        way = here.way(FLOW, FLOW)
+        say("the flow")
+        system = Killable(way, here.conf, here.folder)
+        try:
+            listener = Listener(_running(system, conf.job.start_limit_s))
+            waits = list(_waits(way, listener, records, every_s, say))
+        finally:
+            system.stop()
+    return {"flow": FLOW, "records": records, "every_s": every_s, **_figures(waits), **told}
+
+
+def tables(result: Mapping[str, Any]) -> Iterator[Table]:
+    """Give the times from a record's coming out to the news of it."""
+    rows = [
+        (subject, *(number(result[f"{subject}_{each}_ms"], 0) for each in ("p50", "p99", "max")))
+        for subject in SUBJECTS
+    ]
+    yield Table("Told after a record is out", ("", "p50, ms", "p99, ms", "max, ms"), rows)
+
+
+def told(result: Mapping[str, Any]) -> str:
+    """Return in a line where it was measured."""
+    return f"{result['records']} records, one each {result['every_s']:g} s; {in_words(result['machine'])}"
+
+
+def _running(system: Killable, limit_s: float) -> ControlClient:
+    """The control API of the job, once it runs."""
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        system.check()
+        client = system.client()
+        try:
+            if client is not None and client.status().phase == "running" and client.status().min_time_ms:
+                return client
+        except LowtideError:
+            pass  # It has just begun to listen.
+        time.sleep(POLL_S)
+    raise NotRunning(f"the job does not run after {limit_s:g} s", where=system.told(), way_out="see its log")
+
+
+def _waits(way: Way, listener: Listener, count: int, every_s: float, say: Say) -> Iterator[dict[str, float]]:
+    """Write records and read them; by subject the ms from a record's coming out to the news of it."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    written = records_of(FLOW)
+    spread = np.random.default_rng(1).uniform(0.7, 1.3, count + 1)
+    producer = Producer({"bootstrap.servers": way.kafka, "linger.ms": 0})
+    consumer = Consumer({"bootstrap.servers": way.kafka, **SETTINGS})
+    consumer.assign([TopicPartition(way.sink, partition, 0) for partition in range(PARTITIONS)])
+    try:
+        for sequence in range(count + 1):
+            say(f"records: {sequence} of {count}")
+            stamp_ms = time.time_ns() // NS_PER_MS
+            key, value = written.message(sequence, stamp_ms * NS_PER_MS)
+            producer.produce(way.source, value, key, sequence % PARTITIONS, timestamp=stamp_ms)
+            producer.flush(LATE_S)
+            message = consumer.poll(LATE_S)
+            out_ns = time.time_ns()
+            if message is None or message.error() is not None:
+                raise NotRunning("a record did not come out", where=way.sink, way_out="see the job's log")
+            time.sleep(every_s * spread[sequence])
+            if sequence:  # The first one meets a job that has done nothing yet.
+                yield {subject: _wait_ms(listener, subject, stamp_ms, out_ns) for subject in SUBJECTS}
+    finally:
+        consumer.close()
+
+
+def _wait_ms(listener: Listener, subject: str, stamp_ms: int, out_ns: int) -> float:
+    until = time.monotonic() + LATE_S
+    while (told_ns := listener.told_ns(subject, stamp_ms)) is None:
+        if time.monotonic() > until:
+            return float("inf")
+        time.sleep(0.05)
+    return max(0.0, (told_ns - out_ns) / NS * 1000)
+
+
+def _figures(waits: list[dict[str, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for subject in SUBJECTS:
+        values = np.array([wait[subject] for wait in waits], np.float64)
+        for name, value in zip(("p50", "p99", "max"), percentiles(values, (50, 99, 100)), strict=True):
+            found[f"{subject}_{name}_ms"] = value
+    return found
