@@ -17,7 +17,7 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from tests.judging import Judge, produce
 
-from lowtide import Flow, kafka, raw
+from lowtide import Flow, days, kafka, raw, seconds
 from lowtide import json as as_json
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
@@ -33,6 +33,9 @@ READY_WITHIN_S = 120.0
 HOUR_MS = 3_600_000
 PRODUCERS = 4
 BIG_PRIME = 2_147_483_647
+LOT_ORDERS, LOTS_AT_ONCE = 1_000, 4
+LOT_KEPT = seconds(30)
+"""After so long a lot is forgotten: most hash units have none at any time."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,32 @@ class Sold:
     item: str
     user: str
     number: int
+    so_far: int = 0
+    history: int = 0
+
+
+@dataclass(frozen=True)
+class Rate:
+    percent: int
+
+
+@dataclass(frozen=True)
+class Lot:
+    """A number that orders have for some seconds, and never again."""
+
+    lot: int
+    item: str
+    number: int
+    history: int = 0
+
+
+@dataclass(frozen=True)
+class Priced:
+    """What an order comes to at the present rate; `history` changes if two orders of a lot change places."""
+
+    item: str
+    number: int
+    percent: int
     so_far: int = 0
     history: int = 0
 
@@ -112,6 +141,25 @@ def sell(before: Sold, bought: Bought) -> tuple[Sold, Sold]:
     return after, after
 
 
+def newest(_: int, rate: Rate) -> int:
+    return rate.percent
+
+
+def into_lot(bought: Bought) -> Lot:
+    return Lot(
+        bought.number // LOT_ORDERS * LOTS_AT_ONCE + bought.number % LOTS_AT_ONCE,
+        bought.item,
+        bought.number,
+        bought.history,
+    )
+
+
+def price(before: Priced, lot: Lot, percent: int) -> tuple[Priced, Priced]:
+    history = (before.history * 31 + lot.history) % BIG_PRIME
+    after = Priced(lot.item, lot.number, percent, before.so_far + 1, history)
+    return after, after
+
+
 @dataclass(frozen=True)
 class Shop:
     """One job: what it reads and writes, and where. As JSON it goes to the driver programs that run it.
@@ -125,6 +173,8 @@ class Shop:
         hangs: A file; while it is there, functions of the flow do not return. Empty for none.
         raises: A file; while it is there, a function of the flow raises, which ends the life. Empty for none.
         written_by: Another flow than the shop's, as `module:function`; the function is given the shop.
+        rates: The topic of a broadcast that lots of orders are priced by, in place of a count by item; empty for none.
+        bought_kept_days: The ttl of what users have bought, which is to change nothing; 0 for none.
     """
 
     name: str
@@ -135,6 +185,8 @@ class Shop:
     hangs: str = ""
     raises: str = ""
     written_by: str = ""
+    rates: str = ""
+    bought_kept_days: int = 0
 
     @classmethod
     def open(
@@ -186,8 +238,15 @@ class Shop:
         if self.raises:
             # What raises in `map_batches` is no dead letter.
             orders = orders.map_batches(Mood(self.raises), returns=Order, name="mood")
-        bought = orders.map(refuse_negative).key_by("user").scan("bought", buy, Bought("", "", 0))
+        ttl = days(self.bought_kept_days) if self.bought_kept_days else None
+        bought = orders.map(refuse_negative).key_by("user").scan("bought", buy, Bought("", "", 0), ttl=ttl)
         counted = bought.map(refuse_thousandth) if self.letters else bought
+        if self.rates:
+            rate = flow.read("rates", kafka(self.rates, as_json(Rate))).broadcast("rate", newest, 0)
+            lots = counted.map(into_lot).key_by("lot")
+            priced = lots.scan("priced", price, Priced("", 0, 0), ttl=LOT_KEPT, broadcast=rate)
+            priced.write("out", kafka(self.sink, as_json(Priced), key="item"))
+            return flow
         sold = counted.key_by("item").scan("sold", sell, Sold("", "", 0))
         sold.write("out", kafka(self.sink, as_json(Sold), key="item"))
         return flow

@@ -309,6 +309,30 @@ def _taken(client: ControlClient, name: str | None, *, commit: bool) -> str:
     return view.id
 
 
+def _change_ttl(stage: Stage, fault: Fault) -> None:
+    """The job begins with another ttl, so that it may share no part; once it has committed, it begins from that.
+
+    A rate comes only after that: what the broadcast came to before has to be in that commit.
+    """
+    killed = fault.variant == "killed"
+    for begin in (stage.change_ttl, lambda: None):
+        stage.end(killed=killed)
+        begin()
+        _begun(stage, {each.id for each in commits_of(stage.shop.conf, stage.shop.name)})
+    stage.rate(round(fault.which * 100))
+
+
+def _begun(stage: Stage, known: set[str]) -> None:
+    """Start the job, and wait until it has committed something of its own."""
+    began, deadline = stage.start(), time.monotonic() + BEGUN_WITHIN_S
+    while known >= {each.id for each in commits_of(stage.shop.conf, stage.shop.name)}:
+        if began.process.poll() is not None:
+            raise Stuck(f"the start ended:\n{began.log()}")
+        if time.monotonic() > deadline:
+            raise Stuck(f"nothing was committed within {BEGUN_WITHIN_S:g} s of a start")
+        time.sleep(0.2)
+
+
 def _hang(stage: Stage, _: Fault) -> None:
     _misbehave(stage, stage.hangs)
 
@@ -381,6 +405,7 @@ WAYS: dict[str, Callable[[Stage, Fault], None]] = {
     "sweep-in-rewind": _rewind,
     "savepoint-beside": _savepoint_beside,
     "older-timestamps": _backfill,
+    "changed-ttl": _change_ttl,
     "broker-clock": _step_clock,
     "executor-without-broker": _cut_off,
     "late-end": _hold_end,

@@ -23,7 +23,7 @@ from .photographer import Photographer
 from .processes import send
 from .reader import Reader
 from .schedule import TIMELESS, Fault
-from .stage import LANES, Play, Stage, Stuck
+from .stage import FIRST_PERCENT, LANES, Play, Stage, Stuck
 from .sweeper import damages
 from .verdict import Result, judged
 
@@ -88,6 +88,7 @@ class Run:
         with self._stage as stage:
             conf = stage.shop.conf
             self._reader = Reader(conf.kafka, stage.shop.sink, LANES)
+            stage.rate(FIRST_PERCENT)
             stage.start()
             with self._reader:
                 try:

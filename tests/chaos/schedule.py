@@ -40,6 +40,7 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "sweep-in-rewind": ("",),
     "savepoint-beside": ("",),
     "older-timestamps": ("",),
+    "changed-ttl": ("",),
     "executor-without-broker": ("",),
     "broker-clock": ("",),
     "zookeeper": ("",),
@@ -58,7 +59,7 @@ ENDING = frozenset({"worker", "forkserver", "executor", "spark", "driver", "serv
 """Whose death ends a life; the others are replaced within it."""
 CAUSED = frozenset({"kill-at-verify", "kill-at-load"})
 """What is done to a recovery, which a first kill, of a worker, brings about: each is two kills."""
-LEFT = frozenset({"zombie", "hung-function", "raised-function", "sweep-in-rewind"})
+LEFT = frozenset({"zombie", "hung-function", "raised-function", "sweep-in-rewind", "changed-ttl"})
 """What ends a life without a kill."""
 TIMELESS = frozenset({"broker-clock"})
 """What may stop the time by which output comes for as long as it lasts, and a minute more: no measure of a recovery."""
@@ -69,6 +70,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "kafka": ("killed", "stopped"),
     "broker-clock": ("forward", "back", "forward over a start", "back over a start"),
     "sweep-in-rewind": ("killed", "stopped"),
+    "changed-ttl": ("killed", "stopped"),
 }
 LASTS_S: dict[str, tuple[float, float]] = {
     "pause-tracker": (2.0, 13.0),

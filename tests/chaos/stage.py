@@ -8,12 +8,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from s3_server import ENVIRONMENT, S3Server
 from tests.job_program import Program
+from tests.judging import produce
 from tests.kafka_proxy import KafkaProxy
 from tests.shop import Shop
 
@@ -34,6 +35,9 @@ from .processes import MARK, marked, of_program, send
 __all__ = ["LANES", "Play", "Stage", "Stuck"]
 
 LANES = 2
+RATES = "rates"
+FIRST_PERCENT = 7
+KEPT_DAYS = 1_000
 SESSION_S = 5.0
 CALL_LIMIT_S = 4.0
 MOST_STARTS = 120
@@ -131,8 +135,8 @@ class Stage:
             "zookeeper.session_timeout_s": SESSION_S,
             "epoch.duration_s": 5.0,
             "exchange.units": 16,
-            # Of the six slots that the job needs, one executor has all, until Spark has replaced the other.
-            "spark.master": "local-cluster[2,6,1024]" if self._cluster else "local[14]",
+            # Of the seven slots that the job needs, one executor has all, until Spark has replaced the other.
+            "spark.master": "local-cluster[2,7,1024]" if self._cluster else "local[14]",
             "spark.checkpoint_folder": str(self._folder / "checkpoints"),
             "job.folder": str(self._folder / "jobs"),
             "job.lanes": LANES,
@@ -152,10 +156,24 @@ class Stage:
         }
         topics = Topics(Conf.load(None, {"kafka.bootstrap_servers": self.services.kafka}).kafka)
         play = self._play
-        for topic, partitions in {**play.sources, "out": LANES, "letters": 2}.items():
+        rates = "" if play.written_by else RATES
+        for topic, partitions in {**play.sources, "out": LANES, "letters": 2, RATES: 1}.items():
             topics.create(topic, partitions=partitions)
         files = str(self.hangs), str(self.raises)
-        return Shop(play.name, tuple(play.sources), "out", play.letters, settings, *files, play.written_by)
+        shop = Shop(play.name, tuple(play.sources), "out", play.letters, settings, *files, play.written_by)
+        return replace(shop, rates=rates, bought_kept_days=KEPT_DAYS)
+
+    # -- what the job reads and how it is written --------------------------------------------------------------------
+
+    def rate(self, percent: int) -> None:
+        """Write a record of the broadcast, which come seldom; nothing in a flow that has none."""
+        if self.shop.rates:
+            produce(self.shop.conf, self.shop.rates, {0: [(b'{"percent":%d}' % percent, None)]})
+
+    def change_ttl(self) -> None:
+        """Let the next program keep what users have bought for another time: far longer than any run."""
+        self.shop = replace(self.shop, bought_kept_days=self.shop.bought_kept_days + 1)
+        self._say(f"what users have bought is kept for {self.shop.bought_kept_days} days")
 
     # -- the job -----------------------------------------------------------------------------------------------------
 
