@@ -70,9 +70,13 @@ def not_folded_on_its_way_back() -> list[Patch]:
 
 
 def turns_not_counted() -> list[Patch]:
-    """A record has the same place in the order in each turn."""
+    """A record has the same place in the order in each turn, so that nothing may ever end its way round."""
+    turns = 0
 
     def take(self: LoopNode, batch: Batch, port: int, feed: Feed) -> None:
+        nonlocal turns
+        turns = 0 if port == 0 else turns + 1
+        assert turns < MOST_TURNS, "records go round for ever"
         real(self, batch, 0, feed) if port == 0 else self.pass_on(batch, feed)
 
     real = LoopNode.take
@@ -94,6 +98,8 @@ def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutat
     return Mutation(name, rule, what, "flow", patches, {"flow": "cycle"} | options)
 
 
+MOST_TURNS = 1_000
+"""Records of a sound run go round some ten times; each turn may find many of them."""
 BOTH: dict[str, Any] = {"flow": "cycle_of_levels"}
 ORDERED: dict[str, Any] = {"grouping": "ordered"}
 
