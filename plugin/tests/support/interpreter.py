@@ -21,7 +21,18 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from interpreter_bytes import ORIGIN, dumped, marked, normal, record_of, unit_of, unit_of_front, whole_bytes, written
+from interpreter_bytes import (
+    ORIGIN,
+    dumped,
+    marked,
+    normal,
+    record_of,
+    unit_of,
+    unit_of_front,
+    whole_bytes,
+    writable,
+    written,
+)
 from interpreter_joins import AsofNears, Nears
 from interpreter_windows import (
     EPOCH,
@@ -863,7 +874,9 @@ class Run:
             raise Failed(message.value) from error
 
     def _placed(self, sink: Kafka, record: Record) -> Record:
-        """A record with its unit: without a key_by, that of the sink's key, or of its front."""
+        """A record that can be written, with its unit: without a key_by, that of the sink's key, or of its front."""
+        if sink.record is not Raw and not writable(record.value):
+            raise Failed(record.value)
         if record.unit is not None:
             return record
         column = key_column(sink)
@@ -874,7 +887,8 @@ class Run:
     def _bury(self, step: Step, record: Record, value: Any) -> None:
         message = record.message
         assert self._flow.dead_letters is not None, f"{step.name} fails for {value!r}"
-        kept = (message.key, message.value) if step.level == 0 else (None, dumped(value))
+        whole = step.level == 0 and step.kind != "write"
+        kept = (message.key, message.value) if whole else (None, dumped(value))
         self.letters.append(
             Letter(step.name, message.front, message.offset, max(1, record.tick * self._slack_ms), *kept)
         )

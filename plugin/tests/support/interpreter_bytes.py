@@ -99,6 +99,21 @@ def _inside(record: Any) -> dict[str, str]:
     return {name: names.get(name, name) for name in hints_of(record) if name not in elsewhere}
 
 
+def writable(value: Any, hint: Any = None) -> bool:
+    """Whether a record's value can be said in JSON: an offset from UTC has no seconds there."""
+    if any(getattr(value, name) for name in marked(type(value), "Tombstone")):
+        return True
+    if any(type(mark).__name__ == "Epoch" for mark in getattr(hint, "__metadata__", ())):
+        return True
+    if dataclasses.is_dataclass(value):
+        hints, inside = hints_of(typing.cast(Any, type(value))), _inside(type(value))
+        return all(writable(getattr(value, name), hints[name]) for name in inside)
+    inner = typing.get_args(hint)[-2:-1] if typing.get_origin(hint) is tuple else typing.get_args(hint)[-1:]
+    if isinstance(value, list | tuple):
+        return all(writable(each, *inner) for each in value)
+    return not isinstance(value, datetime) or not typing.cast(timedelta, value.utcoffset()).seconds % 60
+
+
 def written(record: Any) -> bytes | None:
     """The value of a record's message."""
     if any(getattr(record, name) for name in marked(type(record), "Tombstone")):

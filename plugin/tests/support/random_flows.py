@@ -103,6 +103,12 @@ def adorned(thing: Thing) -> Thing:
     return replace(thing, mood=mood, at=None if thing.other else at, data=data, named=named, size="l")
 
 
+def solar(thing: Thing) -> Thing:
+    """Sets a time at an offset of seconds, which JSON cannot write: after an exchange it is in UTC."""
+    offset = timezone(timedelta(minutes=19, seconds=32)) if thing.number % 3 == 1 else UTC
+    return replace(thing, at=datetime(1890, 1, 31, 23, tzinfo=offset) + timedelta(minutes=thing.number))
+
+
 def of_raw(message: Any) -> Thing:
     return Thing((message.key or b"none").hex(), len(message.value or b""), data=message.value or b"")
 
@@ -446,7 +452,7 @@ class Writer:
 
     def _plain(self, stream: Any) -> None:
         steps: list[tuple[str, list[Callable[..., Any]]]] = [
-            ("map", [bumped, rekeyed, adorned, refused, careless]),
+            ("map", [bumped, rekeyed, adorned, solar, refused, careless]),
             ("filter", [even, unsure]),
             ("flat_map", [parted]),
         ]
@@ -728,4 +734,6 @@ class Writer:
             letters.write(topic, self._package.kafka(topic, self._package.json(Letter)))
             return
         key = self._dice.choice(SINKS)
+        if self._dice.random() < 0.3:
+            stream = stream.map(solar, name=self._name("solar"))
         stream.write(topic, self._package.kafka(topic, self._package.json(Thing), key=key))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import reprlib
 import traceback
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, is_dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.order import CLOCK, Position, delivered_ms, position_of, tick_of
 from lowtide.errors import FrameTooLarge, LowtideError, RecordRefused, UserCodeFailed
 from lowtide.flow.formats import Format
+from lowtide.flow.json_writable import json_writable
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.steps import MapBatches, Read, Write
+from lowtide.flow.writable import Writable
 
 _PACKAGE = str(Path(__file__).parents[2])
 _NOT_ITERABLE = "object is not iterable"
@@ -201,11 +205,28 @@ class Dead:
 
 
 def as_json(record: object) -> bytes:
-    """A record as JSON, or as text if it is none: it failed, so its fields may hold anything."""
+    """A record as JSON, or as text if it is none: it failed, so its fields may hold anything.
+
+    What JSON would make something else of stands as Python shows it.
+    """
     try:
-        return msgspec.json.encode(record)
+        if all(map(_json_says, record if isinstance(record, tuple) else (record,))):
+            return msgspec.json.encode(record)
+        plain = msgspec.to_builtins(record, builtin_types=(datetime,))
+        return json.dumps(plain, default=datetime.isoformat, ensure_ascii=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return shortened(record).encode("utf-8", "replace")
+
+
+_by_json: Callable[[Any], Writable] = json_writable
+
+
+def _json_says(record: Any) -> bool:
+    """Whether JSON says what a record holds, as far as its fields are of their types."""
+    try:
+        return not is_dataclass(record) or _by_json(type(record)).fault(record) is None
+    except Exception:  # noqa: BLE001 - its fields may hold anything
+        return True
 
 
 @dataclass(frozen=True, slots=True)

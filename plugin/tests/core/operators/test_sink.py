@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -115,6 +116,25 @@ def test_run_locally_has_the_same_letters() -> None:
     assert found["out"] == [Sum("a", 1), Sum("c", -LIMIT)]
     (letter,) = found["dead-letters"]
     assert (letter.vertex, letter.value) == ("out", b'{"key":"b","amount":2147483648}')
+
+
+@dataclass(frozen=True)
+class Seen:
+    at: datetime
+
+
+def sight(one: Sum) -> Seen:
+    return Seen(datetime(1890 + one.amount, 1, 1, tzinfo=timezone(timedelta(minutes=19, seconds=32))))
+
+
+def test_a_letter_says_what_json_cannot() -> None:
+    """The record of a letter is as it was: not another time, as JSON would have it."""
+    flow = Flow("test", dead_letters=kafka("dead", raw()))
+    sums = flow.read("in", kafka("in", json(Sum))).key_by("key")
+    sums.map(sight).write("out", kafka("out", json(Seen)))
+    (letter,) = flow.run_locally({"in": [Sum("a", 1)]})["dead-letters"]
+    assert letter.value == b'{"at":"1891-01-01T00:00:00+00:19:32"}'
+    assert "1891-01-01 00:00:00+00:19:32 is 0:19:32 ahead of UTC" in letter.error
 
 
 def test_a_codec_that_fails_after_the_barrier_ends_the_life_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
