@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from lowtide.conf import Conf, RegistryConf
 from lowtide.conf.secret import read_secret
@@ -91,8 +91,9 @@ class SchemaRegistry:
             login = base64.b64encode(f"{self.username}:{self.password or ''}".encode()).decode()
             request.add_header("Authorization", f"Basic {login}")
         context = ssl.create_default_context(cafile=self.ca_file) if self.url.startswith("https:") else None
+        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _Redirects())
         try:
-            with urllib.request.urlopen(request, timeout=CALL_LIMIT_S, context=context) as answer:  # noqa: S310 - likewise
+            with opener.open(request, timeout=CALL_LIMIT_S) as answer:
                 return json.loads(answer.read())
         except urllib.error.HTTPError as error:
             said = error.read(1_000).decode(errors="replace")
@@ -112,6 +113,25 @@ class SchemaRegistry:
                     "subject=",
                 ) from None
             raise OSError(f"{error.code} {said}") from None
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows a registry's redirects as long as no password goes to another server, or goes there unencrypted."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        """As above (errors: ServiceUnavailable, at once, as the next answer is no other)."""
+        before, after = urlsplit(req.full_url), urlsplit(newurl)
+        # A port that is not written is None in both, so http and https of one host differ only in their scheme.
+        same = (before.hostname, before.port) == (after.hostname, after.port)
+        if req.has_header("Authorization") and not (same and after.scheme in (before.scheme, "https")):
+            raise ServiceUnavailable(
+                f"the schema registry redirects to {after.scheme}://{after.netloc}, which would get our password",
+                where=f"{before.scheme}://{before.netloc}",
+                way_out="if that is the registry, name it: url in [registry] of the conf",
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def registry_of(conf: Conf, name: str) -> SchemaRegistry:

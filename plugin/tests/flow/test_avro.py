@@ -262,6 +262,26 @@ def test_who_asks_says_who_it_is(server: RegistryServer, monkeypatch: pytest.Mon
         registry.register("s", "[]")
 
 
+@pytest.mark.parametrize("ask", ["schema", "register"])
+def test_no_other_server_gets_the_password(ask: str, server: RegistryServer) -> None:
+    with registry_server() as other:
+        server.elsewhere = other.url
+        asked = SchemaRegistry(server.url, 0.5, "ann", "secret")
+        with pytest.raises(ServiceUnavailable, match=f"redirects to {other.url}, which would get our password"):
+            asked.schema(1) if ask == "schema" else asked.register("s", "{}")
+        assert other.logins == []
+        assert len(server.logins) == 1, "it asks once: the answer will be the same"
+        other.add("s", "{}")
+        assert SchemaRegistry(server.url, 0.5).schema(1) == "{}", "without a password there is nothing to keep"
+
+
+def test_a_redirect_within_the_registry_is_followed(server: RegistryServer) -> None:
+    server.login = "ann:secret"
+    server.add("s", "{}")
+    server.moved = ("/schemas/ids/7", "/schemas/ids/1")
+    assert SchemaRegistry(server.url, 0.5, "ann", "secret").schema(7) == "{}"
+
+
 def test_what_is_no_schema_and_no_table_is_refused(tmp_path: Any) -> None:
     with pytest.raises(FlowError, match="the schema is none"):
         lt.avro(Line, schema='{"type":"nothing"}')

@@ -26,6 +26,9 @@ class RegistryServer:
         asked: How often each path was asked.
         login: `user:password` that it wants; None for none.
         away: Whether it answers 503 to all.
+        elsewhere: Where it redirects all to; None to answer itself.
+        moved: A path that it redirects, and where to.
+        logins: Each `Authorization` it was sent, in order.
     """
 
     def __init__(self) -> None:
@@ -34,6 +37,9 @@ class RegistryServer:
         self.asked: Counter[str] = Counter()
         self.login: str | None = None
         self.away = False
+        self.elsewhere: str | None = None
+        self.moved = ("", "")
+        self.logins: list[str | None] = []
         self._lock = threading.Lock()
         server = self
 
@@ -47,7 +53,13 @@ class RegistryServer:
 
             def _answer(self, status: int, value: Any) -> None:
                 data = json.dumps(value).encode()
-                self.send_response(status)
+                server.logins.append(self.headers.get("Authorization"))
+                there = server.elsewhere + self.path if server.elsewhere else None
+                if self.path == server.moved[0]:
+                    there = server.url + server.moved[1]
+                self.send_response(302 if there else status)
+                if there:
+                    self.send_header("Location", there)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
