@@ -31,7 +31,7 @@ from lowtide.local.oracle import Output, read_output
 
 SEEDS = range(200)
 HOUR_MS = 3_600_000
-SEVENTEEN = ["kill-at-request (tracker)", "kill-at-seal (worker) after", "late-end for 5.2 s"]
+SEVENTEEN = ["kill-at-request (tracker)", "kill-at-seal (worker) after", "kafka killed for 4.7 s"]
 LETTERS: Letters = Counter({(b"k", b"bad"): 2})
 
 
