@@ -147,6 +147,9 @@ class Life(Committer):
             try:
                 data = self.world.store.get(name)
             except NotThere:
+                if self.world.newest_life() > self.number:
+                    # A newer life loads from elsewhere: what this one wanted is kept for nobody.
+                    raise WriteUnknown("another life has begun while it was loading") from None
                 if name not in self.world.harmed:
                     raise Violation("safety", f"{name} is gone while it is loaded") from None
                 raise WriteUnknown("a part was harmed while it was loaded") from None

@@ -239,7 +239,7 @@ COMMIT = [
     commit("kept-read-early", "R17", "which commits are kept is read before which one is the last",
            kept_read_early),
     commit("torn-list", "R17", "a commit that vanishes while commits are read hides the one that rests on it",
-           torn_list, prunes=12, burst=60, **CALM),
+           torn_list, prunes=20, burst=60, beside=0.0, **CALM),
     commit("reserved-late", "R17", "a place is reserved for a snapshot only when it is sealed",
            reserved_late, beside=0.9, prunes=12, lives=2, **CALM),
     commit("reservation-unseen", "R17", "what is reserved is swept once it is overtaken",

@@ -102,8 +102,11 @@ class CommitWorld(World):
 
     def owes(self, manifest: Manifest) -> bool:
         """Whether a snapshot has a reservation, its life goes on, and it has not been committed and dropped."""
-        life = number_in(self._nodes.now(self._paths.incarnation), self._paths)
-        return manifest.id in self.promised - self.history.keys() and manifest.incarnation == life
+        return manifest.id in self.promised - self.history.keys() and manifest.incarnation == self.newest_life()
+
+    def newest_life(self) -> int:
+        """The number of the life that is not over."""
+        return number_in(self._nodes.now(self._paths.incarnation), self._paths)
 
     def check_values(self, values: dict[int, int], tick: int) -> None:
         """What was loaded at a tick is what the log says."""
@@ -255,7 +258,7 @@ class CommitWorld(World):
                     raise Violation("safety", f"{restored.commit.id} is to be loaded, and was dropped")
 
     def _committed(self, commit: Commit, *, reserved: bool) -> None:
-        life = number_in(self._nodes.now(self._paths.incarnation), self._paths)
+        life = self.newest_life()
         if self.trace:
             self.say("zookeeper", f"{commit.id} is committed at {commit.tick}")
         if commit.incarnation != life:
