@@ -1,6 +1,7 @@
 """Aggregates: what can be made of the records of a key or of a window, column by column; public as `lowtide.agg`.
 
-None is left out, as in SQL, but for `first`, `latest` and `collect`. Order is Lowtide's.
+None is left out, as in SQL, but for `first`, `latest` and `collect`. Order is Lowtide's. NaN is larger than every
+number, as in PostgreSQL, Spark and DuckDB, so that the smallest and the largest do not depend on what came first.
 
     aggregate("spent", Spent, amount=agg.sum("amount"), orders=agg.count())
 """
@@ -139,12 +140,12 @@ def latest(column: str) -> Aggregate:
 
 def min_by(column: str, by: str) -> Aggregate:
     """A column of the record in which another is smallest; the first of equals."""
-    return _by(column, by, operator.lt)
+    return _by(column, by, _lower)
 
 
 def max_by(column: str, by: str) -> Aggregate:
     """A column of the record in which another is largest; the first of equals."""
-    return _by(column, by, operator.gt)
+    return _by(column, by, _higher)
 
 
 def count_distinct(column: str) -> Aggregate:
@@ -203,11 +204,20 @@ def _divided(state: Any) -> float | None:
 
 
 def _smaller(state: Any, value: Any) -> Any:
-    return state if value is None or (state is not None and not value < state) else value
+    return state if value is None or (state is not None and not _lower(value, state)) else value
 
 
 def _larger(state: Any, value: Any) -> Any:
-    return state if value is None or (state is not None and not value > state) else value
+    return state if value is None or (state is not None and not _higher(value, state)) else value
+
+
+def _lower(value: Any, other: Any) -> bool:
+    """Whether a value is smaller; NaN, which is not equal to itself, is larger than all that is a number."""
+    return bool(value < other or (other != other and value == value))  # noqa: PLR0124 - so NaN is known
+
+
+def _higher(value: Any, other: Any) -> bool:
+    return bool(value > other or (value != value and other == other))  # noqa: PLR0124 - likewise
 
 
 def _first(state: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -21,7 +22,7 @@ def json_writable(record: Any) -> Writable:
 
 def json_rule(hint: Any) -> Rule | None:
     """What JSON asks of a value of a plain type."""
-    return _TIME if hint is datetime else None
+    return _TIME if hint is datetime else _FLOAT if hint is float else None
 
 
 def _has_whole_offset(moment: datetime) -> bool:
@@ -36,4 +37,9 @@ def _offset_fault(moment: datetime) -> tuple[str, str]:
     return "", what
 
 
+def _float_fault(value: float) -> tuple[str, str]:
+    return "", f"{value} is no number in JSON; let the field be float | None, and give None"
+
+
+_FLOAT = Rule(math.isfinite, _float_fault)
 _TIME = Rule(_has_whole_offset, _offset_fault, "{0}.tzinfo is UTC")

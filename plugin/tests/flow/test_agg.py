@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import reduce
 from itertools import pairwise
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -487,3 +490,45 @@ def test_an_initial_state_is_as_it_comes_back_from_a_snapshot() -> None:
 def test_durations_are_timedeltas() -> None:
     assert lt.millis(1500) == lt.seconds(1.5) == timedelta(seconds=1.5)
     assert lt.minutes(60) == lt.hours(1) == lt.days(1) / 24 == timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Extremes:
+    user: str
+    least: float | None
+    most: float | None
+    cheapest: int | None
+    dearest: int | None
+
+
+@given(
+    st.lists(st.floats() | st.sampled_from([math.nan, -math.nan, math.inf, -math.inf, 1e308]), min_size=1), st.data()
+)
+def test_the_smallest_and_the_largest_do_not_depend_on_what_came_first(
+    prices: list[float], data: st.DataObject
+) -> None:
+    columns = {"least": lt.agg.min("price"), "most": lt.agg.max("price")}
+    columns |= {"cheapest": lt.agg.min_by("amount", "price"), "dearest": lt.agg.max_by("amount", "price")}
+    extremes = aggregation_of(Extremes, columns, takes=Order, key=("user",), windows=False)
+    orders = [Order("a", number, price) for number, price in enumerate(prices)]
+    found = result(extremes, orders)
+    again = result(extremes, data.draw(st.permutations(orders)))
+    numbers = [price for price in prices if not math.isnan(price)]
+    least, most = min(numbers, default=math.nan), max(prices, key=lambda price: (math.isnan(price), price))
+    for one in (found, again):
+        assert [repr(one.least + 0.0), repr(one.most + 0.0)] == [repr(least + 0.0), repr(most + 0.0)]
+        chosen = [prices[one.cheapest], prices[one.dearest]]
+        assert [repr(each + 0.0) for each in chosen] == [repr(least + 0.0), repr(most + 0.0)]
+    middle = data.draw(st.integers(0, len(orders)))
+    for aggregate in columns.values():
+        parts = [
+            reduce(aggregate.add, map(aggregated_by(aggregate), part), aggregate.initial)
+            for part in (orders[:middle], orders[middle:])
+        ]
+        assert aggregate.merge is not None
+        whole = reduce(aggregate.add, map(aggregated_by(aggregate), orders), aggregate.initial)
+        assert repr(aggregate.finish(aggregate.merge(*parts))) == repr(aggregate.finish(whole))
+
+
+def aggregated_by(aggregate: lt.Aggregate) -> Any:
+    return (lambda order: order) if aggregate.column is None else attrgetter(aggregate.column)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import math
 import re
 import struct
 import types
@@ -74,6 +75,8 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
     return {key: _plain(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
@@ -100,7 +103,7 @@ def _inside(record: Any) -> dict[str, str]:
 
 
 def writable(value: Any, hint: Any = None) -> bool:
-    """Whether a record's value can be said in JSON: an offset from UTC has no seconds there."""
+    """Whether a record's value can be said in JSON: an offset from UTC has no seconds there, and no float is NaN."""
     if any(getattr(value, name) for name in marked(type(value), "Tombstone")):
         return True
     if any(type(mark).__name__ == "Epoch" for mark in getattr(hint, "__metadata__", ())):
@@ -111,6 +114,10 @@ def writable(value: Any, hint: Any = None) -> bool:
     inner = typing.get_args(hint)[-2:-1] if typing.get_origin(hint) is tuple else typing.get_args(hint)[-1:]
     if isinstance(value, list | tuple):
         return all(writable(each, *inner) for each in value)
+    if isinstance(value, dict):
+        return all(writable(each, *inner) for each in value.values())
+    if isinstance(value, float):
+        return math.isfinite(value)
     return not isinstance(value, datetime) or not typing.cast(timedelta, value.utcoffset()).seconds % 60
 
 

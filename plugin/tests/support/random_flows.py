@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
+from math import inf, nan
 from typing import Annotated, Any, Literal
 
 from lowtide import Alias, Epoch, Header, Key, Moment, Offset, Partition, Timestamp, Tombstone, Topic
@@ -107,6 +108,13 @@ def solar(thing: Thing) -> Thing:
     """Sets a time at an offset of seconds, which JSON cannot write: after an exchange it is in UTC."""
     offset = timezone(timedelta(minutes=19, seconds=32)) if thing.number % 3 == 1 else UTC
     return replace(thing, at=datetime(1890, 1, 31, 23, tzinfo=offset) + timedelta(minutes=thing.number))
+
+
+def weighed(thing: Thing) -> Thing:
+    """Sets floats that JSON cannot write."""
+    weights = (nan, inf, -inf, 1.5, -0.0)
+    weight, named = weights[thing.number % 5], weights[thing.other % 5]
+    return replace(thing, parts=(*thing.parts, Part("w", weight)), named={thing.key[:1]: named, "half": 0.5})
 
 
 def of_raw(message: Any) -> Thing:
@@ -452,7 +460,7 @@ class Writer:
 
     def _plain(self, stream: Any) -> None:
         steps: list[tuple[str, list[Callable[..., Any]]]] = [
-            ("map", [bumped, rekeyed, adorned, solar, refused, careless]),
+            ("map", [bumped, rekeyed, adorned, solar, weighed, refused, careless]),
             ("filter", [even, unsure]),
             ("flat_map", [parted]),
         ]
@@ -735,5 +743,6 @@ class Writer:
             return
         key = self._dice.choice(SINKS)
         if self._dice.random() < 0.3:
-            stream = stream.map(solar, name=self._name("solar"))
+            odd = self._dice.choice([solar, weighed])
+            stream = stream.map(odd, name=self._name(odd.__name__))
         stream.write(topic, self._package.kafka(topic, self._package.json(Thing), key=key))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import reprlib
 import traceback
 from collections.abc import Callable, Sequence
@@ -212,10 +213,24 @@ def as_json(record: object) -> bytes:
     try:
         if all(map(_json_says, record if isinstance(record, tuple) else (record,))):
             return msgspec.json.encode(record)
-        plain = msgspec.to_builtins(record, builtin_types=(datetime,))
-        return json.dumps(plain, default=datetime.isoformat, ensure_ascii=False, separators=(",", ":")).encode()
+        plain = _finite(msgspec.to_builtins(record, builtin_types=(datetime,)))
+        return json.dumps(plain, default=_instant, ensure_ascii=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return shortened(record).encode("utf-8", "replace")
+
+
+def _instant(moment: datetime) -> str:
+    """A time as JSON has it, also at an offset of seconds."""
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _finite(plain: Any) -> Any:
+    """Plain values with floats that are no numbers as text."""
+    if isinstance(plain, dict):
+        return {name: _finite(value) for name, value in plain.items()}
+    if isinstance(plain, list | tuple):
+        return list(map(_finite, plain))
+    return repr(plain) if isinstance(plain, float) and not math.isfinite(plain) else plain
 
 
 _by_json: Callable[[Any], Writable] = json_writable
