@@ -300,7 +300,7 @@ class Backfill:
         written: How many were.
     """
 
-    def __init__(self, shop: Shop, first: int, most: int = 60_000) -> None:
+    def __init__(self, shop: Shop, first: int, most: int = 400_000) -> None:
         self.written = 0
         self._shop, self._first, self._most = shop, first, most
         self._over = threading.Event()

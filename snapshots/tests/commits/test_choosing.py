@@ -11,6 +11,7 @@ from lowtide_snapshots.commits.choice import choose
 from lowtide_snapshots.commits.memory_log import MemoryCommitLog
 from lowtide_snapshots.commits.verification import Damage, verify
 from lowtide_snapshots.errors import FormatTooNew, NoGoodCommit, NoSuchCommit
+from lowtide_snapshots.format.manifest import MANIFEST_FORMAT
 from lowtide_snapshots.format.parts import sha256
 from lowtide_snapshots.stores import StoreSetting, open_store
 from lowtide_snapshots.stores.errors import StoreUnavailable
@@ -136,11 +137,11 @@ def test_what_cannot_be_read_now_is_not_passed_over(shop: Shop, monkeypatch: pyt
 
 def test_the_manifest_of_a_newer_version_is_not_passed_over(shop: Shop) -> None:
     manifest = shop.folder / shop.manifests[3].path
-    newer = json.dumps(json.loads(manifest.read_text()) | {"format": 3})
+    newer = json.dumps(json.loads(manifest.read_text()) | {"format": MANIFEST_FORMAT + 1})
     manifest.write_text(newer)
     made = json.loads(shop.log._nodes.get_all([shop.log._paths.last_commit])[0].data)  # type: ignore[union-attr]
     forge(shop, made | {"sha256": sha256(newer.encode())})
-    with pytest.raises(FormatTooNew, match="format 3"):
+    with pytest.raises(FormatTooNew, match=f"format {MANIFEST_FORMAT + 1}"):
         shop.choose()
 
 
