@@ -19,6 +19,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -431,5 +432,6 @@ def _tell(out: int, entry: tuple[str | None, Written] | tuple[int, Part]) -> Non
 
 def _why(error: BaseException) -> Cause:
     if not isinstance(error, LowtideError):
-        traceback.print_exception(error, file=sys.stderr)
+        with suppress(OSError, ValueError):  # A closed stderr hides the trace, not the cause.
+            traceback.print_exception(error, file=sys.stderr)
     return cause_of(error)

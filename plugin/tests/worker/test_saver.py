@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import select
-import signal
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -220,10 +221,10 @@ def test_a_front_says_where_it_is_read_again(store: StoreSetting) -> None:
 def test_a_process_that_dies_or_fails_is_told_of(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))
-    monkeypatch.setattr(saver_module, "encode_part", lambda *_: os.kill(os.getpid(), signal.SIGSEGV))
+    monkeypatch.setattr(saver_module, "encode_part", lambda *_: os.abort())  # No mask or handler keeps it alive.
     saver = saver_of(core, store)
     saver.begin()
-    assert failure(said_by(saver)) == "the process that wrote its parts was killed by SIGSEGV"
+    assert failure(said_by(saver)) == "the process that wrote its parts was killed by SIGABRT"
     monkeypatch.undo()
     core.frame(*fed_frames([(8, 1)]))
     core.notice(asked(2, 9, 9))
@@ -232,6 +233,20 @@ def test_a_process_that_dies_or_fails_is_told_of(store: StoreSetting, monkeypatc
     failed = failure(said_by(unwritable))
     assert "/proc/nowhere" in failed
     assert "what to do" in failed
+
+
+def test_a_mistake_of_that_process_is_told_of_although_nobody_reads_its_stderr(
+    store: StoreSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    monkeypatch.setattr(saver_module, "encode_part", lambda *_: 1 / 0)
+    saver = saver_of(core, store)
+    saver.begin()
+    assert "ZeroDivisionError" in failure(said_by(saver))
 
 
 def failure(said: list[ShareNews]) -> str:
