@@ -107,6 +107,7 @@ class CycleInbox:
             for row in rows.pop(place, ()):
                 found.setdefault(place[1], []).append((place[0], row))
                 count += 1
+        self._bound()
         return [self._group(vertex, listed) for vertex, listed in found.items()]
 
     @property

@@ -139,9 +139,10 @@ class Groups:
 
     @property
     def kept(self) -> Kept:
-        """How many keys there are, and about how much memory they take."""
+        """How many keys there are, and about how much memory they take, with those that have gone but still wait."""
         count = len(self.by_key)
-        return Kept("keys", count, round((GROUP_BYTES + self._scale.mean) * count))
+        groups = count if self._expiry is None else max(count, len(self._expiry))
+        return Kept("keys", count, round((GROUP_BYTES + self._scale.mean) * groups))
 
     def touch(self, last: int, groups: list[Group]) -> None:
         """Groups got elements, none of them above tick `last`; the same group may stand there twice."""
@@ -162,6 +163,8 @@ class Groups:
             return  # It has gone already; the key may have another.
         if self._is_none(group, self.pruned):
             del self.by_key[group.key]
+            if self._expiry is not None:
+                self._expiry.bound(self.by_key)
             return
         self._scale.weigh((group.key, group.base, group.elements))
         if self._expiry is not None:
@@ -193,14 +196,21 @@ class Expiry:
         self._buckets: dict[int, list[Group]] = {}
         self._count = 0
 
+    def __len__(self) -> int:
+        return self._count
+
     def add(self, group: Group, by_key: Mapping[Key, Group]) -> None:
         """Have a group wait, if it does not already, O(1) on average; `by_key` has those that have not gone."""
         if not group.awaited:
             group.awaited = True
             self._buckets.setdefault(group.newest_tick() // self._grain, []).append(group)
             self._count += 1
-            if self._count > 2 * len(by_key) + SPARE:
-                self._leave_out(by_key)
+            self.bound(by_key)
+
+    def bound(self, by_key: Mapping[Key, Group]) -> None:
+        """Leave out the groups that have gone, once they are more than the others; to be called as keys go."""
+        if self._count > 2 * len(by_key) + SPARE:
+            self._leave_out(by_key)
 
     def due(self, tick: int) -> Iterator[Group]:
         """The groups that may be forgotten at a tick, unless records have come for them meanwhile; each waits no more.

@@ -97,6 +97,7 @@ class KeyDues:
         """Take the first key, of which there is one at `first`, and return its entry."""
         entry = heappop(self._heap)
         del self._due[entry[4]], self._entries[entry[4]]
+        self._bound()
         return entry
 
     def check(self) -> None:

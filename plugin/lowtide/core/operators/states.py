@@ -13,7 +13,7 @@ from lowtide.core.operators.failure import Failure, UserError, shortened
 from lowtide.core.operators.order import Position
 from lowtide.core.operators.watch import Watch, shown_function
 from lowtide.flow.fields import encode_rows, is_fixed, saves_of
-from lowtide.flow.kinds import Mismatch, encode_strictly
+from lowtide.flow.kinds import Kind, Mismatch, encode_strictly
 from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import kind_of
 from lowtide.flow.steps import Broadcast, Function, Scan
@@ -47,19 +47,23 @@ class States(Watch):
         self._classes = classes_of(hint)
         self._initial = getattr(vertex.step, "initial", None)
         self._initially = encode_rows([self._initial])
+        self._equals = _equals_its_copy(self._kind, self._initial)
         self.fixed = is_fixed(self._kind)
         self.saves = saves_of(self._kind)
 
     def is_initial(self, state: Any) -> bool:
         """Whether a state is as good as the initial one, and so none: equal, and with the same columns.
 
-        The look at its bytes tells apart what `==` does not: 0.0 and -0.0, or dicts in another order.
+        The look at its bytes tells apart what `==` does not: 0.0 and -0.0, or dicts in another order. `==` is but the
+        quick way to most answers, and no way where the initial state has a NaN, which equals only itself as an object:
+        one from a snapshot is another object.
         """
         initial = self._initial
         if state is initial:
             return True
-        same: bool = type(state) is type(initial) and state == initial
-        return same and encode_rows([state]) == self._initially
+        if type(state) is not type(initial) or (self._equals and state != initial):
+            return False
+        return encode_rows([state]) == self._initially
 
     def fault(self, record: object, after: object, looked: bytes | None) -> Failure | None:
         """What is wrong with a state that a function returned; None if nothing is.
@@ -91,6 +95,16 @@ class States(Watch):
         """The error for a function that has changed a state in place: all that begins with it is wrong now."""
         text = f"changed its state in place, in {shown_function(function)}"
         return UserError(self._vertex, position, Failure(0, record, text, way_out=_MAKE_ANEW))
+
+
+def _equals_its_copy(kind: Kind, value: Any) -> bool:
+    """Whether a value equals what comes back from a snapshot for it; not so if it has a NaN."""
+    try:
+        (copy,) = kind.decode(encode_strictly(kind, [value], ""))
+    except Mismatch:
+        return True
+    equal: bool = copy == value
+    return equal
 
 
 def classes_of(hint: Any) -> frozenset[type]:

@@ -6,7 +6,7 @@ The measure of what is alive is a step that has been restored: it has the state 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -191,7 +191,7 @@ def a_plan(write: Callable[[Any, Any], Any]) -> Plan:
     return compile_flow(flow, units=8, parallelism=1, slack_ms=1)
 
 
-def log(records: int) -> Iterator[tuple[int, Event]]:
+def log(records: int = RECORDS) -> Iterator[tuple[int, Event]]:
     """By tick: a key that comes once, and holds the head of all that is due; a busy one; others that come once."""
     yield FIRST, Event(0, 1, BEGAN + timedelta(milliseconds=FIRST))
     for number in range(1, records):
@@ -201,11 +201,11 @@ def log(records: int) -> Iterator[tuple[int, Event]]:
         yield FIRST + number * 10, Event(key, number, moment)
 
 
-def run(program: Program, records: int) -> int:
+def run(program: Program, events: Iterable[tuple[int, Event]]) -> int:
     """Feed a log record by record, each to all streams, and prune as min time would; return where it ends."""
     entries = [vertex for vertex in program.plan.vertices if vertex.is_exchange and vertex.level == program.level]
     tick = FIRST
-    for tick, event in log(records):
+    for tick, event in events:
         at = OrderKey(tick, 0, tick, (), 7).packed()
         for place, entry in enumerate(entries):
             stream = Event(event.key, event.number + place, event.at)
@@ -245,11 +245,11 @@ def places(root: object) -> int:
     return found
 
 
-def is_bounded(name: str, grouping: str = "optimistic") -> bool:
+def is_bounded(name: str, grouping: str = "optimistic", log: Callable[[], Iterable[tuple[int, Event]]] = log) -> bool:
     """Whether a step that has gone through a log keeps no more than twice as much as one restored, and `SPARE`."""
     plan = a_plan(STEPS[name])
     program = Program(plan, 1, grouping)
-    end = run(program, RECORDS)
+    end = run(program, log())
     restored = Program(plan, 1, grouping)
     restored.restore(program.capture(end), end)
     return places(list(program._states.values())) <= 2 * places(list(restored._states.values())) + SPARE
@@ -259,6 +259,19 @@ def is_bounded(name: str, grouping: str = "optimistic") -> bool:
 @pytest.mark.parametrize("name", STEPS)
 def test_what_a_step_keeps_is_bounded_by_what_a_snapshot_has(name: str, grouping: str) -> None:
     assert is_bounded(name, grouping)
+
+
+def to_and_back() -> Iterator[tuple[int, Event]]:
+    """Many keys at once, which then go one by one, but for one."""
+    for number in range(RECORDS + 1):
+        yield FIRST + number, Event(number, number, BEGAN)
+    for number in range(RECORDS):
+        yield FIRST + RECORDS + 1 + number, Event(number, number, BEGAN)
+
+
+@pytest.mark.parametrize("grouping", ["optimistic", "ordered"])
+def test_keys_that_go_leave_nothing_that_waits_for_their_time(grouping: str) -> None:
+    assert is_bounded("a scan whose state is none now and then", grouping, to_and_back)
 
 
 @pytest.mark.parametrize(

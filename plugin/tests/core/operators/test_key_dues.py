@@ -56,3 +56,18 @@ def test_what_counts_no_more_is_never_more_than_what_does() -> None:
         dues.check()
     assert dues.kept.number == len(dues) <= 5
     assert dues.kept.bytes < 1_000 * (len(dues) + SPARE)
+
+
+def test_the_entries_of_keys_that_are_taken_do_not_outlast_them() -> None:
+    """Keys that were put far, then sooner, then taken, leave a second entry each behind the one that was taken."""
+    dues = KeyDues()
+    for number in range(5_000):
+        dues.put(number, 0, 1_000_000, 0, lambda _: b"")
+    dues.put(-1, 0, 2_000_000, 0, lambda _: b"")
+    for number in range(5_000):
+        dues.put(number, 0, number, 0, lambda _: b"")
+    for number in range(5_000):
+        assert dues.first == number
+        dues.pop()
+        dues.check()
+    assert len(dues) == 1

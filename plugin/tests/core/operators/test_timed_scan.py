@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -225,3 +226,41 @@ def test_a_timer_that_fails_with_a_state_of_a_snapshot_ends_the_life() -> None:
     node = a_scan(a_plan(ttl=False, timer=broken))
     with pytest.raises(UserError, match=r'step "scan": raised LookupError'):
         node.restore({3: [("a", Asked(moment(3), 1))]}, 3)
+
+
+@dataclass(frozen=True)
+class Odd:
+    level: float
+    count: int
+
+
+def counted(odd: Odd, event: Event) -> tuple[Odd, list[Call]]:
+    return replace(odd, count=event.times), []
+
+
+def fired(odd: Odd, now: datetime) -> tuple[Odd, list[Call]]:
+    return replace(odd, count=0), [Call(now, odd.count)]
+
+
+def at_thirty(_odd: Odd) -> datetime:
+    return moment(30)
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_state_with_nan_is_the_initial_one_by_its_bytes_also_after_a_restore(restored: bool) -> None:
+    """NaN equals only itself as an object, and what comes from a snapshot is another object."""
+    flow = lt.Flow("test")
+    keyed = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key")
+    scan = keyed.flat_scan("scan", counted, Odd(math.nan, 0), timer=at_thirty, on_timer=fired)
+    scan.write("out", lt.kafka("out", lt.json(Call)))
+    plan = compile_flow(flow, parallelism=1, units=8, slack_ms=SLACK_MS)
+    node = a_scan(plan)
+    given_to(node, [(1, "a", 0, 2), (2, "b", 0, 2)])
+    assert advanced(node, 3) == []
+    if restored:
+        before, node = node, a_scan(plan)
+        node.restore(by_way_of_parts(plan, before.capture(3)), 3)
+    given_to(node, [(5, "a", 0, 0)])
+    assert advanced(node, END) == [(30, CLOCK, UNIT["b"], Call(moment(30), 2))]
+    node.prune(END)
+    assert not node._groups
