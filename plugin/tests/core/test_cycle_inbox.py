@@ -185,3 +185,13 @@ def test_records_that_come_and_are_taken_back_again_and_again_leave_no_places() 
         inbox.take([frame(Row(9, number, tombstone=True))], 0)
     assert len(inbox._places) <= 2 * len(inbox) + SPARE
     assert rows(inbox.go_on(5)) == [Row(5, 0)]
+
+
+def test_places_of_what_was_taken_back_do_not_outlast_the_records_before_them() -> None:
+    inbox = CycleInbox(Optimism(1), 10**6)
+    inbox.take([frame(*[Row(5, number) for number in range(1_000)])], 0)
+    inbox.take([frame(*[Row(9, number) for number in range(1_000)])], 0)
+    inbox.take([frame(*[Row(9, number, tombstone=True) for number in range(1_000)])], 0)
+    while inbox:
+        inbox.go_on(5)
+    assert len(inbox._places) <= SPARE

@@ -137,12 +137,14 @@ class Groups:
         self.by_key: dict[Key, Group] = {}
         self.pruned = FIRST_TICK
 
+    def __len__(self) -> int:
+        """How many groups there are in memory, with those that have gone but still wait."""
+        return len(self.by_key) if self._expiry is None else max(len(self.by_key), len(self._expiry))
+
     @property
     def kept(self) -> Kept:
         """How many keys there are, and about how much memory they take, with those that have gone but still wait."""
-        count = len(self.by_key)
-        groups = count if self._expiry is None else max(count, len(self._expiry))
-        return Kept("keys", count, round((GROUP_BYTES + self._scale.mean) * groups))
+        return Kept("keys", len(self.by_key), round((GROUP_BYTES + self._scale.mean) * len(self)))
 
     def touch(self, last: int, groups: list[Group]) -> None:
         """Groups got elements, none of them above tick `last`; the same group may stand there twice."""

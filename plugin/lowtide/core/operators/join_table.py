@@ -68,9 +68,8 @@ class TableJoinNode(PortsNode):
 
     @property
     def kept(self) -> Kept:
-        """How many rows there are, and about how much memory they take."""
-        count = len(self._groups)
-        return Kept("rows", count, round((ROW_BYTES + self._scale.mean) * count))
+        """How many rows there are, and about how much memory they take, with those that have gone but still wait."""
+        return Kept("rows", len(self._groups), round((ROW_BYTES + self._scale.mean) * len(self._kept)))
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Hold records of one port."""

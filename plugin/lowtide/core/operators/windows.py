@@ -508,6 +508,7 @@ class SessionWindows(OpenWindows):
                 yield due
         heappop(self._ticks)
         del self._dues[tick]
+        self._bound_dues()
 
     def _due(self, session: _Session) -> Due:
         key = session.key

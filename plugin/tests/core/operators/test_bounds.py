@@ -261,17 +261,49 @@ def test_what_a_step_keeps_is_bounded_by_what_a_snapshot_has(name: str, grouping
     assert is_bounded(name, grouping)
 
 
-def to_and_back() -> Iterator[tuple[int, Event]]:
-    """Many keys at once, which then go one by one, but for one."""
-    for number in range(RECORDS + 1):
-        yield FIRST + number, Event(number, number, BEGAN)
+def to_and_back(keys: int = RECORDS) -> Iterator[tuple[int, Event]]:
+    """Many keys at once, which then go one by one, but for one; of a table the row that comes beside says so."""
+    for key in range(keys + 1):
+        yield FIRST + key, Event(key, 1, BEGAN)
+    for key in range(keys):
+        yield FIRST + keys + 1 + key, Event(key, 0, BEGAN)
+
+
+def put_together() -> Iterator[tuple[int, Event]]:
+    """A session each of many keys; many of one key ten hours ahead, half of which others take in; the first ones close."""
     for number in range(RECORDS):
-        yield FIRST + RECORDS + 1 + number, Event(number, number, BEGAN)
+        yield FIRST + number, Event(2 + number, number, BEGAN + timedelta(milliseconds=FIRST))
+    for number in range(RECORDS):
+        ahead = timedelta(hours=10, milliseconds=FIRST + 10 * (number + (1 if number % 2 else -1)))
+        yield FIRST + RECORDS + number, Event(1, number, BEGAN + ahead)
+    over = FIRST + LONG // lt.millis(1) + 100
+    yield over, Event(2, 0, BEGAN + timedelta(milliseconds=over))
 
 
 @pytest.mark.parametrize("grouping", ["optimistic", "ordered"])
-def test_keys_that_go_leave_nothing_that_waits_for_their_time(grouping: str) -> None:
-    assert is_bounded("a scan whose state is none now and then", grouping, to_and_back)
+@pytest.mark.parametrize(
+    ("name", "log"),
+    [
+        ("a scan whose state is none now and then", to_and_back),
+        ("a table", to_and_back),
+        ("sessions", put_together),
+        ("sessions that keep their records", put_together),
+    ],
+)
+def test_what_is_left_is_bounded_when_less_is_alive_too(
+    name: str, grouping: str, log: Callable[[], Iterable[tuple[int, Event]]]
+) -> None:
+    assert is_bounded(name, grouping, log)
+
+
+@pytest.mark.parametrize("name", ["a scan whose state is none now and then", "a table"])
+def test_keys_that_have_gone_count_as_long_as_they_wait(name: str) -> None:
+    """Fewer than are left out, so all of them wait."""
+    alone, rest = (Program(a_plan(STEPS[name]), 1) for _ in range(2))
+    run(alone, to_and_back(0))
+    run(rest, to_and_back(50))
+    assert alone.kept["step"].number == rest.kept["step"].number == 1
+    assert rest.kept["step"].bytes > 40 * alone.kept["step"].bytes
 
 
 @pytest.mark.parametrize(
