@@ -9,7 +9,7 @@ from typing import Any
 
 from lowtide.flow.writable import Rule, Writable, of_type, record_rule
 
-__all__ = ["json_writable"]
+__all__ = ["json_rule", "json_writable", "sayable"]
 
 _MINUTE_S = 60
 
@@ -23,6 +23,15 @@ def json_writable(record: Any) -> Writable:
 def json_rule(hint: Any) -> Rule | None:
     """What JSON asks of a value of a plain type."""
     return _TIME if hint is datetime else _FLOAT if hint is float else None
+
+
+def sayable(plain: Any) -> Any:
+    """Values of plain types for people: what is no number in JSON, which would be null, stands as text."""
+    if isinstance(plain, dict):
+        return {name: sayable(value) for name, value in plain.items()}
+    if isinstance(plain, list | tuple):
+        return list(map(sayable, plain))
+    return repr(plain) if isinstance(plain, float) and not math.isfinite(plain) else plain
 
 
 def _has_whole_offset(moment: datetime) -> bool:

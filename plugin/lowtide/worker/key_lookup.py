@@ -12,6 +12,7 @@ from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING
 from lowtide.core.operators.saved_step import KeyUnreadable, saved_steps
 from lowtide.core.worker import WorkerCore
+from lowtide.flow.json_writable import sayable
 from lowtide.flow.when_done import ENDED
 
 __all__ = ["KeyLookup"]
@@ -70,4 +71,5 @@ class KeyLookup:
         state = self._core.program.look(step.vertex, key, tick)
         if state is NOTHING:
             return Looked(id=asked.id, tick=tick)
-        return Looked(id=asked.id, tick=tick, state=msgspec.json.encode(step.shown(key, state)).decode())
+        rows = sayable(step.shown(key, state))
+        return Looked(id=asked.id, tick=tick, state=msgspec.json.encode(rows).decode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
@@ -43,6 +44,35 @@ def test_a_value_that_is_none_of_its_type_is_refused() -> None:
     looking = KeyLookup(worker(2, "optimistic"))
     assert looking.look(Look(1, "two", {"number": "7"})) == Looked(id=1, tick=0)
     assert "number='seven' is no int" in looking.look(Look(1, "two", {"number": "seven"})).cause
+
+
+@dataclass(frozen=True)
+class Level:
+    tank: str
+    height: float
+
+
+@dataclass(frozen=True)
+class Levels:
+    newest: float
+    all: tuple[float, ...] = ()
+
+
+def levelled(levels: Levels, level: Level) -> tuple[Levels, Level]:
+    return Levels(level.height, (*levels.all, level.height)), level
+
+
+def test_a_float_that_is_no_number_is_shown_as_text_as_in_letters() -> None:
+    """JSON has no NaN: null would be a float that is missing."""
+    flow = lt.Flow("tanks")
+    levels = flow.read("in", lt.kafka("in", lt.json(Level))).key_by("tank")
+    levels.scan("levels", levelled, Levels(0.0)).write("out", lt.kafka("out", lt.avro(Level)))
+    core = WorkerCore(compile_flow(flow, parallelism=1), 1, 0, tracker=LocalTracker(1, 1, start=0))
+    core.restore({"levels": {0: [("a", Levels(math.nan, (math.inf, -math.inf, 1.5)))]}}, 0)
+    answer = KeyLookup(core).look(Look(1, "levels", {"tank": "a"}))
+    assert json.loads(answer.state or "", parse_constant=pytest.fail) == [
+        {"key": {"tank": "a"}, "state": {"newest": "nan", "all": ["inf", "-inf", 1.5]}}
+    ]
 
 
 class Size(Enum):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import reprlib
 import traceback
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.order import CLOCK, Position, delivered_ms, position_of, tick_of
 from lowtide.errors import FrameTooLarge, LowtideError, RecordRefused, UserCodeFailed
 from lowtide.flow.formats import Format
-from lowtide.flow.json_writable import json_writable
+from lowtide.flow.json_writable import json_rule, json_writable, sayable
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.steps import MapBatches, Read, Write
 from lowtide.flow.writable import Writable
@@ -211,9 +210,9 @@ def as_json(record: object) -> bytes:
     What JSON would make something else of stands as Python shows it.
     """
     try:
-        if all(map(_json_says, record if isinstance(record, tuple) else (record,))):
+        if _json_says(record):
             return msgspec.json.encode(record)
-        plain = _finite(msgspec.to_builtins(record, builtin_types=(datetime,)))
+        plain = sayable(msgspec.to_builtins(record, builtin_types=(datetime,)))
         return json.dumps(plain, default=_instant, ensure_ascii=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return shortened(record).encode("utf-8", "replace")
@@ -224,20 +223,18 @@ def _instant(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def _finite(plain: Any) -> Any:
-    """Plain values with floats that are no numbers as text."""
-    if isinstance(plain, dict):
-        return {name: _finite(value) for name, value in plain.items()}
-    if isinstance(plain, list | tuple):
-        return list(map(_finite, plain))
-    return repr(plain) if isinstance(plain, float) and not math.isfinite(plain) else plain
-
-
 _by_json: Callable[[Any], Writable] = json_writable
 
 
 def _json_says(record: Any) -> bool:
-    """Whether JSON says what a record holds, as far as its fields are of their types."""
+    """Whether JSON says what a record or a state holds, as far as its fields are of their types."""
+    if isinstance(record, dict):
+        return all(map(_json_says, record.values()))
+    if isinstance(record, list | tuple):
+        return all(map(_json_says, record))
+    rule = json_rule(type(record))
+    if rule is not None:
+        return bool(rule.fits(record))
     try:
         return not is_dataclass(record) or _by_json(type(record)).fault(record) is None
     except Exception:  # noqa: BLE001 - its fields may hold anything

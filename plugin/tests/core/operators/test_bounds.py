@@ -270,7 +270,7 @@ def to_and_back(keys: int = RECORDS) -> Iterator[tuple[int, Event]]:
 
 
 def put_together() -> Iterator[tuple[int, Event]]:
-    """A session each of many keys; many of one key ten hours ahead, half of which others take in; the first ones close."""
+    """A session of each of many keys, which close; many of one key hours ahead, half of which others take in."""
     for number in range(RECORDS):
         yield FIRST + number, Event(2 + number, number, BEGAN + timedelta(milliseconds=FIRST))
     for number in range(RECORDS):

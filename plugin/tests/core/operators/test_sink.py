@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -135,6 +136,28 @@ def test_a_letter_says_what_json_cannot() -> None:
     (letter,) = flow.run_locally({"in": [Sum("a", 1)]})["dead-letters"]
     assert letter.value == b'{"at":"1891-01-01T00:00:00+00:19:32"}'
     assert "1891-01-01 00:00:00+00:19:32 is 0:19:32 ahead of UTC" in letter.error
+
+
+def lowest(_: float, one: Sum) -> tuple[float, list[Sum]]:
+    return math.nan, []
+
+
+def failing(_: float, at: datetime) -> tuple[float, list[Sum]]:
+    raise ValueError("no level")
+
+
+def in_a_second(_: float) -> datetime:
+    return datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+
+
+def test_a_letter_says_what_json_cannot_of_a_state_too() -> None:
+    """What failed when time called a key is no record, but what is kept of the key."""
+    flow = Flow("test", dead_letters=kafka("dead", raw()))
+    sums = flow.read("in", kafka("in", json(Sum))).key_by("key")
+    called = sums.flat_scan("lowest", lowest, 0.0, timer=in_a_second, on_timer=failing)
+    called.write("out", kafka("out", json(Sum)))
+    (letter,) = flow.run_locally({"in": [Sum("a", 1)]})["dead-letters"]
+    assert letter.value == b'{"key":"a","time":"1970-01-01T00:00:01Z","state":"nan"}'
 
 
 def test_a_codec_that_fails_after_the_barrier_ends_the_life_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
