@@ -100,7 +100,10 @@ class WorkerView(Struct, frozen=True, kw_only=True):
 
 
 class SinkView(Struct, frozen=True, kw_only=True):
-    """One sink; `delivered` is None where workers do not count each of several sinks by itself."""
+    """One sink; `delivered` is None where workers do not count each of several sinks by itself.
+
+    `transactions` are those of the processes whose workers write to it.
+    """
 
     sink: str
     lanes: int

@@ -198,7 +198,13 @@ class _Teller:
             counts = [gauges.sinks.get(name, 0) for gauges in of_level if gauges.sinks is not None]
             whole = sum(gauges.delivered for gauges in of_level)
             delivered = sum(counts) if counts else whole if len(shape.sinks) == 1 else None
-            transactions = sum(gauges.transactions or 0 for gauges in of_level)
+            processes = {(worker.executor, worker.pid) for worker in workers if worker.level == level}
+            # A process counts its transactions with one of its workers, of whichever level.
+            transactions = sum(
+                worker.gauges.transactions or 0
+                for worker in workers
+                if worker.gauges is not None and (worker.executor, worker.pid) in processes
+            )
             views.append(
                 SinkView(
                     sink=name,

@@ -227,6 +227,14 @@ def test_a_view_survives_json() -> None:
     assert seen.events[0]["event"] == "worker_lost"
 
 
+def test_a_sinks_transactions_are_those_of_its_workers_processes() -> None:
+    """Whichever worker of a process counts them: here one of another level."""
+    counting = msgspec.structs.replace(worker("1/0", transactions=7), pid=102)
+    elsewhere = msgspec.structs.replace(worker("1/1", transactions=5), pid=101)
+    seen = view(moment(workers=[counting, elsewhere, worker("2/0", delivered=4)]))
+    assert [sink.transactions for sink in seen.sinks] == [7]
+
+
 def test_the_shape_of_a_plan_names_who_receives() -> None:
     plan = compile_flow(inverted_index("index", "documents", "index"), parallelism=2)
     shape = JobShape.of(plan, incarnation=4, started_ms=1)
