@@ -10,5 +10,5 @@ from lowtide_airflow.jobs_file import read_mistakes
 
 if mistakes := read_mistakes(Path(__file__).parent):
     raise JobsFileRefused(
-        "the jobs file has mistakes; all other jobs have their DAGs\n\n" + "\n\n".join(map(str, mistakes))
+        "the jobs file has mistakes; other jobs are not affected\n\n" + "\n\n".join(map(str, mistakes))
     )

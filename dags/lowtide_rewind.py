@@ -37,7 +37,7 @@ def rewind(entry: JobEntry) -> None:
         "despite_readers": Param(
             False,
             type="boolean",
-            description="Redeliver though other jobs of the graph read it and get it a second time.",
+            description="Redeliver even if other jobs of the graph read it a second time.",
         ),
     }
     with job_dag(entry, "rewind", doc=__doc__ or "", params=params) as dag:

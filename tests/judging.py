@@ -134,7 +134,7 @@ class Judge:
     def _due(
         self, until_ms: int | None
     ) -> tuple[dict[str, dict[int, list[Output]]], Counter[tuple[bytes | None, bytes | None]]]:
-        """What is expected before a moment of log time."""
+        """The records expected before a moment of log time."""
         sinks, letters = self.expected()
         return {sink: before(until_ms, lanes) for sink, lanes in sinks.items()}, letters
 
@@ -148,7 +148,7 @@ def _lies_in(offset: int, start: int, stop: int | None) -> bool:
 
 
 def before(until_ms: int | None, lanes: Mapping[int, list[Output]]) -> dict[int, list[Output]]:
-    """What came before a moment of log time, by lane; all of it where there is none."""
+    """The records that came before a moment of log time, by lane; all of them where there is none."""
     return {
         lane: [each for each in found if until_ms is None or each.timestamp < until_ms] for lane, found in lanes.items()
     }

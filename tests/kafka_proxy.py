@@ -18,7 +18,7 @@ __all__ = ["Held", "KafkaProxy"]
 
 PRODUCE, METADATA, FIND_COORDINATOR, END_TXN, DESCRIBE_CLUSTER = 0, 3, 10, 26, 60
 NAMING = frozenset({METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
-"""Whose answers name brokers by host and port."""
+"""Requests whose answers name brokers by host and port."""
 FLEXIBLE_FROM = {PRODUCE: 9, END_TXN: 3}
 WITHIN_S = 60.0
 CHUNK = 1 << 16
@@ -120,7 +120,7 @@ class KafkaProxy:
                 broker[1].close()
 
     def _keeps(self, request: bytes, version: int, broker: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bool:
-        """Whether this request is the one that is to be held; then its connection to the broker is kept with it."""
+        """True if this request is the one to hold; then its connection to the broker is kept with it."""
         held = self._held
         if held is None or held.caught.is_set():
             return False

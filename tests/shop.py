@@ -82,7 +82,7 @@ class Lot:
 
 @dataclass(frozen=True)
 class Priced:
-    """What an order comes to at the present rate; `history` changes if two orders of a lot change places."""
+    """An order's amount at the present rate; `history` changes if two orders of a lot change places."""
 
     item: str
     number: int
@@ -308,7 +308,7 @@ class Backfill:
 
     @property
     def flows(self) -> bool:
-        """Whether it still does."""
+        """True while it does."""
         return self._thread.is_alive()
 
     def __enter__(self) -> Backfill:

@@ -31,7 +31,7 @@ class Partition:
         self.recorded: list[Recorded] = []
         self.late_look_ms = 0
         self.reads_on_ms = 0
-        """How old a record is that comes and is read between a look and its grant; 0 for none."""
+        """The age of a record that comes and is read between a look and its grant; 0 for none."""
         self._dice = random.Random(seed)
         self._tails = TailState(skew_ms=SKEW_MS, active_s=0.1, idle_s=0.1)
         self._tails.watch(Tail(0, "orders", 0, 0))

@@ -123,7 +123,7 @@ def test_h9_a_backfill_that_flows_does_not_stop_the_other_partition(spark: Spark
 
 
 def own_floors(job: Job) -> int:
-    """How often fronts have gone on by themselves."""
+    """The number of floors that fronts have set by themselves."""
     return sum(worker["gauges"].get("front", {}).get("own_floors", 0) for worker in job.status()["workers"])
 
 

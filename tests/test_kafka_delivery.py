@@ -324,7 +324,7 @@ def test_a_start_of_another_job_of_the_name_is_refused_before_anything_is_delive
     conf = Conf.load(None, {"kafka.bootstrap_servers": sink.kafka.address})
     plan: Any = SimpleNamespace(name=sink.job)
     place = Elsewhere()
-    with pytest.raises(LifeEnded, match="is that of another job of this name"):
+    with pytest.raises(LifeEnded, match="belongs to another job of this name"):
         _claimed(cast("JobStore", place), plan, conf, 1, ids={sink.id}, job_id="other", say=lambda _: None)
     assert place.claimed is None
     assert read_lasts(sink.conf, sink.lasts, LIMIT_S).owner == "this"

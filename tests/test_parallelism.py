@@ -98,7 +98,7 @@ def test_floors_are_not_taken_from_any_job(spark: Spark) -> None:
     refused = [
         (first, fresh.name, 'no job "fresh-'),
         (first, first.name, "its own floors"),
-        (fresh.but(job__lanes=4), first.name, "it differs in lanes"),
+        (fresh.but(job__lanes=4), first.name, "lanes differ"),
         (fresh.but(job__delivery="at_least_once"), first.name, "only a job that delivers exactly once"),
     ]
     for shop, other, why in refused:

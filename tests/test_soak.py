@@ -1,4 +1,4 @@
-"""What `make soak` is made of: what it compares, and that it sees what grows."""
+"""Parts of `make soak`: its comparison, and its eye for what grows."""
 
 from __future__ import annotations
 

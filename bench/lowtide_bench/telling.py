@@ -1,4 +1,4 @@
-"""How long after a record is out the outside is told that all before it is: a quiet job, and a subscriber (R18)."""
+"""Measures how long after a record is out a subscriber of a quiet job hears that all before it is out (R18)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FLOW = "passthrough"
 SUBJECTS = ("delivered", "min_time")
 POLL_S = 0.2
 LATE_S = 10.0
-"""How long a record, or the news of it, may take."""
+"""The longest that a record, or the news of it, may take."""
 NS_PER_MS = 1_000_000
 
 
@@ -52,7 +52,7 @@ class Listener:
             return  # The job has been stopped.
 
     def told_ns(self, subject: str, stamp_ms: int) -> int | None:
-        """When it was told that a subject's time is behind a record's; None if it has not been."""
+        """The time at which a subject's time passed a record's; None if it has not."""
         return next((at_ns for time_ms, at_ns in list(self._told[subject]) if time_ms > stamp_ms), None)
 
 

@@ -42,7 +42,7 @@ MOST_CHARS = 200
 """Of a job's name: Airflow's ids of DAGs have at most 250."""
 _STARTS = ("submit", "recover", "rewind", "rescale")
 PURPOSES = (*_STARTS, "snapshot", "hour_complete", "hourly_report")
-"""What the DAGs of a job do, as in their ids."""
+"""The purposes of a job's DAGs, as in their ids."""
 _NEEDED_BY: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("flow", "submit", "conf", "settings", "spark"), _STARTS),
     **dict.fromkeys(("snapshot", "keep", "max_age"), ("snapshot",)),
@@ -206,7 +206,7 @@ def _read(dags_folder: Path | str | None) -> _JobsFile:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise JobsFileRefused(
-            f"it is not TOML, so no job has its DAGs: {error}", where=str(file), way_out="correct that line"
+            f"the file is not TOML, so no job has DAGs: {error}", where=str(file), way_out="correct that line"
         ) from error
     return _jobs(values, str(file))
 
@@ -216,7 +216,7 @@ def _jobs(values: dict[str, Any], file: str) -> _JobsFile:
     mistakes = [JobsFileRefused(each.what, where=file, way_out=each.way_out) for each in _unknown(values, ("job",))]
     found = values.get("job", [])
     if not isinstance(found, list):
-        refused = JobsFileRefused("job is one table", where=file, way_out="write [[job]], once for each job")
+        refused = JobsFileRefused("[job] is a single table", where=file, way_out="write [[job]], once for each job")
         return _JobsFile((), (*mistakes, refused))
     listed: dict[str, _Listed] = {}
     for number, each in enumerate(found, 1):
@@ -227,8 +227,8 @@ def _jobs(values: dict[str, Any], file: str) -> _JobsFile:
             what = f"an earlier job has DAGs with the same ids, which end in {job.dag_name}"
             job, wrong = None, [*wrong, _Mistake("name", what, "remove one of them, or rename it")]
         without = frozenset(purpose for mistake in wrong for purpose in _NEEDED_BY.get(mistake.key, PURPOSES))
-        lacks = f"no DAG of it: {', '.join(sorted(without))}" if without else "its DAGs are there without it"
-        what = "none of its DAGs is there" if without == set(PURPOSES) else lacks
+        lacks = f"it lacks the DAGs {', '.join(sorted(without))}" if without else "it has all of its DAGs"
+        what = "it has no DAGs" if without == set(PURPOSES) else lacks
         mistakes += [JobsFileRefused(f"{each.what}; {what}", where=where, way_out=each.way_out) for each in wrong]
         if job is not None:
             listed[job.dag_name] = _Listed(job, without)
@@ -295,7 +295,7 @@ def _checked(job: JobEntry) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_cron(text: str) -> bool:
-    """Whether a text is a cron expression of five fields."""
+    """True if a text is a cron expression of five fields."""
     given = text.split()
     return len(given) == len(_CRON) and all(
         _is_cron_field(each, *bounds) for each, bounds in zip(given, _CRON, strict=True)

@@ -190,7 +190,7 @@ def test_without_a_jobs_file_there_are_no_dags_and_a_wrong_one_is_shown(
     wrong.write_text("[[job]\nname = 'o'\n")
     errors = DagBag(dag_folder=str(DAGS)).import_errors
     assert {Path(file).name for file in errors} == {file.name for file in DAGS.glob("lowtide_*.py")}
-    assert all("it is not TOML, so no job has its DAGs" in error for error in errors.values())
+    assert all("the file is not TOML, so no job has DAGs" in error for error in errors.values())
 
 
 @pytest.mark.parametrize(

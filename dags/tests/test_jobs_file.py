@@ -54,15 +54,15 @@ def test_the_example_as_it_lies_there_has_no_job() -> None:
         ("job = [1]", r"it is not a table(?s:.*)\[\[job\]\] number 1"),
         ('[[job]]\nflow = "f"', r"name is missing(?s:.*)\[\[job\]\] number 1"),
         ('[[job]]\nname = "o"', r"flow is missing(?s:.*)job 'o'"),
-        ('[[job]]\nname = 5\nflow = "f"', r"Expected `str`, got `int` - at `\$.name`; none of its DAGs is there"),
+        ('[[job]]\nname = 5\nflow = "f"', r"Expected `str`, got `int` - at `\$.name`; it has no DAGs"),
         ('[[job]]\nname = "o"\nflw = "f"', r"flw is not a key(?s:.*)did you mean flow"),
         ('[[job]]\nname = "o"\nflow = "f"\nkeep = "3"', r"Expected `int`, got `str` - at `\$.keep`"),
         ('[[job]]\nname = "o"\nflow = "f"\nkeep = 0', "keep is 0"),
         ('[[job]]\nname = "o"\nflow = "f"\nkeep = true', "Expected `int`"),
         ('[[job]]\nname = "o"\nflow = "f"\nsnapshot = "often"', "snapshot is 'often'"),
-        ('[[job]]\nname = "o"\nflow = "f"\nsnapshot = "* 24 * * *"', "no DAG of it: snapshot"),
+        ('[[job]]\nname = "o"\nflow = "f"\nsnapshot = "* 24 * * *"', "it lacks the DAGs snapshot"),
         (f'[[job]]\nname = "{"o" * 201}"\nflow = "f"', "name has 201 characters"),
-        ('[[job]]\nname = "o"\nflow = "f"\ncontact = 5', "its DAGs are there without it"),
+        ('[[job]]\nname = "o"\nflow = "f"\ncontact = 5', "it has all of its DAGs"),
         ('[[job]]\nname = "o"\nflow = "f"\nmax_age = "1 week"', "max_age is '1 week'"),
         ('[[job]]\nname = "o"\nflow = "f"\nsubmit = "yarn"', "Invalid enum value 'yarn'"),
         ('[[job]]\nname = "o"\nflow = "f"\nsubmit = "spark-submit"', r"without a table \[job.spark\]"),
@@ -87,7 +87,7 @@ def test_what_cannot_be_is_refused_with_its_place(file: Path, text: str, says: s
 def test_a_file_that_is_not_toml_is_refused_as_a_whole(file: Path) -> None:
     file.write_text('[[job]]\nname = o\nflow = "f"\n')
     for read in (read_jobs, read_mistakes):
-        with pytest.raises(JobsFileRefused, match=r"it is not TOML, so no job has its DAGs: .*line 2") as raised:
+        with pytest.raises(JobsFileRefused, match=r"the file is not TOML, so no job has DAGs: .*line 2") as raised:
             read()
         assert str(file) in str(raised.value)
 

@@ -52,7 +52,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Play:
-    """Which job it is; by default the shop's.
+    """The job; by default the shop's.
 
     Attributes:
         name: The job's.

@@ -142,7 +142,7 @@ def reserved_late() -> list[Patch]:
 
 
 def reserved_read_early() -> list[Patch]:
-    """What is reserved is read before the objects are listed."""
+    """Read the reservations before the objects are listed."""
     real: Any = retention.sweep
 
     def sweep(log: CommitLog, store: Any, dropped: Iterable[Commit]) -> Any:
@@ -163,7 +163,7 @@ def reserved_bases_dropped() -> list[Patch]:
 
 
 def beside_unreserved() -> list[Patch]:
-    """Whether something is reserved for a snapshot makes no difference."""
+    """Ignore a snapshot's reservation."""
 
     def without(self: CommitLog, found: Any, *_: Any) -> list[Operation]:
         if found is None:
@@ -192,7 +192,7 @@ def given_up_before_its_commit(self: CommitLog, manifest: Any, data: str) -> Com
 
 
 def last_moved_back() -> list[Patch]:
-    """What is committed beside the last commit becomes the last."""
+    """Let a commit beside the last one become the last."""
     real: Any = CommitLog.commit
 
     def commit(self: CommitLog, manifest: Any, data: str) -> Commit:

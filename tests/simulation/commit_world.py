@@ -101,7 +101,7 @@ class CommitWorld(World):
         return made is not None and self._nodes.now(self._paths.commit(made.tick, identity)) is not None
 
     def owes(self, manifest: Manifest) -> bool:
-        """Whether a snapshot has a reservation, its life goes on, and it has not been committed and dropped."""
+        """True if a snapshot has a reservation, its life goes on, and it has not been committed and dropped."""
         return manifest.id in self.promised - self.history.keys() and manifest.incarnation == self.newest_life()
 
     def newest_life(self) -> int:

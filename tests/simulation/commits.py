@@ -51,7 +51,7 @@ class Taking:
 
     @property
     def heard(self) -> bool:
-        """Whether all have heard of it, and captured their share."""
+        """True once all have the request and have captured their share."""
         return len(self.captured) == self.workers
 
     def starts(self, fronts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
@@ -60,7 +60,7 @@ class Taking:
         return {front: each.start for front, each in snapshots.items() if each.start is not None}
 
     def commit(self, plan: Plan, fronts: Mapping[int, int], floors: Iterable[Floor]) -> Commit:
-        """What all have captured, in one; units that nobody has captured are those of the base (W9).
+        """All captured shares in one; units that nobody captured are those of the base (W9).
 
         Args:
             fronts: Which worker each front has.

@@ -343,7 +343,7 @@ def nothing_held_before_the_outlet() -> list[Patch]:
 
 
 def no_sink_ends_the_life() -> list[Patch]:
-    """What a sink cannot write holds nothing: it is thought that only the steps before it fail."""
+    """Hold nothing for what a sink cannot write, as if only the steps before it could fail."""
     real = Plan.may_end
     return [(Plan, "may_end", lambda self, vertex: not isinstance(vertex.step, Write) and real(self, vertex))]
 

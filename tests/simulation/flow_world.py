@@ -25,13 +25,13 @@ MAX_TURNS = 20_000
 MAX_DRAIN_ROUNDS = 600
 QUIET_ROUNDS = 12
 BESIDE = 12
-"""How many times likelier snapshots are while one is being written slowly."""
+"""The factor by which snapshots are likelier while one is being written slowly."""
 FEW_QUIET_ROUNDS = 3
 FLOW_ROUNDS = 16
 FLOW_MS = 20
 """In the end backfills flow on for so many rounds of so long, without a gap."""
 SHARING = 0.5
-"""How likely every state has the shape and ttl that it had: the first snapshot of a life may have parts of the last."""
+"""The probability that states keep shape and ttl, so that a life's first snapshot may share parts of the last."""
 
 
 class FlowWorld(World):

@@ -140,11 +140,11 @@ class Life:
         """(worker, sink, lane): what is durable, and its worker does not know yet."""
         self.takings: list[Taking] = []
         self.slow = rng.choice([0, 0, 0.95])
-        """How often what a snapshot writes is not there yet, as long as no other one could be sealed as well."""
+        """The share of looks at which a snapshot's parts are not there yet, unless another one could be sealed too."""
         self.bases: dict[int, Commit] = {}
         """By worker the newest commit it has heard of: what has not changed since is not captured again (W9)."""
         self.restored = commit
-        """What they go by before that; None where all parts have to be written, as after a change of shape or ttl."""
+        """The base before that; None where all parts have to be written, as after a change of shape or ttl."""
         self.grants: list[Floor] = []
         for log in self.logs.values():
             self.add_front(log, register[log.front], commit.starts.get(log.front) if commit else None)
@@ -156,7 +156,7 @@ class Life:
             self._check_restored(commit.tick)
 
     def _check_restored(self, tick: int) -> None:
-        """What the workers have got back makes the same snapshot again, whatever kind of state it is."""
+        """Check that the state that workers got back makes the same snapshot again, whatever kind it is."""
         again = said(merged({}, parts_of(self.plan, [core.program.capture(tick) for core in self.cores if core.level])))
         if again != said(self.parts):
             raise Violation("safety", f"a life begins with {differing(said(self.parts), again)}")

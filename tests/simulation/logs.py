@@ -23,7 +23,7 @@ NEVER_MS = 10**9
 """What no clock comes near."""
 WORDS = ("to", "be", "or")
 AGES_MS = (60, 300)
-"""How old a backfill's messages are."""
+"""The age of a backfill's messages."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Log:
         ]
 
     def came_ms(self, index: int) -> int:
-        """When a message comes, by its producer's clock."""
+        """The time at which a message comes, by its producer's clock."""
         return self.messages[index].timestamp + (self.age_ms if index >= self.aged_from else 0)
 
     def append(self, stamp: int, document: Document) -> None:
@@ -148,5 +148,5 @@ class Labels:
 
 
 def size_of(message: Message) -> int:
-    """What a message counts in its front's window."""
+    """Bytes that a message counts in its front's window."""
     return ROW_BYTES + len(message.key or b"") + len(message.value or b"")

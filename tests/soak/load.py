@@ -15,7 +15,7 @@ __all__ = ["Load"]
 
 USERS = 5_003
 STRIDE = 2_654_435_761
-"""Which user a click is of: neighbours are of users far apart."""
+"""The user of a click: neighbours are of users far apart."""
 DISORDER_MS = 4_000
 """A click is up to so long before it is written: within what visits wait for."""
 

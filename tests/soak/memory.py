@@ -1,4 +1,4 @@
-"""What a job's processes take in memory over time, by what each is: processes are replaced, what they are is not."""
+"""Memory of a job's processes over time, by role: processes are replaced, roles are not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 class Sample(NamedTuple):
-    """What the processes of each role took together, in bytes, at a time in s."""
+    """Bytes that the processes of each role took together, at a time in s."""
 
     at_s: float
     bytes: Mapping[str, int]
@@ -27,7 +27,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Grown:
-    """How the processes of one role have grown.
+    """The growth of one role's processes.
 
     Attributes:
         role: What they are.
@@ -43,12 +43,12 @@ class Grown:
 
     @property
     def share(self) -> float:
-        """What they took in the end, as a share of what they took before."""
+        """Their memory in the end, as a share of what they took before."""
         return self.end / self.settled
 
     @property
     def right(self) -> bool:
-        """Whether they have not grown; that they have shrunk is no fault."""
+        """True if they have not grown; to shrink is no fault."""
         return self.share <= MOST
 
 

@@ -33,7 +33,7 @@ SETTLED_S = 300.0
 recovery takes more memory than one that never had to. A short soak gives it a third of its time."""
 EVERY_S = 2.0
 WITHIN_S = 60.0
-"""How long it is looked at then, and in the end; a short soak a tenth of its time."""
+"""The length of the look then, and in the end; in a short soak a tenth of its time."""
 DRAINED_S = 20.0
 """Log time goes on for so long without a click: pauses are told and visits close."""
 DELIVERED_WITHIN_S = 600.0
@@ -84,7 +84,7 @@ class Soak(Run):
 
     @property
     def right(self) -> bool:
-        """Whether the output is right and nothing has grown."""
+        """True if the output is right and nothing has grown."""
         return self.result.right and bool(self.grown) and all(each.right for each in self.grown)
 
     def _spent(self) -> float:
@@ -145,7 +145,7 @@ class Soak(Run):
 
 
 def kill_moments(count: int, settled_s: float, seen_s: float, lasts_s: float) -> list[float]:
-    """When processes are killed: the first while the job settles, the others evenly after it was looked at."""
+    """The times of the kills: the first while the job settles, the others evenly after the first look."""
     first_s = settled_s + seen_s
     step_s = (lasts_s - first_s) / max(1, count)
     return [settled_s / 3, *(first_s + number * step_s for number in range(count - 1))][:count]

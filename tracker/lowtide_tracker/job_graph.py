@@ -98,7 +98,7 @@ class JobKnown(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
 
     def is_same(self, other: JobKnown) -> bool:
-        """Whether both speak of one job, and not of two that have one name."""
+        """True if both name the same job, not two of one name."""
         return self.job == other.job and (self.id == other.id or not self.id or not other.id)
 
 
@@ -195,7 +195,7 @@ class JobGraph:
             )
 
     def _is_forgotten(self, heard: JobKnown) -> bool:
-        """Whether hearsay is of a job that was taken out; without an id any of the name counts."""
+        """True if hearsay is about a job that was taken out; without an id any of the name counts."""
         ids = [
             id_ for name, id_ in self._forgotten if name == heard.job and (id_ == heard.id or not id_ or not heard.id)
         ]
@@ -273,7 +273,7 @@ def _take(jobs: dict[str, JobKnown], said: JobKnown, *, runs: bool) -> None:
 
 
 def latest(said: JobKnown, before: JobKnown) -> JobKnown:
-    """What is known of a job after it was known otherwise before; law 1.
+    """Merge new knowledge of a job into the old; law 1.
 
     Its delivered time never falls within a generation, an older generation's word changes nothing but whether it runs,
     and another job of the name begins with nothing.

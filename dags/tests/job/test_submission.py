@@ -55,7 +55,7 @@ def go(job: Job, *acts: Callable[[str], Any], **given: Any) -> tuple[Submission,
 
 
 def next_start(job: Job, start: Start) -> Start:
-    """What the next try of a task starts."""
+    """The start that the next try of a task makes."""
     submit = Submitting([job.runs])
     submit_once(job.client(), submit, start, KEY, pause_s=0.05)
     (started,) = submit.starts

@@ -70,7 +70,7 @@ def refuse_readers(conf: Conf, job: str, topics: Sequence[str]) -> None:
     if conf.tracker.graph is None:
         return
     whole = ask_graph(conf, Look())
-    assert isinstance(whole, Whole), "that is how a look is answered"
+    assert isinstance(whole, Whole), "a look is answered so"
     readers = readers_of(whole.jobs, job, topics)
     if not readers:
         return
@@ -82,11 +82,11 @@ def refuse_readers(conf: Conf, job: str, topics: Sequence[str]) -> None:
         for topic in read
     )
     raise FlowError(
-        f'job "{job}" is to deliver again what other jobs of the graph have read: '
+        f'job "{job}" would deliver again what other jobs of the graph have read: '
         + "; ".join(f'"{name}" reads {", ".join(names)}' for name, names in readers.items()),
         where=f"the graph's tracker at {conf.tracker.graph}",
-        way_out="each gets these records a second time, and late, as they come after the first ones in the topic: a "
-        "rewind of the reader does not help. To have the readers right as well, stop them and this job, redeliver with "
+        way_out="each gets these records a second time, and late, because they follow the first ones in the topic; "
+        "rewinding the reader does not help. To keep the readers right, stop them and this job, redeliver with "
         "--despite-readers, and start each reader under another name, with other output topics, from where the topics "
         f"end once this job has stopped (start=, by partition; now {starts}). If the records may count twice, "
         "--despite-readers alone will do",

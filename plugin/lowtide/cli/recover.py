@@ -28,7 +28,7 @@ from lowtide.jobs.folder import JobFolder
 )
 @click.option("--redeliver", is_flag=True, help="Deliver everything from there on again, as a new output generation.")
 @click.option(
-    "--despite-readers", is_flag=True, help="Redeliver though other jobs of the graph read it and get it a second time."
+    "--despite-readers", is_flag=True, help="Redeliver even if other jobs of the graph read it a second time."
 )
 @click.option("--dry-run", is_flag=True, help="Show what it would do, and do nothing.")
 @with_running

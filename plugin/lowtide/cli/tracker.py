@@ -42,7 +42,7 @@ def tracker(context: click.Context, conf: Conf) -> None:
 def status(conf: Conf, as_json: bool) -> None:
     """Show all jobs of the graph: how far each is, and who holds it, along the chain."""
     whole = ask_graph(conf, Look())
-    assert isinstance(whole, Whole), "that is how a look is answered"
+    assert isinstance(whole, Whole), "a look is answered so"
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(whole), indent=2))
         return

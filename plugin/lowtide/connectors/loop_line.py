@@ -212,7 +212,7 @@ class LoopLine:
 
     def _skip(self, message: Any) -> None:
         if not self.skipped:
-            LOG.info("frames of another life lie in topic %s: they are skipped", message.topic())
+            LOG.info("skipping frames of another life in topic %s", message.topic())
         self.skipped += 1
 
     def _lost(self, message: Any, error: KafkaError) -> LowtideError:

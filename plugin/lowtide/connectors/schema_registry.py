@@ -127,7 +127,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         same = (before.hostname, before.port) == (after.hostname, after.port)
         if req.has_header("Authorization") and not (same and after.scheme in (before.scheme, "https")):
             raise ServiceUnavailable(
-                f"the schema registry redirects to {after.scheme}://{after.netloc}, which would get our password",
+                f"the schema registry redirects to {after.scheme}://{after.netloc}, which would get the password",
                 where=f"{before.scheme}://{before.netloc}",
                 way_out="if that is the registry, name it: url in [registry] of the conf",
             )

@@ -193,7 +193,7 @@ class Sender:
         self.producer = Producer(own | dict(settings) | reports | logged)
 
     def lost_coordinator(self) -> bool:
-        """Whether this producer has ever lost its coordinator, so that a request may have been sent twice; 0.3 µs."""
+        """True once this producer has lost its coordinator, so that a request may have been sent twice; 0.3 µs."""
         if not self._log.failed:
             self.producer.poll(0)
         return self._log.failed

@@ -103,7 +103,7 @@ def open_frame(data: bytes, record_of: dict[int, type]) -> Any:
 
 
 def mark_of_life(incarnation: int, job_id: str) -> bytes:
-    """What the header of a frame in a loop's topic says of its life.
+    """The life that the header of a frame in a loop's topic names.
 
     The number alone is not enough: jobs of one name, under two ZooKeepers, share the topic.
     """

@@ -69,7 +69,7 @@ def refuse_borrowing(plan: Plan, conf: Conf, other: str) -> None:
             record.check(replace(asked, job=other))
         except RecordDiffers as differs:
             raise FlowError(
-                f'the flow orders records by other rules than job "{other}": it differs in {", ".join(differs.fields)}',
+                f'the flow does not order records as job "{other}": {", ".join(differs.fields)} differ',
                 where=f'the record of job "{other}" in ZooKeeper',
                 way_out=f"give this job the same, as the record says: {record.to_json()}",
             ) from differs

@@ -280,7 +280,7 @@ def _refuse_unknown(topic: str, durable: Durable, conf: Conf, job_id: str) -> No
     """Refuse what was delivered by a life that this ZooKeeper knows nothing of (errors: LifeEnded)."""
     if durable.owner not in ("", job_id):
         raise LifeEnded(
-            f'topic "{topic}" is that of another job of this name: it runs with another ZooKeeper or under another '
+            f'topic "{topic}" belongs to another job of this name: it runs with another ZooKeeper or under another '
             "root, or its place in this one was deleted",
             where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
             way_out="name the ZooKeeper and the root of the job that made it; or give this job another name; or delete "

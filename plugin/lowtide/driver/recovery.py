@@ -68,7 +68,7 @@ class Recovered:
     floors: tuple[Floor, ...]
 
     def same_shapes(self, plan: Plan) -> bool:
-        """Whether every state has the very type that it had, is forgotten after the same time, and is parted alike."""
+        """True if every state has the same type, is forgotten after the same time, and is parted alike."""
         parted = all(part.unit == SHARED_UNIT for part in self.manifest.parts if part.kind in SHARED)
         return parted and {step.shape for step in saved_steps(plan).values()} == set(self.manifest.flow)
 

@@ -212,7 +212,7 @@ def _larger(state: Any, value: Any) -> Any:
 
 
 def _lower(value: Any, other: Any) -> bool:
-    """Whether a value is smaller; NaN, which is not equal to itself, is larger than all that is a number."""
+    """True if a value is smaller; NaN, which is not equal to itself, is larger than any number."""
     return bool(value < other or (other != other and value == value))  # noqa: PLR0124 - so NaN is known
 
 
@@ -245,7 +245,7 @@ Chunks = tuple[tuple[Any, ...], ...]
 shares most chunks with the one before. Of n values n log n are copied, where new tuples of all would copy n^2 / 2."""
 
 Order = Callable[[Any], Any] | None
-"""What values are put in order by; None for themselves."""
+"""The key by which values are ordered; None for the values themselves."""
 
 
 def _pushed(chunks: Chunks, last: tuple[Any, ...]) -> Chunks:

@@ -30,7 +30,7 @@ _HEAD_BYTES = 5
 _MICROSECOND_NS = 1_000
 _ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 BUILTIN = (bytes, date, datetime, time, Decimal, UUID)
-"""What Avro has types for, beside Python's plain ones."""
+"""Types that Avro has beside Python's plain ones."""
 
 
 class SchemaUnknown(Exception):
@@ -101,7 +101,7 @@ class AvroFormat(Generic[T]):
 
     @property
     def writable(self) -> Writable:
-        """What the schema that is written has room for."""
+        """The values that the written schema has room for."""
         from lowtide.flow.avro_writable import avro_writable
 
         return avro_writable(self.record, self.schema)  # type: ignore[arg-type]  # a class is hashable
@@ -232,7 +232,7 @@ def _without_uuids(schema: Any) -> Any:
 
 
 _PARTS = ("type", "fields", "items", "values")
-"""Where a schema holds others."""
+"""The keys under which a schema holds others."""
 
 
 def _of_nanos(number: int, *_: Any) -> datetime:

@@ -1,4 +1,4 @@
-"""What an Avro schema has no room for, where it is not the one that is made of the dataclass."""
+"""Values that an Avro schema has no room for, where it is not made of the dataclass."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _TYPES: Mapping[tuple[str, str], Any] = {
 
 @cache
 def avro_writable(record: Any, schema: str | None) -> Writable:
-    """What a schema has room for, of a dataclass's records.
+    """Compare a dataclass with a schema: the records that it has room for.
 
     Args:
         record: The dataclass.
@@ -116,7 +116,7 @@ class _Walk:
         return of_fields(rules)
 
     def _has_default(self, entry: Mapping[str, Any]) -> bool:
-        """Whether the codec writes a field's default, where a record has no such field."""
+        """True if the codec writes a field's default where a record has no such field."""
         if "default" not in entry:
             return False
         try:
@@ -161,7 +161,7 @@ class _Walk:
         return Rule(fits, lambda value: ("", f"{value!r} comes back changed out of the union {_shown(list(branches))}"))
 
     def _tried(self, place: str, hint: Any, schema: Any, exact: Precision | None) -> list[str]:
-        """Why a value never fits a type, without a word of it in the findings."""
+        """The faults by which a value never fits a type; the walk's own findings stay as they are."""
         tried = Findings()
         _Walk(self._named, tried)._one(place, hint, schema, exact)
         return tried.never
@@ -280,7 +280,7 @@ def _wrapped(field: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, An
 
 
 def _comes_back(union: Sequence[Any], named: Mapping[str, Any], wire: Wire) -> Callable[[Any], bool]:
-    """Whether a value is read as it was, out of a union of several types: the codec chooses one by the value."""
+    """True if a value is read back as it was from a union of several types, where the codec chooses by the value."""
     whole = _wrapped({"name": "value", "type": list(union)}, named)
 
     def comes_back(value: Any) -> bool:

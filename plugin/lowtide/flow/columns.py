@@ -117,7 +117,7 @@ class Columns:
 
 
 def columns_of(record: Any, *, fine: bool = False) -> Columns:
-    """Where the columns of a dataclass stand, the same object each time; raises SchemaRefused with class and field.
+    """The places of a dataclass's columns, the same object each time; raises SchemaRefused with class and field.
 
     Args:
         record: The dataclass.
@@ -229,4 +229,4 @@ def _moment(milliseconds: int) -> datetime:
     try:
         return _ORIGIN + timedelta(milliseconds=milliseconds)
     except OverflowError:
-        raise Misread(f"the log's timestamp {milliseconds} is no time that a datetime can hold") from None
+        raise Misread(f"the log's timestamp {milliseconds} is beyond what a datetime can hold") from None

@@ -40,7 +40,7 @@ class Format(Protocol[T_co]):
 
     @property
     def writable(self) -> Writable:
-        """What of the records it can write: the same object each time, and the same answer in every process."""
+        """The records that it can write: the same object each time, and the same answer in every process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class JsonFormat(Generic[T]):
 
     @property
     def writable(self) -> Writable:
-        """What JSON has words for."""
+        """The values that JSON can write."""
         from lowtide.flow.json_writable import json_writable
 
         return json_writable(self.record)  # type: ignore[arg-type]  # a class is hashable

@@ -1,4 +1,4 @@
-"""What JSON cannot write of a record: by type, and nothing of the rest."""
+"""Values that JSON cannot write, by the types of a record's fields."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _MINUTE_S = 60
 
 @cache
 def json_writable(record: Any) -> Writable:
-    """What JSON can write of a dataclass's records."""
+    """The records of a dataclass that JSON can write."""
     return Writable(record.__qualname__, record_rule(record, of_type(record, json_rule)))
 
 
 def json_rule(hint: Any) -> Rule | None:
-    """What JSON asks of a value of a plain type."""
+    """The rule of JSON for a value of a plain type."""
     return _TIME if hint is datetime else _FLOAT if hint is float else None
 
 
@@ -47,7 +47,7 @@ def _offset_fault(moment: datetime) -> tuple[str, str]:
 
 
 def _float_fault(value: float) -> tuple[str, str]:
-    return "", f"{value} is no number in JSON; let the field be float | None, and give None"
+    return "", f"JSON has no {value}; make the field float | None and give None"
 
 
 _FLOAT = Rule(math.isfinite, _float_fault)

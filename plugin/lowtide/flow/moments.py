@@ -62,7 +62,7 @@ def instant_over(at: int, wait_us: int, slack_us: int) -> int:
 
 
 FIRST_US, LAST_US = micros_of(datetime.min.replace(tzinfo=UTC)), micros_of(datetime.max.replace(tzinfo=UTC))
-"""What a `datetime` can say, in microseconds since 1970: the years 1 to 9999."""
+"""The range of a `datetime`, in microseconds since 1970: the years 1 to 9999."""
 
 _UNITS = (("d", DAY_US), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1_000))
 

@@ -54,7 +54,7 @@ class ProtobufFormat(Generic[T]):
 
     @property
     def writable(self) -> Writable:
-        """What the message's fields have room for."""
+        """The values that the message's fields have room for."""
         from lowtide.flow.protobuf_writable import protobuf_writable
 
         return protobuf_writable(self.record, self.message)  # type: ignore[arg-type]  # classes are hashable
@@ -271,7 +271,7 @@ def _moment(timestamp: Any) -> datetime:
     except OverflowError:
         from lowtide.flow.wire import Misread
 
-        raise Misread(f"{timestamp.seconds} s since 1970 is no time that a datetime can hold") from None
+        raise Misread(f"{timestamp.seconds} s since 1970 is beyond what a datetime can hold") from None
 
 
 def _since(moment: datetime) -> dict[str, int]:

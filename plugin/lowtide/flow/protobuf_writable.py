@@ -1,4 +1,4 @@
-"""What a Protobuf message has no room for: numbers beyond its fields' bits, all but one of a oneof, at times None."""
+"""Values that a Protobuf message has no room for: numbers beyond their bits, all but one of a oneof, some None."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["protobuf_writable"]
 
 @cache
 def protobuf_writable(record: Any, message: Any) -> Writable:
-    """What a generated class has room for, of a dataclass's records."""
+    """Compare a dataclass with a generated class: the records that it has room for."""
     findings = Findings()
     rule = record_rule(record, _record(record, message.DESCRIPTOR, findings))
     return Writable(record.__qualname__, rule, tuple(findings.never), tuple(findings.perhaps))
@@ -72,7 +72,7 @@ def _may_be_none(hint: Any) -> bool:
 
 
 def _no_none(field: Field, descriptor: Any) -> str | None:
-    """Why None would not be read as None again; None if it would."""
+    """The reason why None would not be read as None again; None if it would."""
     if descriptor.is_required:
         return f"field {descriptor.full_name} is required"
     if not descriptor.has_presence:
@@ -90,7 +90,7 @@ def _one_of(record: Any, oneof: Any, inside: dict[str, Field], findings: Finding
         return None
     names = [member.name for member in members]
     always = [member.name for member in members if not _may_be_none(member.hint)]
-    said = f"{', '.join(names)} are one oneof, {oneof.full_name}, which holds one of them"
+    said = f"{', '.join(names)} are members of oneof {oneof.full_name}, which holds one of them"
     if len(always) > 1:
         findings.never.append(f"{record.__qualname__}: {said}, and {' and '.join(always)} are never None")
     else:
@@ -129,7 +129,7 @@ def _item(place: str, hint: Any, descriptor: Any, findings: Findings) -> Rule | 
 
 
 def _written(hint: Any) -> Any:
-    """What makes an integer of a time that is marked as one."""
+    """The function that makes an integer of a time that is marked as one."""
     return wire_of(hint).write if bare_type(hint) is int else None
 
 
@@ -166,4 +166,4 @@ _BOUNDS = {
     FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1, "uint32"),
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1, "uint64"),
 }
-"""What does not hold all integers of 64 bits with a sign."""
+"""Field types that do not hold all integers of 64 bits with a sign."""

@@ -106,7 +106,7 @@ class Reading:
 
 
 class FineReading:
-    """How JSON becomes records that have times: messages with times of more than six digits go a way of their own.
+    """Makes records with times of JSON: messages with times of more than six digits go a way of their own.
 
     Which way a message goes depends on that message alone, so its record and its fault do not depend on the batch.
     All others pay 0.2 us for the look.

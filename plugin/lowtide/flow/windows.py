@@ -98,12 +98,12 @@ def longest_us(windows: Tumbling | Sliding | Calendar) -> int:
 
 
 def is_sayable(span: Span) -> bool:
-    """Whether both bounds are of the years 1 to 9999, so that there is a `Window` of them."""
+    """True if both bounds are of the years 1 to 9999, so that there is a `Window` of them."""
     return span[0] >= FIRST_US and span[1] <= LAST_US
 
 
 def spans_of(windows: Tumbling | Sliding | Calendar) -> Callable[[int], Sequence[Span]]:
-    """What gives the windows that a moment lies in, in the order of their starts; the same tuples again and again.
+    """A function that gives the windows a moment lies in, in the order of their starts; the same tuples each time.
 
     Every moment of the years 1 to 9999 has some; their bounds may lie beyond.
     """

@@ -88,7 +88,7 @@ def wire_of_field(field: Field, record: type | None = None, *, fine: bool = Fals
 
 @cache
 def has_times(record: Any) -> bool:
-    """Whether a time stands in the value of a record as itself, and not as an integer."""
+    """True if a record's value holds a time as itself, not as an integer."""
     return any(_has_times(field.hint) for field in fields_of(record) if field.placed is None and field.epoch is None)
 
 
@@ -130,7 +130,7 @@ def _of_epoch(hint: Any, epoch: Epoch, place: str) -> Wire:
         try:
             return _ORIGIN + timedelta(microseconds=number * unit_ns // _MICROSECOND_NS)
         except OverflowError:
-            raise ValueError(f"{number} {epoch.unit} since 1970 is no time that a datetime can hold") from None
+            raise ValueError(f"{number} {epoch.unit} since 1970 is beyond what a datetime can hold") from None
 
     def write(moment: datetime) -> int:
         return (moment - _ORIGIN) // _MICROSECOND * _MICROSECOND_NS // unit_ns
@@ -139,7 +139,7 @@ def _of_epoch(hint: Any, epoch: Epoch, place: str) -> Wire:
 
 
 def _of_decimal(hint: Any, precision: Precision, place: str) -> Wire:
-    """What is read gets the digits of its field, without being rounded; what is written has them.
+    """Give a value that is read the digits of its field, without rounding; one that is written has them.
 
     Codecs leave it as it is, text or number, as msgspec would take more for a number than JSON or SQL do.
     """
@@ -189,7 +189,7 @@ def wire_of_record(record: Any, *, fine: bool = False) -> Wire:
 
 
 def made_of(record: Any, *, fine: bool) -> Callable[..., Any]:
-    """What makes a record of its fields: its class; of fine times as codecs do it, whose own constructor it may be."""
+    """The function that makes a record of its fields: its class, or for fine times the codec's own constructor."""
     if not fine or record.__dataclass_params__.init:
         return record  # type: ignore[no-any-return]  # a class is what is called
 

@@ -1,4 +1,4 @@
-"""What a format can write of a record, where its wire's types hold less than the dataclass's fields.
+"""Rules for what a format can write, where its wire's types hold less than the dataclass's fields.
 
 An `int` has 64 bits and Protobuf's int32 has not; RFC 3339 has no seconds of an offset. Whether a record fits is seen
 before the barrier (`core/operators/sink.py`, `local/interpreter.py`). One that does not is a failure of the sink like
@@ -39,7 +39,7 @@ _BITS_64 = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a wire's type asks of a value that is of its field's type.
+    """A demand of a wire's type on a value that is of its field's type.
 
     Attributes:
         fits: Whether a value can be written; called for each record, so best a function of C: `math.isfinite`.
@@ -55,7 +55,7 @@ class Rule:
 
 @dataclass(slots=True)
 class Findings:
-    """What is found of a record's type and a wire's.
+    """Findings about a record's type and a wire's.
 
     Attributes:
         never: Why no record can be written, or part of each would be lost.
@@ -68,7 +68,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Writable:
-    """What a format can write of the records of one dataclass.
+    """The records of one dataclass that a format can write.
 
     Attributes:
         record: The dataclass's name.
@@ -83,7 +83,7 @@ class Writable:
     perhaps: tuple[str, ...] = ()
 
     def fault(self, row: Any) -> str | None:
-        """What is wrong with a record, with the field; None if it can be written."""
+        """The fault of a record, with the field; None if it can be written."""
         if self.rule is None or self.rule.fits(row):
             return None
         path, what = self.rule.fault(row)

@@ -12,7 +12,7 @@ from lowtide.flow.writable import Findings, Rule
 __all__ = ["FLOAT_32", "ROUNDED", "members_of", "of_integers", "stored", "within"]
 
 _FLOAT_LIMIT = float(2**128 - 2**103)
-"""From here on the nearest number of 32 bits is infinity."""
+"""The bound from which on the nearest number of 32 bits is infinity."""
 
 ROUNDED = "the message has a float of 32 bits, so values are rounded to about 7 digits"
 
@@ -27,7 +27,7 @@ FLOAT_32 = Rule(_fits_float, lambda value: ("", f"{value} is beyond a float of 3
 
 def within(low: int, high: int, name: str) -> Rule:
     """Integers from `low` to `high`, both included."""
-    return Rule(range(low, high + 1).__contains__, lambda value: ("", f"{value} is outside of {name}, {low} to {high}"))
+    return Rule(range(low, high + 1).__contains__, lambda value: ("", f"{value} is outside {name}, {low} to {high}"))
 
 
 def members_of(hint: Any) -> Sequence[Any]:
@@ -38,7 +38,7 @@ def members_of(hint: Any) -> Sequence[Any]:
 
 
 def stored(member: Any) -> Any:
-    """What stands in a message for a member."""
+    """The number that stands in a message for a member."""
     return member.value if isinstance(member, Enum) else member
 
 

@@ -1,4 +1,4 @@
-"""When the clocks of a time zone show a time, as this machine knows it: days begin by that, and laws change."""
+"""Moments at which a zone's clocks show a time, by this machine's tzdata: days begin by them, and laws change."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of calling a flow's functions.
+    """Judges the results of calling a flow's functions.
 
     Attributes:
         findings: Functions that are not deterministic, or change in place what they are given; samples that cannot be
@@ -118,7 +118,7 @@ def _sources_of(plan: Plan, vertex: Vertex) -> set[str]:
 
 
 def _faults(vertex: Vertex, runs: Sequence[dict[str, Any]]) -> Iterator[str | None]:
-    """What is wrong with each of a step's functions that were called."""
+    """The faults of a step's functions that were called."""
     for word, function in functions_of(vertex.step).items():
         name = name_of(vertex, word) if word in apart(vertex.step) else vertex.name
         yield _fault(function, [run["calls"].get(name, []) for run in runs])
@@ -132,12 +132,12 @@ def apart(step: Step) -> dict[str, Function]:
 
 
 def name_of(vertex: Vertex, word: str) -> str:
-    """Under which name one of a step's functions is told of by itself."""
+    """The name under which one of a step's functions is reported."""
     return f"{vertex.name} ({word})"
 
 
 def _fault(function: Function, calls: Sequence[list[list[str]]]) -> str | None:
-    """What is wrong with a step that did not give the same each time it was called with the same record."""
+    """The fault of a step that gave different results for the same record."""
     first, *others = calls
     for number, other in enumerate(others, 1):
         for (record, results), (again, others_results) in zip(first, other, strict=False):
@@ -146,6 +146,6 @@ def _fault(function: Function, calls: Sequence[list[list[str]]]) -> str | None:
                 return (
                     f"{shown_function(function)} is not deterministic: with {record} it gave {results}, "
                     f"{when} {others_results}; "
-                    "use no clock, no random numbers, no order of sets, and nothing that it changes itself"
+                    "use no clock, no random numbers, no order of sets, and no state that it changes itself"
                 )
     return None

@@ -79,7 +79,7 @@ class TimedWindows:
         return span_over(span[1], self._wait, self._slack_us)
 
     def _is_over(self, tick: int, item: Item) -> bool:
-        """Whether what is due at a tick is over before a record comes."""
+        """True if what is due at a tick is over before a record comes."""
         return self._place(tick, item.unit) < item.order[:3]
 
     def take(self, item: Item) -> tuple[bool, list[Item]]:

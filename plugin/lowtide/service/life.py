@@ -49,7 +49,7 @@ __all__ = ["Life"]
 LOG = logging.getLogger(__name__)
 COMMITS_AGAIN_S = 0.5
 LISTENED_S = 3.0
-"""How long workers take a listener to be there that they are told of each second."""
+"""Seconds for which workers believe in a listener; the service renews that each second."""
 
 
 class Life:

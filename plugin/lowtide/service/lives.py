@@ -76,7 +76,7 @@ class Lives:
         self.gauges: dict[str, WorkerGauges] = {}
         self.deaths = Deaths()
         self._delivered_seen = False
-        """Whether it is about to be looked at what workers have said to be durable."""
+        """True while a look at what workers reported as durable is due."""
         self.executors = executors
         self._secret = secret
         self._host = host

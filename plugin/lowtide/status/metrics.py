@@ -124,7 +124,9 @@ def _fronts(view: JobView) -> Iterator[Metric]:
     ticks = _gauge("front_tick_bytes", "Bytes of the records that a front has given its last tick so far.", "partition")
     overfull = _gauge("front_overfull", "1 while one tick has twice job.max_front_bytes.", "partition")
     own = CounterMetricFamily(
-        "lowtide_front_own_floors", "How often a front went on as what it read was older.", labels=["partition"]
+        "lowtide_front_own_floors",
+        "How often a front advanced by itself because it read older records.",
+        labels=["partition"],
     )
     spare = _gauge("commit_spare_records", "Records that a source still has before what the commit needs.", "partition")
     for front in view.fronts:
@@ -212,7 +214,7 @@ def _shard_traffic(view: JobView) -> Iterator[Metric]:
 
 def _kept(view: JobView) -> Iterator[Metric]:
     counts = _gauge(
-        "kept", "What steps keep: keys, timers, open windows, records in joins, rows of tables.", "step", "what"
+        "kept", "Keys, timers, open windows, records in joins and rows of tables that steps keep.", "step", "what"
     )
     sizes = _gauge("kept_bytes", "About how much memory they take.", "step", "what")
     for step, kept in sorted(view.kept.items()):
@@ -223,7 +225,7 @@ def _kept(view: JobView) -> Iterator[Metric]:
 
 def _snapshots(view: JobView) -> Iterator[Metric]:
     told = view.snapshots
-    yield _one("commit_age_seconds", "How long ago the last commit was made, in whichever life.", told.committed_s)
+    yield _one("commit_age_seconds", "Time since the last commit, over lives.", told.committed_s)
     yield _one("commit_time_seconds", "The last commit's min time, since 1970.", _s(told.last_ms))
     yield _one("snapshot_seconds", "How long the last snapshot took.", told.took_s)
     yield _one("snapshot_bytes", "The size of the last snapshot's state.", told.bytes)

@@ -200,7 +200,7 @@ class Hub:
                         known.pop(subject, None)
 
     def listens(self, by_ms: int) -> bool:
-        """Whether somebody is to be told at once of a delivered time up to a moment; not who waits for a later one.
+        """True if a subscriber needs a delivered time up to a moment at once; one that waits for a later one does not.
 
         The end of a label is told once it is delivered, so who waits for one waits for every delivered time.
         """

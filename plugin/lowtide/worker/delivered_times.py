@@ -26,11 +26,11 @@ class DeliveredTimes:
         self._until_s = max(self._until_s, until_s)
 
     def listened(self, now_s: float) -> bool:
-        """Whether somebody listens."""
+        """True while somebody listens."""
         return now_s < self._until_s
 
     def due(self, now_s: float) -> bool:
-        """Whether `moved` is to be asked."""
+        """True if `moved` is due."""
         return self.listened(now_s) and now_s >= self._next_s
 
     def moved(self, times: Mapping[str, int], now_s: float) -> list[tuple[str, Delivered]]:

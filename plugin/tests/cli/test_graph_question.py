@@ -1,4 +1,4 @@
-"""Who reads what a job is about to deliver again, by what the graph's tracker knows."""
+"""Readers of what a job is about to deliver again, as the graph's tracker knows them."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def test_no_other_server_gets_the_password(ask: str, server: RegistryServer) -> 
     with registry_server() as other:
         server.elsewhere = other.url
         asked = SchemaRegistry(server.url, 0.5, "ann", "secret")
-        with pytest.raises(ServiceUnavailable, match=f"redirects to {other.url}, which would get our password"):
+        with pytest.raises(ServiceUnavailable, match=f"redirects to {other.url}, which would get the password"):
             asked.schema(1) if ask == "schema" else asked.register("s", "{}")
         assert other.logins == []
         assert len(server.logins) == 1, "it asks once: the answer will be the same"

@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_a_failure_with_its_reason() -> None:
     assert [row.number for row in numbers.rows] == [12]
     assert "the key is no number in decimal digits: b'1_0'" in numbers.failures[0][1]
     (late,) = read(Customer, (b"a", b'{"since":99999999999999999}', [])).failures
-    assert "is no time that a datetime can hold" in late[1]
+    assert "is beyond what a datetime can hold" in late[1]
     (aliased,) = read(Customer, (b"a", b'{"fullName":1}', [])).failures
     assert aliased[1] == "Expected `str`, got `int` - at `$.fullName`"
 

@@ -176,13 +176,14 @@ def test_what_cannot_be_read_is_a_failure_with_its_reason() -> None:
     assert len(found.rows) == 1
     assert [index for index, _ in found.failures] == [1, 2, 3, 4, 5, 6]
     assert (
-        read(Message(amount="1_0").SerializeToString()).failures[0][1] == "'1_0' is no decimal number, for Order.amount"
+        read(Message(amount="1_0").SerializeToString()).failures[0][1]
+        == "'1_0' is not a decimal number, for Order.amount"
     )
     whats = [
         "",
         "a null value is no Protobuf message",
         "1.505 is no Decimal",
-        "no time that a datetime",
+        "beyond what a datetime",
         "colour",
         "amount",
     ]

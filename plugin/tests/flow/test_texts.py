@@ -215,8 +215,8 @@ def test_what_only_python_takes_for_a_decimal_is_refused(text: str) -> None:
     failures = lt.json(Entry).decode(rows_of_values(values)).failures
     assert [index for index, _ in failures] == [0, 1]
     assert [reason for _, reason in failures] == [
-        f"{text!r} is no decimal number, for Entry.amount",
-        f"{text!r} is no decimal number, for Entry.amounts",
+        f"{text!r} is not a decimal number, for Entry.amount",
+        f"{text!r} is not a decimal number, for Entry.amounts",
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a sink's format is given reads back equal, or is refused before: for records of random types, at their edges."""
+"""A sink's records read back equal, or are refused before: for random types, at their edges."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def hint_of(dice: Random, depth: int) -> Any:
 
 
 def same(hint: Any, was: Any, found: Any, rounded: bool) -> Any:
-    """Whether a value is what was written; cut down where its marker says so, and perhaps rounded to 32 bits."""
+    """True if a value is what was written; cut down where its marker says so, and perhaps rounded to 32 bits."""
     marks = getattr(hint, "__metadata__", ())
     inner = bare_of(get_args(hint)[0] if marks else hint)
     if was is None or found is None:
@@ -161,7 +161,7 @@ def keeps_the_law(form: Format[Any], dice: Random, floats: list[float], *, round
         fault = form.writable.fault(row)
         if fault is not None:
             refused += 1
-            assert form.writable.perhaps or "ahead of UTC" in fault or "is no number in JSON" in fault, (
+            assert form.writable.perhaps or "ahead of UTC" in fault or "JSON has no" in fault, (
                 "what may not fit is noted"
             )
             continue
@@ -378,8 +378,8 @@ def test_a_fault_names_the_field_the_value_and_what_the_wire_holds() -> None:
     form = lt.protobuf(Order, generated_by(narrow))
     assert form.writable.fault(WHOLE) is None
     large, negative = dataclasses.replace(WHOLE, id=2**31), dataclasses.replace(WHOLE, lines=(Line(), Line(-1)))
-    assert form.writable.fault(large) == "Order.id: 2147483648 is outside of int32, -2147483648 to 2147483647"
-    assert form.writable.fault(negative) == "Order.lines[].count: -1 is outside of uint32, 0 to 4294967295"
+    assert form.writable.fault(large) == "Order.id: 2147483648 is outside int32, -2147483648 to 2147483647"
+    assert form.writable.fault(negative) == "Order.lines[].count: -1 is outside uint32, 0 to 4294967295"
     assert form.writable.fault(dataclasses.replace(large, gone=True)) is None, "of a tombstone there is no value"
     assert form.writable is lt.protobuf(Order, form.message).writable, "it is made once"
     at = datetime(1850, 1, 1, tzinfo=DUBLIN)
@@ -464,7 +464,7 @@ def test_a_oneof_holds_one_of_its_members() -> None:
     assert [form.writable.fault(each) for each in (made(None, None), made(0, None), made(None, ""))] == [None] * 3
     full = dataclasses.make_dataclass("Full", [("a", int), ("b", str)])
     assert lt.protobuf(full, generated).writable.never == (
-        "Full: a, b are one oneof, test.M.which, which holds one of them, and a and b are never None",
+        "Full: a, b are members of oneof test.M.which, which holds one of them, and a and b are never None",
     )
     other = dataclasses.make_dataclass(
         "Else", [("a", int | None, dataclasses.field(default=3)), ("b", str | None, None)]

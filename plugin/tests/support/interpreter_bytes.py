@@ -103,7 +103,7 @@ def _inside(record: Any) -> dict[str, str]:
 
 
 def writable(value: Any, hint: Any = None) -> bool:
-    """Whether a record's value can be said in JSON: an offset from UTC has no seconds there, and no float is NaN."""
+    """True if JSON can write a record's value: an offset from UTC has no seconds there, and no float is NaN."""
     if any(getattr(value, name) for name in marked(type(value), "Tombstone")):
         return True
     if any(type(mark).__name__ == "Epoch" for mark in getattr(hint, "__metadata__", ())):

@@ -28,10 +28,10 @@ from lowtide_snapshots.format.manifest import ttl_of
 from lowtide_snapshots.format.parts import KINDS, SHARED
 
 Parts = dict[str, dict[int, pa.Table]]
-"""What a snapshot has, by step and hash unit."""
+"""A snapshot's parts, by step and hash unit."""
 
 Changed = dict[str, dict[int, pa.Table | None]]
-"""What has changed since another; None for a unit that has no state any more."""
+"""The parts that changed since another; None for a unit whose state has gone."""
 
 MOST_CUTS = 4
 
@@ -80,7 +80,7 @@ class OneLife(Programs):
 
 
 def share(plan: Plan, parts: Parts, place: int) -> Captured:
-    """What one worker gets of a snapshot."""
+    """One worker's share of a snapshot."""
     steps, workers, found = saved_steps(plan), plan.worker_of_unit().tolist(), Captured()
     for name, units in parts.items():
         mine = [unit for unit in units if steps[name].kind in SHARED or workers[unit] == place]
@@ -89,7 +89,7 @@ def share(plan: Plan, parts: Parts, place: int) -> Captured:
 
 
 def parts_of(plan: Plan, captured: Iterable[Captured]) -> Changed:
-    """What workers have captured, as parts."""
+    """The parts that workers have captured."""
     steps, found = saved_steps(plan), Changed()
     for each in captured:
         for name, units in each.items():
@@ -99,7 +99,7 @@ def parts_of(plan: Plan, captured: Iterable[Captured]) -> Changed:
 
 
 def merged(base: Parts, changed: Changed) -> Parts:
-    """What a snapshot has whose unchanged parts are those of another."""
+    """The parts of a snapshot whose unchanged parts are those of another."""
     found = {name: dict(units) for name, units in base.items()}
     for name, units in changed.items():
         for unit, table in units.items():
@@ -261,7 +261,7 @@ def said(parts: Parts) -> dict[str, dict[int, str]]:
 
 
 def differing(one: dict[str, dict[int, str]], other: dict[str, dict[int, str]]) -> str:
-    """What two snapshots do not have alike, in words."""
+    """The differences of two snapshots, in words."""
     places = [(name, unit) for both in (one, other) for name, units in both.items() for unit in units]
     texts = [(place, *(each.get(place[0], {}).get(place[1], "nothing") for each in (one, other))) for place in places]
     different = dict.fromkeys(
@@ -271,7 +271,7 @@ def differing(one: dict[str, dict[int, str]], other: dict[str, dict[int, str]]) 
 
 
 def covered(plan: Plan, parts: Parts) -> set[str]:
-    """What has state in parts: kinds of parts, steps by their classes, windows by theirs."""
+    """The kinds of state in parts: kinds of parts, steps by their classes, windows by theirs."""
     steps, found = saved_steps(plan), set[str]()
     vertices = {vertex.name: vertex for vertex in plan.vertices}
     vertices |= {

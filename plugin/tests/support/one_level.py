@@ -17,7 +17,7 @@ from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part
 
 
 class Level:
-    """What goes in by tick, and what has come out, by order key."""
+    """Records that go in by tick, and those that have come out, by order key."""
 
     def __init__(self, plan: Plan, limits: Limits | None = None) -> None:
         self.plan = plan
@@ -44,7 +44,7 @@ class Level:
         self.out += [(at, unit, fault.vertex.name, fault.failure.error) for at, unit, fault in faults]
 
     def from_tick(self, tick: int) -> list[str]:
-        """What has come out from a tick on."""
+        """The records that have come out from a tick on."""
         return sorted(map(repr, (each for each in self.out if _tick(each[0]) >= tick)))
 
 
@@ -57,7 +57,7 @@ def _rows(batch: Any) -> Iterable[tuple[bytes, int, Any]]:
 
 
 def parcels_of(plan: Plan, log: Mapping[str, Sequence[Message]]) -> list[tuple[int, Any]]:
-    """What the sources of a plan send for their messages, front by front."""
+    """The records that a plan's sources send for their messages, front by front."""
     programs = Programs(plan)
     found = []
     for source in plan.sources():
@@ -70,7 +70,7 @@ def parcels_of(plan: Plan, log: Mapping[str, Sequence[Message]]) -> list[tuple[i
 
 
 def saved_and_read(plan: Plan, captured: Mapping[str, Any]) -> dict[str, Any]:
-    """What was captured, by way of parts as they are written and read."""
+    """The captured state, by way of parts as they are written and read."""
     steps = saved_steps(plan, 1)
     found: dict[str, Any] = {}
     for name, units in captured.items():

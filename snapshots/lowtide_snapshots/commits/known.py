@@ -157,7 +157,7 @@ class KnownSnapshots:
 
 
 def _is_over(name: ObjectName, life: int, last: Commit | None, awaited: Collection[str]) -> bool:
-    """Whether a snapshot can never be committed any more; one for which a place is reserved may be."""
+    """True if a snapshot can never be committed any more; one with a reserved place can."""
     if incarnation_of(name.snapshot) < life:
         return True
     return name.snapshot not in awaited and last is not None and name.min_time_ms <= last.min_time_ms

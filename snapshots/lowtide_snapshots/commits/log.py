@@ -313,7 +313,7 @@ class CommitLog:
         return {id_: Check(path, 0) for id_, path in found.items() if id_ in ids}
 
     def _without(self, found: Node | None, incarnation: int, snapshot: str) -> list[Operation]:
-        """What takes a snapshot's reservation away; nothing if it has none."""
+        """The writes that take a snapshot's reservation away; none if it has none."""
         before = self._reserved(found, incarnation)
         left = [each for each in before if each.snapshot != snapshot]
         if found is None or len(left) == len(before):
@@ -323,7 +323,7 @@ class CommitLog:
 
     @staticmethod
     def _is_beside(last: Commit | None, asked: Commit) -> bool:
-        """Whether a snapshot was overtaken by one of its own life, whose state its own is a past of."""
+        """True if a snapshot was overtaken by one of its own life, which has its state as a past."""
         return last is not None and asked.tick <= last.tick and last.incarnation == asked.incarnation
 
     def _base_gone(self, manifest: Manifest) -> CommitRefused:

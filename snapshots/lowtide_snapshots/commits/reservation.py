@@ -40,5 +40,5 @@ def reserved_in(data: bytes | None, path: str, incarnation: int) -> list[Reserva
     try:
         found = [Reservation(str(each["snapshot"]), tuple(map(str, each["bases"]))) for each in entries or ()]
     except (KeyError, TypeError) as error:
-        raise damaged(f"{entries!r} are no reservations", path) from error
+        raise damaged(f"{entries!r} are not reservations", path) from error
     return [each for each in found if incarnation_of(each.snapshot) >= incarnation]

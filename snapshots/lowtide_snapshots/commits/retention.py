@@ -173,7 +173,7 @@ def _named(log: CommitLog, store: Store, kept: Iterable[Commit]) -> tuple[set[st
 
 
 def _over(name: ObjectName, life: int, last: Commit | None, awaited: Collection[str]) -> bool:
-    """Whether the snapshot that an object was written by is committed, or can never be any more.
+    """True if the snapshot that wrote an object is committed, or can never be.
 
     Args:
         name: the object's.

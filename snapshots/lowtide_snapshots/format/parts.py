@@ -25,7 +25,7 @@ KINDS = ("scan", "last", "broadcast", "deduplicate", "window", "window_records",
 SHARED = frozenset(("broadcast",))
 """The kinds of which one part is the state of all hash units."""
 SHARED_UNIT = 0
-"""Whose part that is, since format 3; before, each unit had one, and all were alike."""
+"""The hash unit of a broadcast's part, since format 3; before, each unit had one, and all were alike."""
 ROW_GROUP_ROWS = 131_072
 COMPRESSION_LEVEL = 1
 

@@ -15,7 +15,7 @@ from lowtide_snapshots.zookeeper.nodes import Create, Delete, Nodes, Operation, 
 __all__ = ["noting", "told"]
 
 KEPT = 100
-"""How many lives are remembered, the first one among them."""
+"""The number of lives that are remembered, the first one among them."""
 
 
 def told(zk: Nodes, paths: JobPaths) -> list[dict[str, Any]]:

@@ -130,7 +130,7 @@ class JobStore:
         return JobRecord.from_json(node.data) if node else None
 
     def identity(self, incarnation: int) -> str:
-        """What the job is called for good, made by the first life that asks.
+        """The job's permanent id, made by the first life that asks.
 
         Another job has another, also one of the same name: under another root, or made after this place was deleted.
 
@@ -373,7 +373,7 @@ class JobStore:
 
 
 def _told(tick: int, in_generation: int, generation: int) -> bytes:
-    """What the node of delivered time holds; in generation 0 one number is both."""
+    """The content of the node of delivered time; in generation 0 one number is both."""
     more = {"generation": generation, "in_generation": in_generation} if generation else {}
     return to_bytes({"tick": tick, **more})
 

@@ -157,18 +157,18 @@ class Front:
 
     @property
     def older(self) -> bool:
-        """Whether the last message's own time lies before its label."""
+        """True if the last message's own time lies before its label."""
         return self._own.older
 
     @property
     def tick_bytes(self) -> int:
-        """How many bytes the messages with the last label have, as far as nothing further is promised; O(log ticks)."""
+        """Bytes of the messages with the last label; 0 if a later tick is promised. O(log ticks)."""
         label = self._history.label
         return 0 if self._heartbeat > label else self._history.bytes - self._history.bytes_below(label)
 
     @property
     def overfull(self) -> bool:
-        """Whether one tick has twice what the window holds: min time waits for all of it, and nothing bounds it."""
+        """True if one tick holds twice the window: min time waits for all of it, and nothing bounds it."""
         return self.tick_bytes >= 2 * self._window.max_bytes
 
     @property
@@ -315,7 +315,7 @@ class Front:
         return True
 
     def _set_floor(self, tick: int) -> None:
-        """From the next offset on label nothing below this tick."""
+        """Label nothing below this tick from the next offset on."""
         self._floors.add(Floor(self.number, self.next_offset, tick))
         self._look_at_floors()
         self._heartbeat = self._settled()

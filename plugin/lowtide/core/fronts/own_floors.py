@@ -88,7 +88,7 @@ class OwnFloors:
             self._risen_ms = now_ms
 
     def stands(self, now_ms: int) -> bool:
-        """Whether no timestamp has raised the label for a while."""
+        """True if no timestamp has raised the label for a while."""
         return now_ms - self._risen_ms >= self._lift_ms
 
     def tick(self, offset: int, heartbeat: int, tick_bytes: int, now_ms: int) -> int:
@@ -106,7 +106,7 @@ class OwnFloors:
         return heartbeat + 1 if tick_bytes >= self._max_bytes and self._may_close(heartbeat, now_ms) else NO_TICK
 
     def _may_close(self, tick: int, now_ms: int) -> bool:
-        """Whether what is older may count as one tick further: not beyond now.
+        """True if older messages may count as one tick later, never beyond now.
 
         Messages in order do not: their label is their own time, and they would become late. Nor does a tick that
         something relies on: an older life may have let out more of it, and it would be delivered again.

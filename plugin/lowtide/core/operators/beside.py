@@ -37,7 +37,7 @@ __all__ = ["BesideNode", "newest"]
 KEYED, BESIDE = 0, 1
 """The ports."""
 COPY_BYTES = 4 + TAIL_BYTES
-"""What the order keys of a broadcast record's copies do not have in common: the number of the copy, and the tail."""
+"""The part of an order key in which copies of a broadcast record differ: the copy's number, and the tail."""
 
 
 class BesideNode(Holding):
@@ -78,12 +78,12 @@ class BesideNode(Holding):
         self._touched_beside: int | None = None
         """The last tick of the broadcast's records; None before the first."""
         self._copied = b""
-        """What the copies of the newest record of the broadcast have in common."""
+        """The part of the order key that the copies of the broadcast's newest record share."""
         self.beside = None if beside is None else beside.name
 
     @property
     def kept(self) -> Kept:
-        """How many keys have a state, and about how much memory they take."""
+        """The number of keys with a state, and about how many bytes they take."""
         return self._kept.kept
 
     def key_by_type(self, columns: Mapping[type, tuple[str, ...]]) -> None:
@@ -159,7 +159,7 @@ class BesideNode(Holding):
         return parts
 
     def changed_beside(self, since: int) -> bool:
-        """Whether there is a state of the broadcast that may have changed at a tick or later."""
+        """True if the broadcast has a state that may have changed at a tick or later."""
         return self._touched_beside is not None and self._touched_beside >= since
 
     def capture_beside(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:

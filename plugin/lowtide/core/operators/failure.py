@@ -227,7 +227,7 @@ _by_json: Callable[[Any], Writable] = json_writable
 
 
 def _json_says(record: Any) -> bool:
-    """Whether JSON says what a record or a state holds, as far as its fields are of their types."""
+    """True if JSON can write a record or a state whose fields are of their types."""
     if isinstance(record, dict):
         return all(map(_json_says, record.values()))
     if isinstance(record, list | tuple):
@@ -293,7 +293,7 @@ def error_of(at: bytes, fault: Fault) -> AtRecord:
 
 
 def failed_at(vertex: Vertex, position: Position, failure: Failure) -> AtRecord:
-    """What a failure at a step ends with, if there is no place for dead letters."""
+    """The error that a failure at a step ends the job with, if there are no dead letters."""
     if failure.too_large:
         return TooLarge(vertex, position, failure)
     if isinstance(vertex.step, Read):

@@ -138,12 +138,12 @@ class Groups:
         self.pruned = FIRST_TICK
 
     def __len__(self) -> int:
-        """How many groups there are in memory, with those that have gone but still wait."""
+        """The number of groups in memory, with those that have gone but still wait."""
         return len(self.by_key) if self._expiry is None else max(len(self.by_key), len(self._expiry))
 
     @property
     def kept(self) -> Kept:
-        """How many keys there are, and about how much memory they take, with those that have gone but still wait."""
+        """The number of keys, and about how many bytes they take, with those that have gone but still wait."""
         return Kept("keys", len(self.by_key), round((GROUP_BYTES + self._scale.mean) * len(self)))
 
     def touch(self, last: int, groups: list[Group]) -> None:

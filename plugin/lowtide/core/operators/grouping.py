@@ -182,7 +182,7 @@ class Grouping(ABC):
 
     @property
     def kept(self) -> Kept:
-        """How many keys have a state, and about how much memory they take."""
+        """The number of keys with a state, and about how many bytes they take."""
         return self._kept.kept
 
     def _is_none(self, group: Group, tick: int) -> bool:

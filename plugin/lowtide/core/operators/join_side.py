@@ -115,7 +115,7 @@ class JoinSide:
 
     @property
     def comes_alone(self) -> bool:
-        """Whether records of this side come out by the clock, be it without a partner."""
+        """True if records of this side come out by the clock, with or without a partner."""
         return self._dues is not None
 
     def of(self, key: Key) -> Iterable[Held]:

@@ -1,4 +1,4 @@
-"""Which keys are due when: one moment a key, however often it is put off."""
+"""Keys and the moment at which each is due: one a key, however often it is put off."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class KeyDues:
 
     @property
     def kept(self) -> Kept:
-        """How many keys are due, and about how much memory they take, with the entries that count no more."""
+        """The number of keys that are due, and about how many bytes they take, with entries that no longer count."""
         return Kept("timers", len(self._due), round((DUE_BYTES + self._scale.mean) * len(self._heap)))
 
     @property

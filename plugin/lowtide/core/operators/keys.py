@@ -25,5 +25,5 @@ def plain(value: Any) -> Any:
 
 
 def meets_nothing(key: Any) -> bool:
-    """Whether a key is None, or has None among the values of several columns: no join pairs it, as in SQL."""
+    """True if a key is None, or has None in one of its columns: no join pairs it, as in SQL."""
     return key is None or (type(key) is tuple and None in key)

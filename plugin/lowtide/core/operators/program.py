@@ -289,7 +289,7 @@ class Program:
 
     @property
     def kept(self) -> dict[str, Kept]:
-        """What steps and sides of joins keep, by their names; the timers of a step as those of `NAME/timers`."""
+        """Counts and bytes that steps and sides of joins keep, by their names; a step's timers as `NAME/timers`."""
         found = {name: state.kept for name, state in self._states.items()}
         timed = ((name, state) for name, state in self._states.items() if isinstance(state, TimedScanNode))
         return found | {f"{name}/timers": state.timers for name, state in timed}

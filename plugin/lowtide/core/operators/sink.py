@@ -54,7 +54,7 @@ class WriteNode(Node):
 
 
 def sink_of(vertex: Vertex) -> KafkaSink:
-    """What a vertex writes to."""
+    """The sink that a vertex writes to."""
     assert isinstance(vertex.step, Write), f"{vertex.name} writes nothing"
     return vertex.step.sink
 
@@ -99,7 +99,7 @@ class SinkEncoder:
         return messages
 
     def _first_fault(self, piece: Piece) -> NotWritable | None:
-        """What is wrong with the first record that cannot be encoded."""
+        """Explain the first record that cannot be encoded."""
         for index, (at, row) in enumerate(zip(piece.ats, piece.rows, strict=True)):
             try:
                 self._format.encode([row])

@@ -98,7 +98,7 @@ class States(Watch):
 
 
 def _equals_its_copy(kind: Kind, value: Any) -> bool:
-    """Whether a value equals what comes back from a snapshot for it; not so if it has a NaN."""
+    """True if a value equals what a snapshot gives back for it; False if it holds a NaN."""
     try:
         (copy,) = kind.decode(encode_strictly(kind, [value], ""))
     except Mismatch:

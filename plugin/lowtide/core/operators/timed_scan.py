@@ -59,7 +59,7 @@ class TimedScanNode(BesideNode):
 
     @property
     def timers(self) -> Kept:
-        """How many keys are to be called, and about how much memory that takes."""
+        """The number of keys with a timer, and about how many bytes the timers take."""
         return self._dues.kept
 
     def advance(self, min_time: int, feed: Feed) -> None:

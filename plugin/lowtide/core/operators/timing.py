@@ -76,7 +76,7 @@ class Timing:
             at = micros_of(asked)
             if not FIRST_US <= at <= LAST_US:
                 raise Refused(
-                    Failure(0, record, f"timer= gave {asked!r}, which is no time of the years 1 to 9999 in UTC")
+                    Failure(0, record, f"timer= gave {asked!r}, which is not a time in the years 1 to 9999 UTC")
                 )
             return at
         except Refused:

@@ -49,7 +49,7 @@ LATE = object()
 """What becomes of a record that is not taken at all."""
 
 TAKEN_IN = object()
-"""What is left of a session's state when another one has taken it in: no value, as None may be a state."""
+"""Marks a session that another one has taken in; an object of its own, as None may be a state."""
 
 
 class Arrival(NamedTuple):
@@ -387,7 +387,7 @@ class SessionWindows(OpenWindows):
         self._ticks: list[int] = []
         """A heap of the ticks in `_dues`."""
         self._taken_in = 0
-        """How many of `_dues` another session has taken in."""
+        """The number of entries in `_dues` whose session another one has taken in."""
         self._before: deque[tuple[int, Key, int, Saved]] = deque()
         """Tick, key and hash unit of the first change at each tick, with the key's sessions before it, and of each
         close; ticks ascend."""

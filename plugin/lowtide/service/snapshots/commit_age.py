@@ -12,7 +12,7 @@ __all__ = ["CommitAge"]
 
 
 class CommitAge:
-    """How long ago the last commit was made.
+    """The age of the last commit.
 
     Args:
         since: When the job began to run, ISO: its age counts from there while nothing is committed. None if unknown.

@@ -93,7 +93,7 @@ class Coordinator:
         self._age = CommitAge(since, datetime.now(UTC), time.monotonic())
         self._failed_s = float("-inf")
         self._goes = False
-        """Whether the life has come so far that there is something to take."""
+        """True once the life has come so far that there is something to take."""
         self.trouble = ""
         """What keeps snapshots from being taken or committed, and since when; empty if nothing does."""
 
@@ -257,7 +257,7 @@ class Coordinator:
 
     @property
     def _missing(self) -> int:
-        """How many workers are not there yet."""
+        """The number of workers that are not there yet."""
         return max(0, self._participants.expected - len(set(self._participants.workers())))
 
     async def _until_heard(self, taking: Taking) -> None:

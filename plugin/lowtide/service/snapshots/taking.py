@@ -83,7 +83,7 @@ class Taking:
         self.tick: int | None = None
         self.manifest: Manifest | None = None
         self.reserved = False
-        """Whether a place among the commits is reserved for it, so that no newer one keeps it from being committed."""
+        """True if a place among the commits is reserved for it: it is committed though a newer one is."""
         self.handed_on: tuple[FloorAt, ...] = ()
         """The floors of the manifest that was the last commit's when it was asked for."""
         self._incarnation = incarnation

@@ -47,7 +47,7 @@ MAX_DEATHS = 5
 DEATHS_WITHIN_S = 30.0
 """More deaths than these within so long end the life: there is a cause that a new process does not mend."""
 SILENT_LIMIT_S = 10.0
-"""How long a process that reports several times a second may be silent: it is stopped, or hangs."""
+"""Seconds for which a process that reports several times a second may be silent; then it is stopped, or hangs."""
 LINE_BYTES = 1 << 20
 """What one line may have: a report has some bytes for each level."""
 ANSWER_LIMIT_S = 5.0

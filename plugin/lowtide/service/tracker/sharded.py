@@ -16,7 +16,7 @@ from lowtide_tracker import Traffic
 __all__ = ["LifeTracker", "ShardedTracker"]
 
 SILENCE_TOLD_S = 2.0
-"""After how long somebody is told that a process is silent which reports several times a second."""
+"""Seconds of silence after which a process that reports several times a second is named as silent."""
 
 
 class LifeTracker(Protocol):

@@ -125,7 +125,7 @@ def test_records_of_one_timestamp_do_not_stop_the_time_either() -> None:
 
 @st.composite
 def executions(draw: st.DrawFn) -> list[tuple[str, int, int]]:
-    """What happens to a front: it reads messages of some age, or a look's grant comes to it."""
+    """An event at a front: it reads messages of some age, or a look's grant comes to it."""
     return draw(
         st.lists(
             st.tuples(st.sampled_from(["read", "read", "grant"]), st.integers(1, 6), st.integers(0, 400)), max_size=60

@@ -1,4 +1,4 @@
-"""What steps keep is bounded by what is alive, however long the log: nothing is left that only its time cleans.
+"""Steps keep no more than what is alive, however long the log: nothing is left that only its time cleans.
 
 The measure of what is alive is a step that has been restored: it has the state of all keys, and no past.
 """
@@ -224,7 +224,7 @@ def with_unit(at: bytes, unit: int) -> bytes:
 
 
 def places(root: object) -> int:
-    """How many places there are in all that steps have put values into."""
+    """The number of places in all containers that steps have put values into."""
     found, seen, left = 0, set[int](), [root]
     while left:
         each = left.pop()
@@ -246,7 +246,7 @@ def places(root: object) -> int:
 
 
 def is_bounded(name: str, grouping: str = "optimistic", log: Callable[[], Iterable[tuple[int, Event]]] = log) -> bool:
-    """Whether a step that has gone through a log keeps no more than twice as much as one restored, and `SPARE`."""
+    """True if a step that has gone through a log keeps at most twice as much as a restored one, and `SPARE`."""
     plan = a_plan(STEPS[name])
     program = Program(plan, 1, grouping)
     end = run(program, log())

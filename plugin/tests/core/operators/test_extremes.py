@@ -29,7 +29,7 @@ LONGEST = lt.days(36_525)
 """The longest size of a window and wait."""
 STAMP = 1_772_323_200_000
 STAMPS = [0, STAMP, 253_402_300_799_000 - 86_400_000]
-"""Where a log begins: in 1970, now, or on the day before the last one of all."""
+"""The beginning of a log: in 1970, now, or on the day before the last one of all."""
 SLACK_MS = 2
 FIRST, LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
 FLOATS = [0.0, -0.0, nan, inf, -inf, 5e-324, 1.7976931348623157e308, 2.0**53]
@@ -294,7 +294,7 @@ def as_given(messages: Sequence[Message]) -> list[lt.Message]:
 
 
 def check(flow: lt.Flow, log: list[Message], dice: random.Random) -> tuple[Plan, Mapping[str, Any], int]:
-    """What is delivered, and how many dead letters there are: alike, whoever runs the flow."""
+    """The delivered records and the number of dead letters: alike, whoever runs the flow."""
     plan = compile_flow(flow, units=8, lanes=2, parallelism=2, slack_ms=SLACK_MS)
     written, dead = run_log(plan, {"edges": log})
     programs = Programs(plan, dice.randrange)

@@ -100,7 +100,7 @@ def began(label: int) -> datetime:
 
 
 def given(plan: Plan, log: list[Message], dice: random.Random) -> dict[str, list[Any]]:
-    """What workers and the interpreter deliver alike, as values."""
+    """The values that workers and the interpreter both deliver."""
     written, dead = run_log(plan, {"events": log})
     assert not dead
     programs = Programs(plan, dice.randrange)

@@ -1,4 +1,4 @@
-"""Which keys are due when, against a dict that is searched."""
+"""Due keys and their moments, against a dict that is searched."""
 
 from __future__ import annotations
 

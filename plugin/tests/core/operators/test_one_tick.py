@@ -99,7 +99,7 @@ STEPS: dict[str, tuple[Callable[[Any], Any], type]] = {
 
 
 def bytes_of(name: str, grouping: str, records: int) -> int:
-    """What a step keeps after so many records of one key and one tick, before it is pruned."""
+    """Bytes that a step keeps after so many records of one key and one tick, before it is pruned."""
     flow, (write, made) = lt.Flow("one"), STEPS[name]
     stream = write(flow.read("in", lt.kafka("in", lt.json(Event))).key_by("key"))
     stream.write("out", lt.kafka("out", lt.json(made)))

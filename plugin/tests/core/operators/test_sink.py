@@ -81,7 +81,7 @@ def test_workers_and_oracle_refuse_the_same_records_whatever_is_repaired(seed: i
     assert Counter(map(repr, programs.dead)) == Counter(map(repr, dead))
     assert {letter.vertex for letter in dead} == {"total"}
     assert "Sum.amount: " in dead[0].error
-    assert dead[0].error.endswith("is outside of int32, -2147483648 to 2147483647")
+    assert dead[0].error.endswith("is outside int32, -2147483648 to 2147483647")
     assert len(delivered["total"]) + len(dead) == len(delivered["again"]) == 24
 
 
@@ -98,7 +98,7 @@ def test_without_dead_letters_it_ends_the_life_with_topic_step_record_and_way_ou
     assert error.kind == "flow", "the program does not begin a life again that would end in the same way"
     assert error.what == (
         'sink "total", topic "total": a record cannot be written as Protobuf (test.M): Sum.amount: 2147483648 is '
-        "outside of int32, -2147483648 to 2147483647"
+        "outside int32, -2147483648 to 2147483647"
     )
     assert "record at front 0, offset 0: Sum(key='a', amount=2147483648)" in error.where
     assert "dead_letters" in error.way_out

@@ -62,12 +62,12 @@ class Rig:
     base: str = ""
 
     wall: datetime = field(default_factory=lambda: datetime.now(UTC))
-    """When commits are made."""
+    """The time at which commits are made."""
     since: str | None = None
     since_tick: int | None = None
-    """What workers have left to an older commit: its T."""
+    """The T of the older commit to which workers have left parts."""
     offsets: list[int] = field(default_factory=list)
-    """Where the front stands at each request; at 4 where nothing is said."""
+    """The front's place at each request; 4 where nothing is said."""
 
     def __post_init__(self) -> None:
         self.log = MemoryCommitLog("job", now=lambda: self.wall)
