@@ -109,14 +109,14 @@ def main() -> int:
     """Make what is missing, and say where the archives are."""
     try:
         wanted = [driver_archive(), broker_archive()]
-        missing = [archive for archive in wanted if not archive.path.is_file()]
+        missing = [archive for archive in wanted if not archive.there]
         if missing:
             sys.stdout.write("rehearsing a job, so that later ones start sooner (half a minute)\n")
             sys.stdout.flush()
             with _apart():
                 rehearse(missing)
         for archive in wanted:
-            there = archive.path if archive.path.is_file() else "none, this Java cannot make it"
+            there = archive.path if archive.there else "none, this Java cannot make it"
             sys.stdout.write(f"classes of {archive.name}: {there}\n")
     except LowtideError as error:
         sys.stderr.write(f"error: {error}\n")

@@ -96,8 +96,8 @@ def class_archives(_: Surroundings) -> Answer:
     if not jars_folder().is_dir():
         return Answer("warn", "the jars are not fetched yet", "fetch them, then: python -m lowtide.rehearsal")
     wanted = [driver_archive(), broker_archive()]
-    missing = [archive.name for archive in wanted if not archive.path.is_file()]
+    missing = [archive.name for archive in wanted if not archive.there]
     if missing:
         way_out = "start them sooner: python -m lowtide.rehearsal (half a minute, once)"
         return Answer("warn", f"none of {', '.join(missing)}", way_out)
-    return Answer("ok", str(wanted[0].path.parent))
+    return Answer("ok", str(wanted[0].path.parent.parent))

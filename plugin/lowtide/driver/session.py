@@ -84,6 +84,8 @@ def launch_settings(conf: Conf) -> dict[str, str]:
 
 def driver_archive() -> ClassArchive:
     """Return what the JVM of a job on one machine has loaded."""
+    # Spark's class path has the folder in the order in which it lists itself. The jars of `spark.jars` are not on it:
+    # an archive knows their classes by their bytes alone.
     return ClassArchive("spark", (pyspark_folder() / "jars").glob("*.jar"))
 
 

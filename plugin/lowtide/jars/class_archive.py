@@ -2,14 +2,21 @@
 
 It is Java's dynamic class-data sharing (JEP 350). A JVM that finds its archive made by another Java, or from other
 jars, goes without it. `lowtide.rehearsal` makes the archives; where there is none, all starts as ever, only later.
+
+Hard links of the same jars, as uv makes them in all environments over one cache, are the same to the JVM, as long as
+the links that the archive was made from are there. So one archive serves all clones of one version on a machine.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from lowtide.cache import cache_folder
 from lowtide.jars.java import java_executable
@@ -17,8 +24,10 @@ from lowtide.jars.java import java_executable
 __all__ = ["ClassArchive"]
 
 KEPT = 3
-"""Of one name: environments come and go, and each has jars of its own."""
+"""Of one name: Java, the jars and the environments that hold them come and go."""
 MAGIC_BYTES = 4
+DRAFT = ".new"
+MADE_FROM = "made-from"
 QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
@@ -27,55 +36,106 @@ class ClassArchive:
 
     Attributes:
         name: Whose it is.
-        path: Where it is, or would be.
+        path: Where it is, or would be, in a folder of its own.
     """
 
     def __init__(self, name: str, jars: Iterable[Path]) -> None:
-        """Say what the JVM runs: the jars on its class path, which have to be there."""
+        """Say what the JVM runs: the jars in the order of its class path, which have to be there."""
         java = java_executable()
         # Where there is no Java, whoever starts a JVM says so.
-        found = [] if java is None or not java.exists() else [java.resolve(), *sorted(jars)]
-        stats = [(path, path.stat()) for path in found]
-        seen = "\n".join(f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats)
+        self._files = [] if java is None or not java.exists() else [java.resolve(), *jars]
+        stats = [(path.name, path.stat()) for path in self._files]
+        seen = "\n".join(f"{file} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
         key = hashlib.sha256(seen.encode()).hexdigest()[:12]
         self.name = name
-        self.path = cache_folder() / "classes" / f"{name}-{key}.jsa"
-        self._draft = self.path.with_suffix(".new")
+        self.path = cache_folder() / "classes" / f"{name}-{key}" / "classes.jsa"
+
+    @property
+    def there(self) -> bool:
+        """Whether it has been made, and from these very files, under whatever paths: the JVM looks at those."""
+        try:
+            made_from = self.path.with_name(MADE_FROM).read_text().splitlines()
+            return self.path.is_file() and all(map(Path.samefile, self._files, made_from))
+        except OSError:
+            return False
 
     def options(self) -> list[str]:
         """What the JVM is started with to use the archive, or to make it; nothing where neither is due."""
-        if self.path in _making:
-            return [f"-XX:ArchiveClassesAtExit={self._draft}", *QUIET]
-        return [f"-XX:SharedArchiveFile={self.path}", *QUIET] if self.path.is_file() else []
+        draft = _making.get(self.path)
+        if draft is not None:
+            return [f"-XX:ArchiveClassesAtExit={draft}", *QUIET]
+        return [f"-XX:SharedArchiveFile={self.path}", *QUIET] if self.there else []
 
     @contextmanager
     def made(self) -> Iterator[None]:
         """Make the archive of what the JVM loads that this process starts in the block, and ends in it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._draft.unlink(missing_ok=True)
-        _making.add(self.path)
+        folder = self.path.parent
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _lock() as makers:
+            with tempfile.TemporaryDirectory(prefix=f"{self.name}-", suffix=DRAFT, dir=folder.parent) as scratch:
+                draft = Path(scratch, folder.name, self.path.name)
+                draft.parent.mkdir()
+                _making[self.path] = draft
+                try:
+                    yield
+                finally:
+                    del _making[self.path]
+                if _whole(draft):
+                    draft.with_name(MADE_FROM).write_text("".join(f"{path}\n" for path in self._files))
+                    self._put(draft.parent)
+            _tidy(makers)
+
+    def _put(self, draft: Path) -> None:
+        """Put the archive in its place, unless another maker was sooner."""
+        folder = self.path.parent
+        if not self.there:
+            _remove(folder)
         try:
-            yield
-            if self._whole():
-                self._draft.rename(self.path)
-                self._prune()
-        finally:
-            _making.discard(self.path)
-            self._draft.unlink(missing_ok=True)
-
-    def _whole(self) -> bool:
-        """Whether the JVM came to the end: it writes the archive's head last. Half an archive would crash others."""
-        try:
-            with self._draft.open("rb") as draft:
-                return any(draft.read(MAGIC_BYTES))
-        except FileNotFoundError:
-            return False
-
-    def _prune(self) -> None:
-        """Leave the newest."""
-        of_this_name = sorted(self.path.parent.glob(f"{self.name}-*.jsa"), key=lambda path: path.stat().st_mtime)
-        for path in of_this_name[:-KEPT]:
-            path.unlink(missing_ok=True)
+            draft.rename(folder)
+        except OSError:
+            if not self.there:
+                raise
 
 
-_making: set[Path] = set()
+def _whole(draft: Path) -> bool:
+    """Whether the JVM came to the end: it writes the archive's head last. Half an archive would crash others."""
+    try:
+        with draft.open("rb") as archive:
+            return any(archive.read(MAGIC_BYTES))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _lock() -> Iterator[IO[str]]:
+    """Share a lock with all who make archives: it ends with the process, so a draft without it is nobody's."""
+    locks = cache_folder() / "locks"
+    locks.mkdir(exist_ok=True)
+    with (locks / "classes").open("w") as makers:
+        fcntl.flock(makers, fcntl.LOCK_SH)
+        yield makers
+
+
+def _tidy(makers: IO[str]) -> None:
+    """Leave the newest of each name, and no draft of a maker that was killed, unless somebody else makes one now."""
+    with suppress(BlockingIOError):
+        fcntl.flock(makers, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        whole: dict[str, list[Path]] = {}
+        for path in sorted((cache_folder() / "classes").iterdir(), key=lambda path: path.stat().st_mtime):
+            if path.suffix == DRAFT:
+                _remove(path)
+            else:
+                whole.setdefault(path.name.rpartition("-")[0], []).append(path)
+        for paths in whole.values():
+            for path in paths[:-KEPT]:
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+_making: dict[Path, Path] = {}
