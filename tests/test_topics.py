@@ -12,6 +12,8 @@ from confluent_kafka import Producer
 from lowtide.cli import topic as cli
 from lowtide.conf import Conf
 from lowtide.connectors.topics import LoginRefused, Topics
+from lowtide.core.operators.failure import Dead
+from lowtide.core.operators.order import Position
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka
@@ -56,3 +58,54 @@ def test_lines_are_written_and_read_and_only_what_was_committed(kafka: Kafka) ->
     assert sorted(read.stdout.splitlines()) == ["\tone", "\tthree", "\ttwo"]
     wrong = run.invoke(cli.topic, ["write", lines, "--partition", "7", *where], input="lost\n")
     assert wrong.exit_code != 0
+
+
+FLOW = """
+from dataclasses import dataclass
+import lowtide as lt
+
+@dataclass(frozen=True)
+class Word:
+    word: str
+
+flow = lt.Flow("words", dead_letters=lt.kafka("SOME-letters", lt.raw()))
+flow.read("words", lt.kafka("SOME-in", lt.json(Word))).write("out", lt.kafka("SOME-out", lt.json(Word), key="word"))
+"""
+
+
+def test_a_flow_gets_its_topics_and_those_that_are_there_are_left_alone(kafka: Kafka, tmp_path: Path) -> None:
+    there = kafka.topic("in", partitions=3)
+    prefix = f"for-{there}"
+    flow = tmp_path / "some_flow.py"
+    flow.write_text(FLOW.replace("SOME-in", there).replace("SOME", prefix))
+    where = ["--set", f"kafka.bootstrap_servers={kafka.address}", "--set", "job.parallelism=2"]
+    made = CliRunner().invoke(cli.topic, ["create", str(flow), *where])
+    assert made.stdout.splitlines() == [
+        f"{there} is there already",
+        f"created {prefix}-out with 2 partitions",
+        f"created {prefix}-letters with 1 partition",
+    ]
+    again = CliRunner().invoke(cli.topic, ["create", str(flow), *where])
+    assert again.stdout.count("is there already") == 3
+
+
+def test_dead_letters_are_shown_with_step_place_and_reason(kafka: Kafka) -> None:
+    letters = kafka.topic("letters")
+    failed = Dead("clicks", Position(1, 7), 1_000, "is no JSON", b"ann", b"oops")
+    producer = Producer({"bootstrap.servers": kafka.address})
+    producer.produce(
+        letters,
+        b"oops",
+        key=b"ann",
+        headers=[("own", b"1"), *failed.describe(), ("lowtide.partition", b"clicks-1")],
+        timestamp=1_000,
+    )
+    producer.produce(letters, b"of somebody else")
+    producer.flush(10)
+    where = ["--set", f"kafka.bootstrap_servers={kafka.address}"]
+    shown = CliRunner().invoke(cli.topic, ["letters", letters, *where])
+    assert shown.stdout == "1970-01-01 00:00:01.000  clicks: clicks-1, offset 7\n  is no JSON\n  oops\n"
+    read = CliRunner().invoke(cli.topic, ["read", letters, "--keys", "--headers", *where])
+    first, second = read.stdout.splitlines()
+    assert first.startswith('ann\t{"own": "1", "lowtide.vertex": "clicks", ')
+    assert second == "\t{}\tof somebody else"

@@ -184,7 +184,7 @@ class Place:
 
     def pass_through(self, lives: int) -> None:
         """Write the words once more, and see that every count of all lives is there, once and in order."""
-        self.lowtide("topic", "write", "words", given="".join(f'{{"text": "{word}"}}\n' for word in WORDS))
+        self.lowtide("topic", "write", "words", given="".join(f'{{"word": "{word}"}}\n' for word in WORDS))
         delivered: list[str] = []
 
         def all_there() -> bool:
@@ -223,8 +223,7 @@ def _place(installed: Installed, tmp_path: Path) -> Iterator[Place]:
 @pytest.mark.spark
 def test_the_tutorials_first_flow_runs_from_wheels_by_run_and_by_spark_submit(place: Place) -> None:
     assert 'flow "counts" is sound' in place.lowtide("check", "flow.py", "--explain")
-    for topic in ("words", "counts"):
-        place.lowtide("topic", "create", topic, "--partitions", "2")
+    place.lowtide("topic", "create", "flow.py")
     place.lowtide("run", "flow.py", "--detach")
     place.pass_through(lives=1)
     place.lowtide("stop", "counts")

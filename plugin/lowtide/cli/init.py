@@ -18,7 +18,7 @@ import lowtide as lt
 
 @dataclass(frozen=True)
 class Word:
-    text: str
+    word: str
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Count:
 
 def count(seen: int, word: Word) -> tuple[int, Count]:
     """Count a word: the new count is both the state and what goes on."""
-    return seen + 1, Count(word.text, seen + 1)
+    return seen + 1, Count(word.word, seen + 1)
 
 
 flow = lt.Flow("counts")
 (
     flow.read("words", lt.kafka("words", lt.json(Word)))
-    .key_by("text")
+    .key_by("word")
     .scan("count", count, 0)
     .write("counts", lt.kafka("counts", lt.json(Count), key="word"))
 )
@@ -75,12 +75,10 @@ def test_every_word_is_counted_by_itself() -> None:
 FILES = {"flow.py": FLOW, "lowtide.toml": CONF, "test_flow.py": TEST}
 
 NEXT = """\
-next:
   pytest                                       the flow's own test, without services
   lowtide check flow.py --explain              faults, and what runs where
   lowtide up                                   Kafka and ZooKeeper on this machine
-  lowtide topic create words --partitions 2
-  lowtide topic create counts --partitions 2
+  lowtide topic create flow.py                 the topics that it reads and writes
   lowtide run flow.py --conf lowtide.toml      until Ctrl-C"""
 
 
@@ -108,7 +106,8 @@ def init(folder: Path) -> None:
             where=str(Path(error.filename or folder).absolute()),
             way_out="name a folder that you may write to: lowtide init FOLDER",
         ) from None
-    click.echo(NEXT)
+    change = "" if folder.resolve() == Path.cwd() else f"  cd {folder}\n"
+    click.echo(f"next:\n{change}{NEXT}")
 
 
 def _write_into(folder: Path) -> None:

@@ -5,8 +5,10 @@ Other distributions may add commands: entry points of the group "lowtide.command
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
@@ -58,11 +60,25 @@ class LazyCommands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; UsageError that names the nearest one."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and (near := get_close_matches(name, self.list_commands(ctx), n=1)):
+            ctx.fail(f"there is no command {name!r}; did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands' lines from the table, without importing any."""
         with formatter.section("Commands"):
             lines = [(name, line) for name, (_, _, line) in COMMANDS.items()]
-            formatter.write_dl([*lines, *((name, f"From {added.module}.") for name, added in _added().items())])
+            formatter.write_dl([*lines, *((name, _line_of(added)) for name, added in _added().items())])
+
+
+def _line_of(added: EntryPoint) -> str:
+    """Return the line of a command from elsewhere: its distribution's summary, which costs no import."""
+    return added.dist.metadata["Summary"] if added.dist is not None else ""
 
 
 def _added() -> dict[str, EntryPoint]:
@@ -83,6 +99,8 @@ def run(arguments: Sequence[str], given: object = None) -> int:
         arguments: What stands after the program's name.
         given: What a command finds as `click.get_current_context().obj`: the flow of a program that runs itself.
     """
+    # What it has to say of a lost connection stands in the error; its own lines would come first.
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())
     try:
         code = commands.main(list(arguments), prog_name="lowtide", standalone_mode=False, obj=given)
     except LowtideError as error:

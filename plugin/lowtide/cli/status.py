@@ -61,6 +61,9 @@ def status(*, conf: Conf, name: str | None, opens: bool, as_json: bool) -> None:
     if name is not None and known and (view := known[0][1]) is not None:
         show(view)
         return
+    if not found:
+        click.echo(f"no jobs in {root}; start one: lowtide run flow.py --detach")
+        return
     click.echo(table(HEADINGS, [_row(state, *said) for (_, state), said in zip(found, known, strict=True)]))
     for folder, state in found:
         if "\n" in str(state.cause):

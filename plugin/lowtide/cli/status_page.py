@@ -170,9 +170,26 @@ def _worker(worker: WorkerView) -> Sequence[object]:
 
 
 def _event(event: dict[str, object]) -> str:
-    fields = {key: value for key, value in event.items() if key not in ("ts", "job", "incarnation", "event")}
-    said = ", ".join(f"{key} {str(value).partition(chr(10))[0]}" for key, value in fields.items())
+    fields = {
+        key: value
+        for key, value in event.items()
+        if key not in ("ts", "job", "incarnation", "event") and value is not None
+    }
+    said = ", ".join(f"{_named(key)} {_value(key, value)}" for key, value in fields.items())
     return f"{event.get('ts', '-')}  {event.get('event', '-')}  {said}".rstrip()
+
+
+def _named(key: str) -> str:
+    return key.removesuffix("_ms").replace("_", " ") if key.endswith("time_ms") else key.replace("_", " ")
+
+
+def _value(key: str, value: object) -> str:
+    """Write a field of an event in one line: moments as times, lists without Python's brackets."""
+    if key.endswith("time_ms") and isinstance(value, int):
+        return time_of(value)
+    if isinstance(value, list | tuple):
+        return " and ".join(map(str, value))
+    return str(value).partition("\n")[0]
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int]) -> Table:

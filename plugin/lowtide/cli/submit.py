@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -18,15 +20,32 @@ _DRIVER, _EXECUTORS = "spark.pyspark.driver.python", "spark.pyspark.python"
 
 
 @click.command("submit-args")
+@click.argument("flow", required=False)
 @with_conf
-def submit_args(conf: Conf) -> None:
-    """Print the arguments for `spark-submit $(lowtide submit-args) flow.py`.
+def submit_args(conf: Conf, flow: str | None) -> None:
+    """Print the arguments for `spark-submit $(lowtide submit-args flow.py)`.
 
-    The settings of the conf that Spark itself needs are among them; give the flow the same conf:
-    `spark-submit $(lowtide submit-args --conf FILE) flow.py --conf FILE`. What Spark says goes into the job's log,
-    unless spark.driver.extraJavaOptions are set in the conf.
+    Without FLOW they end before the program: `spark-submit $(lowtide submit-args --conf FILE) flow.py --conf FILE`.
+    With it, the program and its --conf and --set are among them. What Spark says goes into the job's log, unless
+    spark.driver.extraJavaOptions are set in the conf.
     """
-    click.echo(" ".join(arguments(conf)))
+    given = click.get_current_context().params
+    click.echo(" ".join([*arguments(conf), *_program(flow, given["conf_file"], given["conf_settings"])]))
+
+
+def _program(flow: str | None, conf_file: Path | None, conf_settings: Sequence[str]) -> list[str]:
+    """Return the program with the options of this command, for spark-submit to hand on; nothing without a flow."""
+    if flow is None:
+        return []
+    words = [flow, *(("--conf", str(conf_file)) if conf_file is not None else ())]
+    words += [word for setting in conf_settings for word in ("--set", setting)]
+    for word in words:
+        if any(map(str.isspace, word)):
+            raise ConfError(
+                f"{word!r} holds white space, which cannot be handed over on a command line made by $(…)",
+                way_out="name another path, or put the setting into the conf file",
+            )
+    return words
 
 
 def arguments(conf: Conf) -> list[str]:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 
 import click
 
 from lowtide.cli.options import as_json, with_conf
-from lowtide.cli.output import table
+from lowtide.cli.output import count_of, table, time_of
 from lowtide.conf import Conf
+from lowtide.connectors.dead_letters import letter_of
 from lowtide.connectors.topic_records import read_topic, write_topic
 from lowtide.connectors.topics import Topics
+from lowtide.driver.preflight import NewTopic, letters_topic, needed_topics
+from lowtide.flow.compiler import compile_job
+from lowtide.flow.flow_file import load_flow
 
 
 @click.group()
@@ -21,22 +26,45 @@ def topic() -> None:
 
 
 @topic.command()
-@click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), default=1, show_default=True)
+@click.argument("name", metavar="NAME|FLOW")
+@click.option("--partitions", type=click.IntRange(min=1), help="By default 1, or as many as the flow needs.")
 @click.option(
     "--config", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the topic, as Kafka has it."
 )
 @with_conf
-def create(conf: Conf, name: str, partitions: int, settings: tuple[str, ...]) -> None:
-    """Create the topic NAME."""
+def create(conf: Conf, name: str, partitions: int | None, settings: tuple[str, ...]) -> None:
+    """Create the topic NAME, or all topics of FLOW (flow.py, or flow.py:name) that are missing.
+
+    A sink's topic gets a partition for each lane of the job, a source's as many unless --partitions says otherwise, and
+    the topic of the dead letters one. The topic of a compacted table is compacted.
+    """
     config = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
             raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--config")
         config[key] = value
-    Topics(conf.kafka).create(name, partitions=partitions, config=config)
-    click.echo(f"created {name} with {partitions} partition{'s' * (partitions > 1)}")
+    topics = Topics(conf.kafka)
+    if not _is_flow(name):
+        _create(topics, NewTopic(name, partitions or 1), config)
+        return
+    there = set(topics.names())
+    for new in needed_topics(compile_job(load_flow(name), conf), conf, sources=partitions):
+        if new.name in there:
+            click.echo(f"{new.name} is there already")
+        else:
+            _create(topics, new, {**new.config, **config})
+
+
+def _create(topics: Topics, new: NewTopic, config: Mapping[str, str]) -> None:
+    topics.create(new.name, partitions=new.partitions, config=config)
+    click.echo(f"created {new.name} with {count_of(new.partitions, 'partition')}")
+
+
+def _is_flow(name: str) -> bool:
+    """Tell a flow's file from a topic's name."""
+    file, _, _ = name.partition(":")
+    return file.endswith(".py")
 
 
 @topic.command("list")
@@ -57,15 +85,48 @@ def list_topics(conf: Conf, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--follow", is_flag=True, help="Follow new records until Ctrl-C.")
 @click.option("--keys", is_flag=True, help="Print each key and a tab before its value.")
+@click.option("--headers", is_flag=True, help="Print the headers, as JSON, and a tab before each value.")
 @with_conf
-def read(conf: Conf, name: str, follow: bool, keys: bool) -> None:
+def read(conf: Conf, name: str, follow: bool, keys: bool, headers: bool) -> None:
     """Print the values of topic NAME, from its beginning, a line each; only what was committed.
 
     Records of one partition come in its order, those of different partitions as they are fetched.
     """
     for message in read_topic(conf.kafka, name, follow=follow):
-        key = (message.key() or b"").decode("utf-8", "replace") + "\t" if keys else ""
-        click.echo(key + (message.value() or b"").decode("utf-8", "replace"))
+        columns = [_text(message.key())] if keys else []
+        if headers:
+            columns.append(json.dumps({header: _text(value) for header, value in message.headers() or ()}))
+        click.echo("\t".join([*columns, _text(message.value())]))
+
+
+@topic.command()
+@click.argument("name", metavar="NAME|FLOW")
+@click.option("--follow", is_flag=True, help="Follow new ones until Ctrl-C.")
+@with_conf
+@as_json
+def letters(conf: Conf, name: str, follow: bool, as_json: bool) -> None:
+    """Print the dead letters in topic NAME, or in that of FLOW: which step failed, with which record, and why."""
+    if _is_flow(name):
+        name = letters_topic(load_flow(name))
+    count = 0
+    for message in read_topic(conf.kafka, name, follow=follow):
+        letter = letter_of(message)
+        if letter is None:
+            continue
+        count += 1
+        if as_json:
+            click.echo(json.dumps(asdict(letter)))
+        else:
+            place = f"{letter.partition}, offset {letter.offset}" if letter.partition else "its clock"
+            click.echo(f"{time_of(letter.time_ms)}  {letter.step}: {place}")
+            click.echo(f"  {letter.error}")
+            click.echo(f"  {letter.value}")
+    if not count and not as_json:
+        click.echo(f"no dead letters in {name}", err=True)
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace")
 
 
 @topic.command()

@@ -81,7 +81,8 @@ class Topics:
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
         new = NewTopic(name, num_partitions=partitions, replication_factor=-1, config=dict(config or {}))
-        self._result(self._client.create_topics([new], operation_timeout=self._limit_s)[name], name)
+        asked = self._client.create_topics([new], operation_timeout=self._limit_s, request_timeout=self._limit_s)
+        self._result(asked[name], name)
         deadline = time.monotonic() + self._limit_s
         while not self._has_leaders(name, partitions):
             if time.monotonic() > deadline:
@@ -90,7 +91,8 @@ class Topics:
 
     def delete(self, name: str) -> None:
         """Delete a topic and all its records (errors: TopicUnknown, ServiceUnavailable)."""
-        self._result(self._client.delete_topics([name], operation_timeout=self._limit_s)[name], name)
+        asked = self._client.delete_topics([name], operation_timeout=self._limit_s, request_timeout=self._limit_s)
+        self._result(asked[name], name)
 
     def names(self) -> list[str]:
         """The names of all topics but Kafka's own, sorted (errors: ServiceUnavailable)."""

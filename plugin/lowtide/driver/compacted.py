@@ -19,7 +19,7 @@ from lowtide.errors import FlowError
 from lowtide.flow.plan import Plan
 from lowtide.flow.steps import Read
 
-__all__ = ["refuse_compacted", "refuse_compacted_replay", "replay_faults"]
+__all__ = ["least_lag_ms", "refuse_compacted", "refuse_compacted_replay", "replay_faults"]
 
 YOUNG = 0.75
 """Of the lag: the rest is left for reading what is young enough when a life begins."""
@@ -29,6 +29,11 @@ Place = tuple[str, int]
 def is_compacted(topic: Topic) -> bool:
     """Whether older records of a key may be dropped."""
     return "compact" in topic.cleanup
+
+
+def least_lag_ms(max_commit_age_s: float) -> int:
+    """Return the min.compaction.lag.ms that a compacted topic needs at least: twice the age of a commit."""
+    return round(2_000 * max_commit_age_s)
 
 
 def refuse_compacted(plan: Plan, topics: Sequence[Topic], max_commit_age_s: float) -> None:
@@ -43,7 +48,7 @@ def refuse_compacted(plan: Plan, topics: Sequence[Topic], max_commit_age_s: floa
                 way_out="read a topic with cleanup.policy=delete; or, if its records are the rows of a table, say "
                 "lt.kafka(..., compacted=True)",
             )
-        need_ms = round(2_000 * max_commit_age_s)
+        need_ms = least_lag_ms(max_commit_age_s)
         if not need_ms or topic.compaction_lag_ms < need_ms:
             raise FlowError(
                 f'topic "{topic.name}" is compacted after {topic.compaction_lag_ms:,} ms, and '

@@ -6,16 +6,17 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lowtide.conf import Conf
 from lowtide.connectors.topics import Topic, Topics
-from lowtide.driver.compacted import refuse_compacted
+from lowtide.driver.compacted import least_lag_ms, refuse_compacted
 from lowtide.driver.query import topics_of
 from lowtide.errors import FlowError, TooFewSlots
+from lowtide.flow.graph import FlowGraph
 from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Write
+from lowtide.flow.steps import Read, Write
 
 
 def sink_topics(plan: Plan) -> list[str]:
@@ -24,6 +25,53 @@ def sink_topics(plan: Plan) -> list[str]:
     if plan.dead_letters is not None:
         sinks.append(plan.dead_letters.topic)
     return list(dict.fromkeys(sinks))
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that a flow needs.
+
+    Attributes:
+        name: Its name.
+        partitions: How many it needs.
+        config: Its settings, as Kafka has them.
+    """
+
+    name: str
+    partitions: int
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+def needed_topics(plan: Plan, conf: Conf, *, sources: int | None = None) -> list[NewTopic]:
+    """Return the topics that a plan reads and writes, each once, in the flow's order.
+
+    Args:
+        plan: The plan.
+        conf: The conf of its job.
+        sources: How many partitions a source gets; by default one per lane, as a sink.
+    """
+    lag_ms = least_lag_ms(conf.snapshots.max_commit_age_s)
+    compacted = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)}
+    found: dict[str, NewTopic] = {}
+    for vertex in plan.sources():
+        assert isinstance(vertex.step, Read)
+        source = vertex.step.source
+        config = compacted if source.compacted else {}
+        found[source.topic] = NewTopic(source.topic, sources or plan.lanes, config)
+    letters = plan.dead_letters.topic if plan.dead_letters is not None else None
+    for topic in sink_topics(plan):
+        found[topic] = NewTopic(topic, 1 if topic == letters else plan.lanes)
+    return list(found.values())
+
+
+def letters_topic(flow: FlowGraph) -> str:
+    """Return the topic of a flow's dead letters (errors: FlowError if it has none)."""
+    if flow.dead_letters is None:
+        raise FlowError(
+            f'flow "{flow.name}" has no dead letters',
+            way_out='give it a topic for them: lt.Flow(..., dead_letters=lt.kafka("letters", lt.raw()))',
+        )
+    return flow.dead_letters.topic
 
 
 @dataclass(frozen=True, slots=True)

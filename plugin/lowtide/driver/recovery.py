@@ -16,6 +16,7 @@ from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan import Plan
 from lowtide_snapshots.commits.choice import Choice, choose, manifest_of
 from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
+from lowtide_snapshots.commits.moment import iso_of
 from lowtide_snapshots.errors import ManifestDamaged, NoSuchCommit
 from lowtide_snapshots.format.fingerprint import compare
 from lowtide_snapshots.format.manifest import LaneLast, Manifest, ttl_of
@@ -130,7 +131,7 @@ def recover(
         manifests = _manifests(log, files, commits, manifest)
         floors = {floor for each in manifests for floor in each.floors}
         say(
-            f"beginning from commit {manifest.id} at {manifest.min_time_ms} ms: "
+            f"beginning from commit {manifest.id} of {iso_of(manifest.min_time_ms)}: "
             f"{manifest.rows:,} rows of state in {len(manifest.parts)} parts"
         )
         known = tuple(Floor(each.front, each.offset, each.tick, each.cap) for each in floors)

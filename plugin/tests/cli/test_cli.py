@@ -1,8 +1,10 @@
 """The command line without services: quick help, plain errors, exit codes, `init`, `check`."""
 
 import json
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ from lowtide import Flow
 from lowtide.cli import main_flow
 from lowtide.cli.conf import FILES
 from lowtide.cli.main import COMMANDS, run
+from lowtide.cli.status_page import _event
 
 CONF = Path(__file__).parents[3] / "conf"
+LIBRDKAFKA_LIMIT_S = 50
 FLOWS = Path(__file__).parents[1] / "flows"
 SAID_BY_HELP = """
 import sys
@@ -41,7 +45,44 @@ def test_a_wrong_command_line_is_said_the_same_way(capfd: pytest.CaptureFixture[
     assert run(["frobnicate"]) == 2
     assert "error: No such command 'frobnicate'" in capfd.readouterr().err
     assert run(["topic", "create"]) == 2
-    assert "error: Missing argument 'NAME'" in capfd.readouterr().err
+    assert "error: Missing argument 'NAME|FLOW'" in capfd.readouterr().err
+
+
+def test_a_mistyped_command_names_the_nearest_one(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["rn", "flow.py"]) == 2
+    assert "error: there is no command 'rn'; did you mean 'run'?" in capfd.readouterr().err
+
+
+def test_status_of_an_empty_folder_says_how_to_start_a_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["status", "--set", f"job.folder={tmp_path}"]) == 0
+    assert capfd.readouterr().out == f"no jobs in {tmp_path}; start one: lowtide run flow.py --detach\n"
+
+
+def test_submit_args_hand_on_the_flow_with_its_options(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    conf = tmp_path / "lowtide.toml"
+    conf.write_text("")
+    assert run(["submit-args", "flow.py", "--conf", str(conf), "--set", "job.parallelism=3"]) == 0
+    assert capfd.readouterr().out.endswith(f" flow.py --conf {conf} --set job.parallelism=3\n")
+    assert run(["submit-args", "my flow.py"]) == 2
+    assert "'my flow.py' holds white space" in capfd.readouterr().err
+
+
+def test_a_topic_is_not_created_where_no_broker_answers_and_that_is_said_soon(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The client's own limit is a minute."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"kafka.bootstrap_servers=127.0.0.1:{closed.getsockname()[1]}"
+        began = time.monotonic()
+        assert run(["topic", "create", "x", "--set", address, "--set", "kafka.reach_limit_ms=500"]) != 0
+    assert time.monotonic() - began < LIBRDKAFKA_LIMIT_S
+    assert 'Kafka did not answer about topic "x"' in capfd.readouterr().err
+
+
+def test_an_event_is_shown_with_times_and_without_what_it_does_not_have() -> None:
+    event = {"ts": "now", "job": "j", "event": "snapshot_sealed", "called": None, "min_time_ms": 1_000, "parts": 2}
+    assert _event(event) == "now  snapshot_sealed  min time 1970-01-01 00:00:01.000, parts 2"
 
 
 def test_init_writes_a_flow_that_passes_its_own_test_and_check(
@@ -54,9 +95,10 @@ def test_init_writes_a_flow_that_passes_its_own_test_and_check(
     lowtide = [sys.executable, "-m", "lowtide.cli"]
     checked = [*lowtide, "check", "flow.py", "--explain", "--conf", "lowtide.toml"]
     said = subprocess.run(checked, check=True, cwd=folder, capture_output=True, text=True).stdout
+    assert "note:" not in said
     assert 'flow "counts" is sound' in said
     assert "level 1: 2 workers" in said
-    assert "scan: Word of words/by-text -> Count, with the state int" in said
+    assert "scan: Word of words/by-word -> Count, with the state int" in said
 
 
 def test_init_overwrites_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,20 @@ import pytest
 from stage_rig import deployment
 
 from lowtide import Flow, json, kafka, raw
+from lowtide.conf import Conf
 from lowtide.connectors.topics import Topic
 from lowtide.core.fronts.register import FrontRegister, Partition
 from lowtide.driver.compacted import refuse_compacted, replay_faults
-from lowtide.driver.preflight import _refuse_dated, _refuse_narrow, sink_topics
+from lowtide.driver.preflight import (
+    NewTopic,
+    _refuse_dated,
+    _refuse_narrow,
+    letters_topic,
+    needed_topics,
+    sink_topics,
+)
 from lowtide.errors import FlowError
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.compiler import compile_flow, compile_job
 from lowtide.flow.plan import Plan
 
 TOPIC = Topic("out", 1, "CreateTime", "delete", "id of out")
@@ -36,6 +44,26 @@ def table_plan(**source: Any) -> Plan:
     stream = flow.read("stream", kafka("out", json(Row))).key_by("id")
     stream.join_table("joined", rows, newer).write("sink", kafka("sink", json(Row)))
     return compile_flow(flow, parallelism=1)
+
+
+def test_the_topics_that_a_flow_needs_have_a_partition_for_each_lane_and_letters_one() -> None:
+    conf = Conf.load(None, {"job.parallelism": "2", "snapshots.max_commit_age_s": "60"})
+    flow = Flow("some", dead_letters=kafka("letters", raw()))
+    rows = flow.read("rows", kafka("in", json(Row), compacted=True)).key_by("id").table("rows")
+    stream = flow.read("stream", kafka("more", json(Row))).key_by("id")
+    stream.join_table("joined", rows, newer).write("sink", kafka("out", json(Row)))
+    plan = compile_job(flow, conf)
+    compacted = {"cleanup.policy": "compact", "min.compaction.lag.ms": "120000"}
+    assert needed_topics(plan, conf) == [
+        NewTopic("in", 2, compacted),
+        NewTopic("more", 2),
+        NewTopic("out", 2),
+        NewTopic("letters", 1),
+    ]
+    assert [topic.partitions for topic in needed_topics(plan, conf, sources=5)] == [5, 5, 2, 1]
+    assert letters_topic(flow) == "letters"
+    with pytest.raises(FlowError, match='flow "none" has no dead letters'):
+        letters_topic(Flow("none"))
 
 
 @dataclass(frozen=True)

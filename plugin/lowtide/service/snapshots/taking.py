@@ -231,7 +231,7 @@ class Taking:
         view = self.view(self.began_s)
         return {
             "snapshot": view.id,
-            "called": view.name,
+            **({"called": view.name} if view.name else {}),
             "min_time_ms": view.min_time_ms,
             "parts": view.parts_done,
             "bytes": view.bytes,
