@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lowtide.errors import FlowError
-from lowtide.flow.calls import user_site
 from lowtide.flow.endpoints import Kafka, KafkaSource
 from lowtide.flow.graph import FlowGraph
+from lowtide.flow.other_words import OF_FLOWS
+from lowtide.flow.site import user_site
 from lowtide.flow.steps import Read
 from lowtide.flow.streams import Stream
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Flow", "main", "subscribe"]
 
+_TAKEN = frozenset({"self", "inputs", "until", "states"})
+"""Names that would be taken for arguments of `run_locally`."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 T = TypeVar("T")
@@ -34,8 +37,22 @@ class Flow(FlowGraph):
     """
 
     def read(self, name: str, source: Kafka[T]) -> Stream[T]:
-        """Read records from a source, e.g. `kafka("orders", json(Order))`."""
+        """Read records from a source, e.g. `kafka("orders", json(Order))`.
+
+        Args:
+            name: The source's name, by which `run_locally` takes its records.
+            source: What `lt.kafka(topic, format)` returned.
+
+        Raises:
+            FlowError: the source cannot be read so, or its name is an argument of `run_locally`.
+        """
         site = user_site()
+        if name in _TAKEN:
+            raise FlowError(
+                f'a source cannot be called "{name}": run_locally has an argument of that name',
+                where=str(site),
+                way_out="give it another name; its topic may be called so",
+            )
         if not isinstance(source, Kafka):
             raise FlowError(f"read takes kafka(topic, format), found {source!r}", where=str(site))
         if source.key is not None:
@@ -86,6 +103,13 @@ class Flow(FlowGraph):
         from lowtide.local.run import run_records
 
         return run_records(self, {**(inputs or {}), **named}, until, states)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            if (ours := OF_FLOWS.get(name)) is not None:
+                raise FlowError(f"{self!r} has no {name}", where=str(user_site()), way_out=ours)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
 
 def _read_of(source: Kafka[T]) -> Read:

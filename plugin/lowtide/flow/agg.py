@@ -19,11 +19,14 @@ from enum import Enum
 from functools import partial, reduce
 from itertools import chain
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from lowtide.errors import FlowError
 from lowtide.flow.markers import Precision
+from lowtide.flow.other_words import OF_AGGREGATES
 from lowtide.flow.signature import Unreadable, accepts, said
+from lowtide.flow.site import user_site
 
 __all__ = [
     "Aggregate",
@@ -452,3 +455,15 @@ def _distinct(value: Any) -> tuple[Any, Any]:
 
 def _collected(value: Any) -> tuple[Any, Any]:
     return tuple[tuple[value, ...], ...], tuple[value, ...]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if (ours := OF_AGGREGATES.get(name)) is not None:
+            raise FlowError(f"lt.agg has no {name}", where=str(user_site()), way_out=f"write lt.agg.{ours}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

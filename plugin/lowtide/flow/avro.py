@@ -14,7 +14,7 @@ from uuid import UUID
 
 from lowtide.errors import FlowError
 from lowtide.flow.avro_schema import NamesCollide, schema_text
-from lowtide.flow.calls import user_site
+from lowtide.flow.site import user_site
 
 if TYPE_CHECKING:
     from lowtide.flow.columns import Messages
@@ -82,7 +82,7 @@ class AvroFormat(Generic[T]):
         registry: Any = self.bound.registry
         return _reading(record, registry).decode(messages)
 
-    def encode(self, rows: Sequence[T]) -> list[bytes | None]:
+    def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
         """Write one record after the other."""
         from lowtide.flow.columns import columns_of
 

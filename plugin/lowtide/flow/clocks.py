@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from lowtide.errors import FlowError
-from lowtide.flow.calls import check_text, user_site
 from lowtide.flow.durations import duration_of
 from lowtide.flow.every import DAY, Every
 from lowtide.flow.moments import micros_of, moment
+from lowtide.flow.site import check_text, user_site
 from lowtide.flow.steps import Clock
 
 __all__ = ["Moment", "Run", "Sighted", "Striking", "clock_of", "ends_at"]

@@ -17,6 +17,7 @@ from lowtide.flow.graph import FlowGraph
 from lowtide.flow.inference import Inference
 from lowtide.flow.moments import said_duration
 from lowtide.flow.plan import Grouping, Plan, Vertex
+from lowtide.flow.site import Site
 from lowtide.flow.steps import (
     SILENT,
     Again,
@@ -35,7 +36,6 @@ from lowtide.flow.steps import (
     Relay,
     Scan,
     Sign,
-    Site,
     Step,
     Through,
     WhenDone,

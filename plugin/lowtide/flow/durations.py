@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from lowtide.errors import FlowError
-from lowtide.flow.calls import user_site
 from lowtide.flow.moments import micros
+from lowtide.flow.site import user_site
 
 __all__ = ["days", "duration_of", "hours", "millis", "minutes", "seconds", "ticks_of"]
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from lowtide.errors import FlowError
 from lowtide.flow.formats import Format
+from lowtide.flow.site import user_site
 from lowtide.flow.start import EARLIEST, Start, StartAt, start_of
 from lowtide.flow.stop import Stop, StopAt, stop_of
 
@@ -104,4 +106,12 @@ def kafka(
         compacted: For `read` of a table's records only: the topic may have cleanup.policy=compact. Its
             min.compaction.lag.ms has to be at least twice [snapshots] max_commit_age_s.
     """
+    if isinstance(format, type) or not all(hasattr(type(format), word) for word in ("record", "decode", "writable")):
+        kind = format.__name__ if isinstance(format, type) else repr(format)
+        way_out = f"say how its messages are written: lt.kafka({topic!r}, lt.json({kind}))"
+        raise FlowError(
+            f"kafka takes a format, found {kind}",
+            where=str(user_site()),
+            way_out=way_out if isinstance(format, type) else "write lt.json(Type), lt.avro(Type) or lt.raw()",
+        )
     return Kafka(topic, format, key, start_of(start), stop_of(stop), preload, compacted)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowtide.errors import FlowError
-from lowtide.flow.steps import Site
+from lowtide.flow.site import Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class Format(Protocol[T_co]):
     def record(self) -> type[T_co]:
         """The dataclass of the records."""
 
-    def decode(self, messages: Messages) -> Decoded[Any]:
+    def decode(self, messages: Messages) -> Decoded[T_co]:
         """Make records of messages; what cannot be parsed, or does not fit, is named, never dropped in silence."""
 
     def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
@@ -60,7 +60,7 @@ class RawFormat:
 
         return Decoded(list(map(self.record, messages.keys, messages.values)), [])
 
-    def encode(self, rows: Sequence[Raw]) -> list[bytes | None]:
+    def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
         """Take the values."""
         return [row.value for row in rows]
 
@@ -88,7 +88,7 @@ class JsonFormat(Generic[T]):
         """Parse one message after the other, in C as long as all can be parsed, and see that the records fit."""
         return _reading(self.record).decode(messages)  # type: ignore[arg-type]  # a class is hashable
 
-    def encode(self, rows: Sequence[T]) -> list[bytes | None]:
+    def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
         """Write a batch with one call into C: JSON never holds a bare newline, so lines are messages."""
         encoder, columns = _writing(self.record)  # type: ignore[arg-type]  # a class is hashable
         if columns is not None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from lowtide.errors import FlowError
-from lowtide.flow.calls import Call, sink_of, user_site
+from lowtide.flow.calls import Call, sink_of
 from lowtide.flow.endpoints import Kafka
-from lowtide.flow.steps import Site, Step
+from lowtide.flow.site import Site, user_site
+from lowtide.flow.steps import Step
 
 DEAD_LETTERS = "dead-letters"
 """The name of the sink that takes the records which failed."""
@@ -27,6 +28,7 @@ class FlowGraph:
         name: The flow's name, which is also the job's.
         dead_letters: The sink for records that cannot be parsed or whose step raised; without one they stop the job.
         calls: The steps in the order they were written; a step stands after the one it takes records from.
+        keyed: The call of each key_by, by the call it takes records from, its columns and the name it was given.
     """
 
     def __init__(self, name: str, *, dead_letters: Kafka[Any] | None = None) -> None:
@@ -36,6 +38,7 @@ class FlowGraph:
         self.name = name
         self.dead_letters = None if dead_letters is None else sink_of(dead_letters, "Flow")
         self.calls: list[Call] = []
+        self.keyed: dict[tuple[int, tuple[str, ...], str | None], int] = {}
 
     def add(self, step: Step, name: str | None, parents: tuple[int, ...], site: Site, back: int | None = None) -> int:
         """Write a step down, for streams; returns its index in `calls`."""

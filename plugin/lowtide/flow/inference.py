@@ -19,6 +19,7 @@ from lowtide.flow.loops import Loops
 from lowtide.flow.moments import said_duration
 from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
+from lowtide.flow.site import Site
 from lowtide.flow.stateful import aggregated, typed_broadcast, typed_reduce, typed_scan
 from lowtide.flow.steps import (
     SILENT,
@@ -45,7 +46,6 @@ from lowtide.flow.steps import (
     Running,
     Scan,
     Side,
-    Site,
     Split,
     Step,
     Table,
@@ -125,7 +125,7 @@ class Inference:
         is_sink = isinstance(call.step, Write)
         for names in [self._steps] * (not is_sink) + [self._sinks] * (is_sink or isinstance(call.step, Read)):
             if name in names:
-                self._fault(call, _taken(call, name, names[name]))
+                self._fault(call, f"this name is taken at {names[name]}; give one of the two another: name=")
                 return
             names[name] = call.site
 
@@ -461,16 +461,6 @@ def _called(call: Call) -> str:
 def _function(step: Step) -> object:
     """The function that a message about a step names, None for none."""
     return getattr(step.result if isinstance(step, WindowBy) else step, "function", None)
-
-
-def _taken(call: Call, name: str, site: Site) -> str:
-    """What is said of a second step of one name; a key_by that was given none is named for its stream and columns."""
-    if call.name is None and isinstance(call.step, KeyBy):
-        return (
-            f"this stream is keyed by {', '.join(call.step.columns)} at {site} already, and both would be named "
-            f"{name!r}; use what the first key_by returned twice, or give one of the two another: name="
-        )
-    return f"this name is taken at {site}; give one of the two another: name="
 
 
 def key_column(sink: KafkaSink) -> str | None:

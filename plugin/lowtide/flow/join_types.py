@@ -9,7 +9,8 @@ from typing import Any
 from lowtide.flow.moments import said_duration
 from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import Unreadable, accepts, said, says_nothing, signature_of
-from lowtide.flow.steps import Function, Join, JoinAsof
+from lowtide.flow.site import Function
+from lowtide.flow.steps import Join, JoinAsof
 from lowtide.flow.window_types import moment_fault
 
 __all__ = ["Keyed", "connect_faults", "deleted_fault", "join_faults", "key_fault", "said_nearness", "typed_pairing"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lowtide.errors import FlowError
 from lowtide.flow import steps
-from lowtide.flow.calls import check_text, function_of, user_site
 from lowtide.flow.durations import duration_of
 from lowtide.flow.moments import ZERO
+from lowtide.flow.site import check_text, function_of, user_site
 from lowtide.flow.streams import Stream
 from lowtide.flow.window_words import LIMIT
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowtide.flow.endpoints import KafkaSink
+from lowtide.flow.site import Site
 from lowtide.flow.steps import (
     CLOCKED,
     OWN,
@@ -27,7 +28,6 @@ from lowtide.flow.steps import (
     Relay,
     Scan,
     Sign,
-    Site,
     Step,
     Table,
     Through,

@@ -20,7 +20,8 @@ import cloudpickle
 from lowtide.errors import FlowError
 from lowtide.flow.findings import Finding
 from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Site, functions_of
+from lowtide.flow.site import Site
+from lowtide.flow.steps import functions_of
 
 PLAN_LIMIT_BYTES = 64 * 1024 * 1024
 """A plan that is larger has most likely caught a table of data; workers get such from files or stores."""

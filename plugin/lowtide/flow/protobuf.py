@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_
 from uuid import UUID
 
 from lowtide.errors import FlowError
-from lowtide.flow.calls import user_site
+from lowtide.flow.site import user_site
 from lowtide.flow.texts import cut
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ProtobufFormat(Generic[T]):
         """Parse one message after the other, and see that the records fit."""
         return _reading(self.record, self.message).decode(messages)  # type: ignore[arg-type]  # classes are hashable
 
-    def encode(self, rows: Sequence[T]) -> list[bytes | None]:
+    def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
         """Write one message after the other; maps in the order of their keys, so that equal records are equal bytes."""
         from lowtide.flow.columns import columns_of
 

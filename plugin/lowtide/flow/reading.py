@@ -16,11 +16,11 @@ from lowtide.flow.wire import Misread
 
 __all__ = ["Decoded", "FineReading", "Reading"]
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded(Generic[T]):
+class Decoded(Generic[T_co]):
     """What became of a batch of `n` messages.
 
     Attributes:
@@ -28,7 +28,7 @@ class Decoded(Generic[T]):
         failures: `(index in the batch, reason)` of those that failed, in order.
     """
 
-    rows: list[T]
+    rows: list[T_co]
     failures: list[tuple[int, str]]
 
 

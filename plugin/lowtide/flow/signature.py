@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from lowtide.flow.steps import Function
+from lowtide.flow.site import Function
 
 NOTHING = inspect.Parameter.empty
 """Stands where an annotation is missing."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from lowtide.errors import FlowError
-from lowtide.flow.calls import user_site
+from lowtide.flow.site import user_site
 
 __all__ = ["Stamped", "stamped"]
 

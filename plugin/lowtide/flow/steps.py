@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from lowtide.flow.endpoints import KafkaSink, KafkaSource
 from lowtide.flow.moments import ZERO
+from lowtide.flow.site import Function
 from lowtide.flow.windows import Windows
 
 if TYPE_CHECKING:
     from lowtide.flow.agg import Aggregate
     from lowtide.flow.aggregation import Aggregation
     from lowtide.flow.clocks import Striking
-
-Function = Callable[..., Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A place in the user's code."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)

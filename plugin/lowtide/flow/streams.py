@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from lowtide.errors import FlowError
+from lowtide.flow import other_words as words
 from lowtide.flow import steps
-from lowtide.flow.calls import check_text, count_of, function_of, name_of, sink_of, user_site
+from lowtide.flow.calls import sink_of
 from lowtide.flow.durations import duration_of
 from lowtide.flow.endpoints import Kafka
 from lowtide.flow.moments import ZERO
-from lowtide.flow.steps import Site, Step
+from lowtide.flow.site import Site, check_text, count_of, function_of, name_of, user_site
+from lowtide.flow.steps import Step
 from lowtide.flow.timers import flat_scan_of
 from lowtide.flow.windows import Windows
 
@@ -100,17 +102,38 @@ class Stream(Generic[T]):
         return self._then(steps.MapBatches(function_of(function), returns), name_of(function, name))
 
     def key_by(self, *columns: str, name: str | None = None) -> KeyedStream[T]:
-        """Bring records with equal values in these columns together, wherever they came from."""
-        if not columns or not all(isinstance(column, str) for column in columns):
-            raise FlowError("key_by takes the names of one or more columns", where=str(user_site()))
-        return KeyedStream(self._flow, self._write_down(steps.KeyBy(columns), name))
+        """Bring records with equal values in these columns together, wherever they came from.
 
-    def merge(self, *others: Stream[T], name: str) -> Stream[T]:
-        """Put this and other streams of the same type into one; records stand in the order of their sources' labels."""
+        Written again with the same columns, it is the same keyed stream: records are sent once.
+
+        Args:
+            *columns: The names of one or more columns.
+            name: The step's name; by default made of the names before it and of the columns.
+        """
+        if not columns or not all(isinstance(column, str) for column in columns):
+            odd = next((column for column in columns if not isinstance(column, str)), None)
+            found = "none" if not columns else "a function" if callable(odd) else repr(odd)
+            way_out = 'name them: key_by("user"); for a computed key, map it into a field first'
+            raise FlowError(f"key_by takes column names, found {found}", where=str(user_site()), way_out=way_out)
+        keyed = self._flow.keyed.get((self._call, columns, name))
+        if keyed is None:
+            keyed = self._flow.keyed[self._call, columns, name] = self._write_down(steps.KeyBy(columns), name)
+        return KeyedStream(self._flow, keyed)
+
+    def merge(self, *others: Stream[T], name: str = "") -> Stream[T]:
+        """Put this and other streams of the same type into one; records stand in the order of their sources' labels.
+
+        Args:
+            *others: One or more streams of this flow, of the same type.
+            name: The step's name, which it needs.
+        """
         for other in others:
             self._check_ours(other, "merge")
         if not others:
             raise FlowError("merge takes one or more other streams", where=str(user_site()))
+        if not name:
+            way_out = 'say it: a.merge(b, name="both")'
+            raise FlowError("merge takes a name", where=str(user_site()), way_out=way_out)
         return Stream(self._flow, self._write_down(steps.Merge(), name, also=[other._call for other in others]))
 
     def broadcast(self, name: str, function: Callable[[B, T], B], initial: B) -> Broadcast[B]:
@@ -218,6 +241,8 @@ class Stream(Generic[T]):
             if name in _KEYED:
                 way_out = "write .key_by(...) directly before it"
                 raise FlowError(f"{name} works per key, but {self!r} has none", where=str(user_site()), way_out=way_out)
+            if (ours := words.OF_STREAMS.get(name)) is not None:
+                raise FlowError(f"{self!r} has no {name}", where=str(user_site()), way_out=ours)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def __repr__(self) -> str:
@@ -288,7 +313,6 @@ class KeyedStream(Stream[T]):
         ttl: timedelta | None = None,
         broadcast: Broadcast[Any] | None = None,
         returns: type[Any] | None = None,
-        **old: Any,
     ) -> Stream[Any]:
         """Turn every record and its key's state into a new state and an output, per key and in order.
 
@@ -303,12 +327,7 @@ class KeyedStream(Stream[T]):
             broadcast: A broadcast whose state, as of the record's place in the order, the function gets as its third
                 argument.
             returns: The type of the outputs if the function's annotations do not say it.
-            old: Nothing: names that arguments had are refused with the new one.
         """
-        if "beside" in old:
-            raise FlowError("scan has no beside=", where=str(user_site()), way_out="write broadcast= instead")
-        if old:
-            raise TypeError(f"scan() got an unexpected keyword argument {next(iter(old))!r}")
         return self._scanned(steps.Scan, "scan", name, function, initial, ttl, broadcast, returns)
 
     @overload
@@ -381,7 +400,7 @@ class KeyedStream(Stream[T]):
         return self._scanned(steps.Reduce, "reduce", name, function, None, ttl, None, None)
 
     def aggregate(
-        self, name: str, returns: type[U], /, *, ttl: timedelta | None = None, **columns: Aggregate
+        self, name: str, returns: type[U] | None = None, /, *, ttl: timedelta | None = None, **columns: Aggregate
     ) -> Stream[U]:
         """Turn every record into the aggregates of its key so far.
 
@@ -392,6 +411,9 @@ class KeyedStream(Stream[T]):
             **columns: The aggregates by the fields they fill: `amount=lt.agg.sum("amount")`.
         """
         check_text("aggregate", name)
+        if returns is None:
+            way_out = 'give it after the name: aggregate("spent", Spent, amount=lt.agg.sum("amount"))'
+            raise FlowError("aggregate takes the dataclass of its results", where=str(user_site()), way_out=way_out)
         kept = None if ttl is None else duration_of("aggregate", "ttl", ttl)
         return self._then(steps.Running(returns, columns, kept), name)
 

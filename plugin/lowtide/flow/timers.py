@@ -8,8 +8,8 @@ from typing import Any, get_args, get_origin
 
 from lowtide.errors import FlowError
 from lowtide.flow import steps
-from lowtide.flow.calls import function_of, user_site
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, says_nothing, signature_of
+from lowtide.flow.site import Function, function_of, user_site
 
 __all__ = ["flat_scan_of", "timer_fault"]
 
@@ -55,7 +55,7 @@ def timer_fault(step: steps.TimedScan) -> str | None:
     return None
 
 
-def _timer_fault(step: steps.TimedScan, function: steps.Function) -> str | None:
+def _timer_fault(step: steps.TimedScan, function: Function) -> str | None:
     signature = signature_of(function, "state")
     if not accepts(signature.takes[0], step.state):
         return f"takes {said(signature.takes[0])}, but the state is {said(step.state)}"
@@ -64,7 +64,7 @@ def _timer_fault(step: steps.TimedScan, function: steps.Function) -> str | None:
     return None
 
 
-def _call_fault(step: steps.TimedScan, function: steps.Function) -> str | None:
+def _call_fault(step: steps.TimedScan, function: Function) -> str | None:
     signature = signature_of(function, "state", "moment")
     for hint, arrives in zip(signature.takes, (step.state, datetime), strict=True):
         if not accepts(hint, arrives):

@@ -8,10 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 from lowtide.errors import FlowError
-from lowtide.flow.calls import Call, check_text, user_site
+from lowtide.flow.calls import Call
 from lowtide.flow.durations import duration_of
 from lowtide.flow.moments import ZERO
 from lowtide.flow.schema import schema_of
+from lowtide.flow.site import check_text, user_site
 from lowtide.flow.steps import CLOCKED, WORD, Applied, Ended, WhenDone
 from lowtide.flow.windows import Tumbling, Window
 

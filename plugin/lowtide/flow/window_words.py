@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import get_args
 
 from lowtide.errors import FlowError
-from lowtide.flow.calls import user_site
 from lowtide.flow.moments import ZERO, said_duration
+from lowtide.flow.site import user_site
 from lowtide.flow.windows import Calendar, CalendarUnit, Session, Sliding, Tumbling
 
 __all__ = ["LIMIT", "calendar", "session", "sliding", "tumbling"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from lowtide.errors import FlowError
 from lowtide.flow import steps
 from lowtide.flow.agg import Aggregate
-from lowtide.flow.calls import check_text, function_of, user_site
 from lowtide.flow.moments import ZERO
+from lowtide.flow.site import check_text, function_of, user_site
 from lowtide.flow.steps import WindowBy
 from lowtide.flow.streams import Stream
 from lowtide.flow.window_words import LIMIT

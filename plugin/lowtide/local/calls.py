@@ -8,7 +8,8 @@ from lowtide.core.operators.failure import Failure, UserError, raised
 from lowtide.core.operators.map_batches import MapBatchesNode
 from lowtide.core.operators.program import per_record_node
 from lowtide.flow.plan import Vertex
-from lowtide.flow.steps import Filter, FlatMap, Function, MapBatches
+from lowtide.flow.site import Function
+from lowtide.flow.steps import Filter, FlatMap, MapBatches
 from lowtide.local.items import Item
 
 

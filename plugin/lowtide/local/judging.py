@@ -10,7 +10,8 @@ from typing import Any
 from lowtide.core.operators.watch import shown_function
 from lowtide.flow.findings import Finding
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Function, Site, Step, WindowBy, functions_of
+from lowtide.flow.site import Function, Site
+from lowtide.flow.steps import Step, WindowBy, functions_of
 
 __all__ = ["Calls", "Failing", "Tried", "apart", "judged", "name_of"]
 

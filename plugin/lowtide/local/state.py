@@ -11,7 +11,8 @@ from lowtide.core.operators.states import States
 from lowtide.errors import FlowError
 from lowtide.flow.durations import ticks_of
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Broadcast, Deduplicate, FlatScan, Function, Last, Scan
+from lowtide.flow.site import Function
+from lowtide.flow.steps import Broadcast, Deduplicate, FlatScan, Last, Scan
 from lowtide.local.calls import Failed, called
 from lowtide.local.items import Item
 

@@ -28,7 +28,8 @@ from lowtide.flow.flow_file import load_flow
 from lowtide.flow.formats import raw
 from lowtide.flow.graph import FlowGraph
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Function, WindowBy
+from lowtide.flow.site import Function
+from lowtide.flow.steps import WindowBy
 from lowtide.local.judging import Calls, Tried, apart, judged, name_of
 from lowtide.local.run import by_front, run_plan
 from lowtide.local.samples import samples_of

@@ -81,7 +81,14 @@ def test_a_topic_is_not_created_where_no_broker_answers_and_that_is_said_soon(
 
 
 def test_an_event_is_shown_with_times_and_without_what_it_does_not_have() -> None:
-    event = {"ts": "now", "job": "j", "event": "snapshot_sealed", "called": None, "min_time_ms": 1_000, "parts": 2}
+    event: dict[str, object] = {
+        "ts": "now",
+        "job": "j",
+        "event": "snapshot_sealed",
+        "called": None,
+        "min_time_ms": 1_000,
+        "parts": 2,
+    }
     assert _event(event) == "now  snapshot_sealed  min time 1970-01-01 00:00:01.000, parts 2"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from stage_rig import deployment
 
-from lowtide import Flow, calendar, kafka
+from lowtide import Flow, Stream, calendar, kafka
 from lowtide import json as as_json
 from lowtide.conf import Conf
 from lowtide.connectors.claims import transactional_id
@@ -255,7 +255,7 @@ def payments(
 ) -> Plan:
     """Payments to a sink with a key; first by a column, if one is named, and with one more branch."""
     flow = Flow("payments")
-    stream = flow.read("payments", kafka("payments", as_json(record)))
+    stream: Stream[Any] = flow.read("payments", kafka("payments", as_json(record)))
     if alarms:
         stream.filter(large).write("alarms", kafka("alarms", as_json(record)))
     if by:

@@ -12,11 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lowtide import Flow, Raw, json, kafka, raw
+import lowtide as lt
+from lowtide import Flow, KeyedStream, Raw, json, kafka, raw
 from lowtide.errors import FlowError
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.findings import FlowRefused
 from lowtide.flow.inference import Inference
+from lowtide.flow.other_words import OF_AGGREGATES, OF_FLOWS, OF_STREAMS
 
 
 @dataclass(frozen=True)
@@ -237,28 +239,18 @@ def test_returns_must_not_contradict_the_annotation() -> None:
     ]
 
 
-def test_a_stream_that_is_keyed_twice_by_one_column_says_both_ways_out() -> None:
-    def build(orders: Any) -> None:
-        orders.key_by("user").write("a", ORDERS)
-        orders.key_by("at").write("b", ORDERS)
-        orders.key_by("user").write("c", ORDERS)
-
-    def named(orders: Any) -> None:
-        orders.key_by("user").write("a", ORDERS)
-        orders.key_by("user", name="again").write("c", ORDERS)
-
-    def once(orders: Any) -> None:
-        keyed = orders.key_by("user")
-        keyed.write("a", ORDERS)
-        keyed.write("c", ORDERS)
-
-    (finding,) = findings(build)
-    first = build.__code__.co_firstlineno + 1
-    assert finding == (
-        f"this stream is keyed by user at {__file__}:{first} already, and both would be named 'orders/by-user'; "
-        "use what the first key_by returned twice, or give one of the two another: name="
-    )
-    assert findings(named) == findings(once) == []
+def test_a_stream_keyed_twice_by_the_same_columns_is_one_keyed_stream() -> None:
+    flow = Flow("test")
+    orders = flow.read("orders", ORDERS)
+    orders.key_by("user").write("a", ORDERS)
+    orders.key_by("at").write("b", ORDERS)
+    orders.key_by("user").write("c", ORDERS)
+    orders.key_by("user", name="again").write("d", ORDERS)
+    plan = compile_flow(flow, parallelism=1)
+    assert [each.name for each in plan.vertices if each.is_exchange] == ["orders/by-user", "orders/by-at", "again"]
+    orders.map(total, name="orders/by-user").write("e", TOTALS)
+    (finding,) = Inference(flow).findings
+    assert finding.message.startswith("this name is taken")
 
 
 def test_a_name_is_taken_once_and_both_places_are_named() -> None:
@@ -355,10 +347,37 @@ def test_wrong_arguments_are_refused_at_once_with_the_place() -> None:
     orders = flow.read("orders", ORDERS)
     with pytest.raises(FlowError, match="a function is expected, found 1"):
         orders.map(1)  # type: ignore[arg-type]
-    with pytest.raises(FlowError, match="key_by takes the names"):
+    with pytest.raises(FlowError, match="key_by takes column names, found none"):
         orders.key_by()
+    with pytest.raises(FlowError, match=r"(?s)key_by takes column names, found a function.*map it into a field first"):
+        orders.key_by(lambda order: order.user)  # type: ignore[arg-type]
     with pytest.raises(FlowError, match="write takes kafka"):
         orders.write("out", "out")  # type: ignore[arg-type]
+    with pytest.raises(FlowError, match=r"(?s)kafka takes a format, found Order.*lt.kafka\('in', lt.json\(Order\)\)"):
+        kafka("in", Order)  # type: ignore[arg-type]
+    with pytest.raises(FlowError, match="kafka takes a format, found 'json'"):
+        kafka("in", "json")  # type: ignore[arg-type]
+    with pytest.raises(FlowError, match='a source cannot be called "until"'):
+        flow.read("until", ORDERS)
+    with pytest.raises(FlowError, match="merge takes a name"):
+        orders.merge(flow.read("more", ORDERS))
+    with pytest.raises(FlowError, match="aggregate takes the dataclass of its results"):
+        orders.key_by("user").aggregate("spent", n=lt.agg.count())
+
+
+def test_words_of_other_systems_name_ours() -> None:
+    flow = Flow("test")
+    orders = flow.read("orders", ORDERS)
+    for word, ours in (("groupBy", "key_by"), ("withColumn", "map"), ("union", "merge"), ("print", "run_locally")):
+        with pytest.raises(FlowError, match=rf"(?s)has no {word}.*{ours}"):
+            getattr(orders, word)
+    with pytest.raises(FlowError, match=r"lowtide run flow\.py"):
+        getattr(flow, "start")  # noqa: B009 - a checker knows that there is none
+    with pytest.raises(FlowError, match=r"write lt\.agg\.mean"):
+        getattr(lt.agg, "avg")  # noqa: B009
+    for words, owner in ((OF_STREAMS, KeyedStream), (OF_FLOWS, Flow), (OF_AGGREGATES, lt.agg)):
+        assert not words.keys() & set(dir(owner)), "a word that is ours, too, never gets there"
+    assert dir(lt.agg) == sorted(lt.agg.__all__)
 
 
 def test_importing_lowtide_loads_no_heavy_library() -> None:

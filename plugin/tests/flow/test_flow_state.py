@@ -216,8 +216,8 @@ def test_a_step_that_works_per_key_stands_behind_key_by(step: str) -> None:
 
 
 def test_a_stream_has_no_other_attributes() -> None:
-    with pytest.raises(AttributeError, match="'Stream' object has no attribute 'fold'"):
-        findings(lambda orders: orders.fold)
+    with pytest.raises(AttributeError, match="'Stream' object has no attribute 'refold'"):
+        findings(lambda orders: orders.refold)
     assert not hasattr(Stream(Flow("test"), 0), "anything")
 
 
@@ -282,7 +282,7 @@ def test_a_scan_that_does_not_fit_is_refused(function: Any, initial: Any, messag
 def test_a_mistake_in_a_scan_names_its_line() -> None:
     flow = Flow("test")
     keyed = flow.read("orders", ORDERS).key_by("user")
-    keyed.scan("scan", of_totals, 0).write("out", TOTALS)
+    keyed.scan("scan", of_totals, 0).write("out", TOTALS)  # type: ignore[arg-type]
     with pytest.raises(FlowRefused) as caught:
         compile_flow(flow, parallelism=1)
     (finding,) = caught.value.findings
@@ -432,14 +432,6 @@ def test_a_broadcast_that_does_not_fit_is_refused(scan: Any, fold: Any, message:
 def test_beside_takes_a_broadcast_of_the_same_flow(wrong: Any) -> None:
     with pytest.raises(FlowError, match="broadcast= takes a broadcast of the flow 'test', found"):
         findings(lambda orders: orders.key_by("user").scan("scan", beside, 0, broadcast=wrong))
-
-
-def test_the_old_name_of_a_scans_broadcast_is_refused_with_the_new_one() -> None:
-    old: Any = {"beside": None}
-    with pytest.raises(FlowError, match=r"(?s)scan has no beside=.*write broadcast= instead"):
-        findings(lambda orders: orders.key_by("user").scan("scan", beside, 0, **old))
-    with pytest.raises(TypeError, match="unexpected keyword argument 'besides'"):
-        findings(lambda orders: orders.key_by("user").scan("scan", beside, 0, besides=None))
 
 
 # -- merges --------------------------------------------------------------------------------------------------------

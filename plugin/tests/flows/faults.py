@@ -34,7 +34,7 @@ orders.map(lambda order: order, returns=Order).key_by("user").write("unnamed", k
 again = orders.map(total).map(total, name="again")  # type: ignore[arg-type]
 again.write("totals", kafka("totals", json(Total), key="sums"))
 orders.map(spent)
-orders.key_by("usr").write("orders", kafka("out", json(Total)))
+orders.key_by("usr").write("orders", kafka("out", json(Total)))  # type: ignore[arg-type]
 
 held = Flow("held")
 lock = threading.Lock()

@@ -18,7 +18,8 @@ from lowtide.flow.fields import is_fixed
 from lowtide.flow.moments import moment
 from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import schema_of
-from lowtide.flow.steps import Applied, Combined, Folded, Function, Reduced, WindowBy
+from lowtide.flow.site import Function
+from lowtide.flow.steps import Applied, Combined, Folded, Reduced, WindowBy
 from lowtide.flow.windows import Span, Window, is_sayable
 
 __all__ = ["EMPTY", "Folding", "Refused", "window_of"]

@@ -15,7 +15,8 @@ from lowtide.core.operators.per_record import said_type
 from lowtide.core.operators.states import States, classes_of
 from lowtide.core.operators.watch import record_watch, shown_function
 from lowtide.flow.plan import Vertex
-from lowtide.flow.steps import FlatScan, Function, Scan
+from lowtide.flow.site import Function
+from lowtide.flow.steps import FlatScan, Scan
 
 __all__ = ["FlatScanGrouping", "Listing", "ScanGrouping", "Scanner", "calling", "classes_of", "laid_out"]
 

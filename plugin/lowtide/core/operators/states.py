@@ -16,7 +16,8 @@ from lowtide.flow.fields import encode_rows, is_fixed, saves_of
 from lowtide.flow.kinds import Kind, Mismatch, encode_strictly
 from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import kind_of
-from lowtide.flow.steps import Broadcast, Function, Scan
+from lowtide.flow.site import Function
+from lowtide.flow.steps import Broadcast, Scan
 
 __all__ = ["States", "classes_of"]
 

@@ -16,7 +16,8 @@ from lowtide.core.operators.states import States
 from lowtide.flow.moments import FIRST_US, LAST_US, micros_of, moment, tick_due
 from lowtide.flow.plan import Vertex
 from lowtide.flow.signature import said
-from lowtide.flow.steps import Function, TimedScan
+from lowtide.flow.site import Function
+from lowtide.flow.steps import TimedScan
 
 __all__ = ["Timing"]
 

@@ -11,7 +11,8 @@ from lowtide.core.operators.order import Position, position_of
 from lowtide.flow.fields import encode_rows, is_fixed
 from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import schema_of
-from lowtide.flow.steps import Again, Broadcast, Filter, FlatMap, Function, Map, Scan, Split
+from lowtide.flow.site import Function
+from lowtide.flow.steps import Again, Broadcast, Filter, FlatMap, Map, Scan, Split
 
 __all__ = ["WATCHED_BYTES", "RecordWatch", "Watch", "record_watch", "shown_function", "watch_of"]
 
