@@ -8,7 +8,6 @@ from typing import Any
 
 from airflow.sdk import BaseHook, Connection
 
-from lowtide_airflow.arguments import refuse_old_names
 from lowtide_airflow.errors import ConnectionInvalid
 from lowtide_airflow.job.client import JobClient, jobs_at
 from lowtide_airflow.job.services import Services
@@ -52,7 +51,6 @@ class LowtideHook(BaseHook):
     hook_name = "Lowtide"
 
     def __init__(self, lowtide_conn_id: str = default_conn_name, **kwargs: Any) -> None:
-        refuse_old_names(type(self), kwargs)
         super().__init__(**kwargs)
         self.lowtide_conn_id = lowtide_conn_id
 

@@ -10,7 +10,7 @@ from airflow.configuration import conf
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from lowtide_airflow.arguments import is_true, refuse_old_names
+from lowtide_airflow.arguments import is_true
 from lowtide_airflow.errors import TokenRefused
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.triggers.base import OUTAGES
@@ -62,7 +62,6 @@ class DeliveredTimeSensor(BaseSensorOperator):
         if_at_least_once: str = "fail",
         **kwargs: Any,
     ) -> None:
-        refuse_old_names(type(self), kwargs)
         kwargs.setdefault("retries", 2)
         super().__init__(timeout=timeout, **kwargs)
         self.job = job
@@ -159,7 +158,6 @@ class LabelEndedSensor(BaseSensorOperator):
         timeout: float | timedelta | None = None,
         **kwargs: Any,
     ) -> None:
-        refuse_old_names(type(self), kwargs)
         kwargs.setdefault("retries", 2)
         super().__init__(timeout=timeout, **kwargs)
         self.job = job

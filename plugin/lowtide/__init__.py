@@ -8,7 +8,17 @@ Importing this package loads none of Spark, Arrow, numpy or a service's client: 
 from typing import TYPE_CHECKING, Any
 
 from lowtide.api import Flow, main, subscribe
-from lowtide.errors import LowtideError
+from lowtide.errors import (
+    ConfError,
+    FlowError,
+    LifeEnded,
+    LowtideError,
+    RecordRefused,
+    ServiceUnavailable,
+    SnapshotDamaged,
+    SnapshotFailed,
+    UserCodeFailed,
+)
 from lowtide.flow import agg
 from lowtide.flow.agg import Aggregate
 from lowtide.flow.avro import avro
@@ -34,12 +44,15 @@ __all__ = [
     "Aggregate",
     "Alias",
     "Broadcast",
+    "ConfError",
     "Epoch",
     "Flow",
+    "FlowError",
     "Header",
     "Joined",
     "Key",
     "KeyedStream",
+    "LifeEnded",
     "LowtideError",
     "Message",
     "Moment",
@@ -47,12 +60,17 @@ __all__ = [
     "Partition",
     "Precision",
     "Raw",
+    "RecordRefused",
+    "ServiceUnavailable",
+    "SnapshotDamaged",
+    "SnapshotFailed",
     "Stamped",
     "Stream",
     "Table",
     "Timestamp",
     "Tombstone",
     "Topic",
+    "UserCodeFailed",
     "Window",
     "Windowed",
     "__version__",

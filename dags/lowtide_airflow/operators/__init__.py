@@ -21,10 +21,3 @@ __all__ = [
     "TakeSnapshotOperator",
     "VerifySnapshotOperator",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """Refuse a former name, and give the current one."""
-    if f"{name}Operator" in __all__:
-        raise ImportError(f"{__name__}.{name} is now called {name}Operator: import that", name=__name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from airflow.configuration import conf
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from lowtide_airflow.arguments import is_true, refuse_old_names, seconds
+from lowtide_airflow.arguments import is_true, seconds
 from lowtide_airflow.errors import (
     ConnectionInvalid,
     ControlRefused,
@@ -86,7 +86,6 @@ class LowtideOperator(BaseOperator):
         timeout: float | str | timedelta = 300.0,
         **kwargs: Any,
     ) -> None:
-        refuse_old_names(type(self), kwargs)
         kwargs.setdefault("retries", RETRIES)
         kwargs.setdefault("retry_delay", RETRY_DELAY)
         super().__init__(**kwargs)

@@ -14,7 +14,6 @@ from typing import Any, Self, TypeVar
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from lowtide_airflow.arguments import refuse_old_names
 from lowtide_airflow.errors import ControlUnreachable, NotRunning
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.job.client import JobClient
@@ -122,11 +121,6 @@ class AsyncJob:
 
 class StoredArguments:
     """A trigger whose constructor's arguments are attributes of the same names: Airflow stores all of them."""
-
-    def __new__(cls, *_args: Any, **kwargs: Any) -> Self:
-        """Refuse arguments by their old names."""
-        refuse_old_names(cls, kwargs)
-        return super().__new__(cls)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """See `BaseTrigger.serialize`."""

@@ -40,16 +40,6 @@ from lowtide_snapshots.redaction import redacted
 __all__ = ["Conf", "parse_settings"]
 
 
-_GONE = {
-    ("job", "tracking"): (
-        "is gone: without tracking nothing says which records are done, and no promise holds",
-        "leave it out; `lowtide bench` measures a flow beside a skeleton without tracking",
-    ),
-    ("kafka", "bootstrap"): ("has another name", "write bootstrap_servers, as Kafka's clients do"),
-}
-"""Keys of earlier versions: what became of each, and what to write now."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conf:
     """The whole configuration, one attribute per table of the file."""
@@ -157,11 +147,8 @@ def _check_registries(tables: Mapping[str, Any], file: str) -> None:
 
 
 def _unknown(path: tuple[str, ...], where: str) -> ConfError:
-    """Return the error for a table or key that is not there, with its new name or the nearest one that is."""
+    """Return the error for a table or key that is not there, with the nearest one that is."""
     table, *keys = path
-    if path in _GONE:
-        what, way_out = _GONE[path]
-        return ConfError(f"[{table}] {'.'.join(keys)} {what}", where=where, way_out=way_out)
     tables = _keys(Conf)
     if not keys or table not in tables:
         what, known = f"unknown table [{table}]", list(tables)
