@@ -49,7 +49,7 @@ classes: jars jar  ## rehearse a job, so that Spark's and Kafka's JVMs start in 
 	@$(RUN) -m lowtide.rehearsal
 
 .PHONY: s3-server
-s3-server:  ## build the tests' S3 server with Go; without Go, S3=moto takes moto instead
+s3-server:  ## build the tests' S3 server with Go; without Go the tests take moto
 	@tools/s3-server build
 
 .PHONY: chromium
@@ -63,6 +63,11 @@ promtool:  ## build Prometheus' promtool with Go, which takes minutes the first 
 .PHONY: alerts-check
 alerts-check: env promtool  ## have promtool evaluate the alert rules, and read the metrics and the board's expressions
 	$(RUN) -m pytest plugin/tests/status/test_alerts.py $(ARGS)
+
+.PHONY: format
+format: env  ## format all code, and mend what ruff can
+	$(RUN) -m ruff check --fix
+	$(RUN) -m ruff format
 
 .PHONY: check
 check: env  ## ruff (lint, format, import rules) and mypy --strict over everything
@@ -78,8 +83,9 @@ check-imports: env  ## install lowtide-tracker and lowtide-snapshots alone, each
 	@LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) tools/check-imports
 
 .PHONY: test
-test: classes s3-server  ## run all tests but those under Airflow (ARGS='-k name'; S3=moto where there is no Go)
-	$(RUN) -m pytest $(addprefix --ignore=,$(UNDER_AIRFLOW)) $(or $(ARGS),-n 4 --dist loadscope --durations 20)
+test: classes s3-server  ## run all tests but those under Airflow (ARGS='-k name')
+	S3=$$(tools/s3-server chosen) $(RUN) -m pytest $(addprefix --ignore=,$(UNDER_AIRFLOW)) \
+	    $(or $(ARGS),-n 4 --dist loadscope --durations 20)
 
 .PHONY: test-airflow
 test-airflow: classes chromium  ## run the tests under a real Airflow, which `make test` leaves out (ARGS='-k name')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,3 +40,19 @@ def test_with_moto_the_last_lines_say_so(tmp_path: Path) -> None:
     code, lines = _run(LOWTIDE_CACHE=str(tmp_path), S3="moto")
     assert code == 0
     assert "1 tests of S3 ran against moto, not against a real S3 server" in lines[-2]
+
+
+def test_where_there_is_no_go_moto_is_chosen_and_what_is_asked_for_wins(tmp_path: Path) -> None:
+    without_go = tmp_path / "bin"
+    without_go.mkdir()
+    for name in ("bash", "dirname", "env", "realpath"):
+        (without_go / name).symlink_to(str(shutil.which(name)))
+
+    def chosen(**environment: str) -> str:
+        given = {"LOWTIDE_CACHE": str(tmp_path), "PATH": str(without_go), **environment}
+        done = subprocess.run(["tools/s3-server", "chosen"], check=True, cwd=CLONE, env=given, stdout=subprocess.PIPE)
+        return done.stdout.decode().strip()
+
+    assert chosen() == "moto"
+    assert chosen(S3="real") == "real"
+    assert chosen(S3="moto") == "moto"

@@ -49,4 +49,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
     ]
     if ran and os.environ.get("S3") == "moto":
         terminalreporter.section("S3=moto", yellow=True)
-        terminalreporter.line(f"{len(ran)} tests of S3 ran against moto, not against a real S3 server: S3=moto asks so")
+        terminalreporter.line(
+            f"{len(ran)} tests of S3 ran against moto, not against a real S3 server (make s3-server, with Go)"
+        )
