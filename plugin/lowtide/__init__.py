@@ -7,7 +7,7 @@ Importing this package loads none of Spark, Arrow, numpy or a service's client: 
 
 from typing import TYPE_CHECKING, Any
 
-from lowtide.api import Flow, main, subscribe
+from lowtide.api import Flow, Subject, committed, delivered, done, main, min_time, subscribe
 from lowtide.errors import (
     ConfError,
     FlowError,
@@ -39,6 +39,7 @@ from lowtide.version import __version__
 
 if TYPE_CHECKING:
     from lowtide.flow.raw_record import Raw
+    from lowtide_snapshots.job.news import News
 
 __all__ = [
     "Aggregate",
@@ -56,6 +57,7 @@ __all__ = [
     "LowtideError",
     "Message",
     "Moment",
+    "News",
     "Offset",
     "Partition",
     "Precision",
@@ -66,6 +68,7 @@ __all__ = [
     "SnapshotFailed",
     "Stamped",
     "Stream",
+    "Subject",
     "Table",
     "Timestamp",
     "Tombstone",
@@ -77,12 +80,16 @@ __all__ = [
     "agg",
     "avro",
     "calendar",
+    "committed",
     "days",
+    "delivered",
+    "done",
     "hours",
     "json",
     "kafka",
     "main",
     "millis",
+    "min_time",
     "minutes",
     "protobuf",
     "raw",
@@ -96,9 +103,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`Raw`, loaded on use."""
-    if name != "Raw":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from lowtide.flow.raw_record import Raw
+    """`Raw` and `News`, loaded on use."""
+    if name == "Raw":
+        from lowtide.flow.raw_record import Raw
 
-    return Raw
+        return Raw
+    if name == "News":
+        from lowtide_snapshots.job.news import News
+
+        return News
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from lowtide.flow.clocks import Moment
     from lowtide_snapshots.job.news import News
 
-__all__ = ["Flow", "main", "subscribe"]
+__all__ = ["Flow", "Subject", "committed", "delivered", "done", "main", "min_time", "subscribe"]
 
 _TAKEN = frozenset({"self", "inputs", "until", "states"})
 """Names that would be taken for arguments of `run_locally`."""
@@ -117,9 +118,45 @@ def _read_of(source: Kafka[T]) -> Read:
     return Read(KafkaSource(source.topic, source.format, *said))
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a subscriber is told of; `lt.delivered()` and its kin make one.
+
+    Attributes:
+        text: As the job's control API takes it.
+    """
+
+    text: str
+
+
+def delivered() -> Subject:
+    """The time before which everything is durable in the sinks, for ever."""
+    return Subject("delivered")
+
+
+def committed() -> Subject:
+    """Each snapshot that the job may be recovered from."""
+    return Subject("commit")
+
+
+def min_time(step: str | None = None) -> Subject:
+    """The time before which everything has left the flow, in this life; with a step's name, its segment."""
+    return Subject("min_time" if step is None else f"segment:{step}")
+
+
+def done(step: str, label: str | int) -> Subject:
+    """The end of a label's substream, once all that came of it is delivered.
+
+    Args:
+        step: The name of the flow's `when_done(step, ..., label=...)`.
+        label: The value of its column.
+    """
+    return Subject(f"done:{step}:{label}")
+
+
 def subscribe(
     job: str,
-    *about: str,
+    *about: Subject,
     at: datetime | None = None,
     last_id: str = "",
     timeout: timedelta | None = None,
@@ -129,8 +166,7 @@ def subscribe(
 
     Args:
         job: Its name.
-        *about: "delivered", "commit", "min_time", "segment:STEP" or "done:STEP:LABEL": the end of the substream of a
-            label, as `when_done(STEP, ..., label=...)` has it, once all that came of it is delivered.
+        *about: One or more of `lt.delivered()`, `lt.committed()`, `lt.min_time()` and `lt.done(step, label)`.
         at: Tell of each of them once, when it has come to this moment, and end when all have; of a label, when it has
             ended at this moment or later.
         last_id: The id of the last news of an earlier subscription to the same, which this one goes on after.
@@ -138,17 +174,30 @@ def subscribe(
         conf: The job's conf file; without it, defaults.
 
     Raises:
+        FlowError: `about` is none of these.
         LowtideError: the job cannot be found or tell of that, or has not come so far in time.
+
+    Example:
+        for news in lt.subscribe("orders", lt.delivered(), lt.committed()):
+            print(news.kind, news.time_ms)
     """
     from lowtide.cli.running_jobs import control_of
     from lowtide.conf import Conf
     from lowtide.status.subscriber import follow
 
+    subjects = [_text_of(each) for each in about]
     if at is not None and at.tzinfo is None:
         raise FlowError(f"at={at} has no zone", way_out="give one: datetime(..., tzinfo=UTC)")
     at_ms = None if at is None else -((EPOCH - at) // timedelta(milliseconds=1))
     found, limit_s = Conf.load(conf), None if timeout is None else timeout.total_seconds()
-    return follow(lambda: control_of(found, job), about, at_ms=at_ms, last_id=last_id, limit_s=limit_s)
+    return follow(lambda: control_of(found, job), subjects, at_ms=at_ms, last_id=last_id, limit_s=limit_s)
+
+
+def _text_of(subject: object) -> str:
+    if not isinstance(subject, Subject):
+        way_out = "write lt.delivered(), lt.committed(), lt.min_time() or lt.done(step, label)"
+        raise FlowError(f"subscribe takes what to be told of, found {subject!r}", way_out=way_out)
+    return subject.text
 
 
 def main(flow: Flow) -> None:

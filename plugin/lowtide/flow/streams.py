@@ -153,7 +153,7 @@ class Stream(Generic[T]):
         """Give each record again when everything of its tick, and so all that came of it, has left another stream.
 
         It stands before all records of the next tick, and behind all of its own. With `label`, whoever is outside of
-        the job can wait for the end of one substream: `lt.subscribe(job, f"done:{name}:{label}")`, `lowtide wait`.
+        the job can wait for the end of one substream: `lt.subscribe(job, lt.done(name, label))`, `lowtide wait`.
 
         Args:
             name: The step's name.
