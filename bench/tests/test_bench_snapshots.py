@@ -246,8 +246,7 @@ def test_a_record_that_only_fills_the_state_is_in_no_figure_and_has_a_key_of_its
     assert doubled.faults == 1, "a key of the state that was counted twice is seen"
 
 
-@pytest.mark.parametrize("state_bytes", [0, 50])
-@pytest.mark.parametrize("kept", ["scan", "windows"])
+@pytest.mark.parametrize(("kept", "state_bytes"), [("scan", 0), ("windows", 50)])
 def test_state_is_written_to_a_store_and_read_back_and_nothing_is_left(
     tmp_path: Path, state_bytes: int, kept: Kept
 ) -> None:

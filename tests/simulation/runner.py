@@ -54,11 +54,11 @@ def run_seeds(seeds: Iterable[int], steps: int, only: str | None = None) -> Iter
         yield run_seed(seed, steps, world_of(seed, only))
 
 
-def catch(mutation: Mutation, steps: int) -> tuple[int, Outcome | None]:
-    """Run seeds with a rule broken until that is caught; the number of seeds, and how it was."""
+def catch(mutation: Mutation, steps: int, first: int = 0) -> tuple[int, Outcome | None]:
+    """Run seeds from the first on with a rule broken until that is caught; the number of seeds, and how it was."""
     with mutation.applied():
-        for seed in range(mutation.seeds):
-            outcome = run_seed(seed, steps, mutation.world, options=mutation.options)
+        for tried in range(mutation.seeds):
+            outcome = run_seed(first + tried, steps, mutation.world, options=mutation.options)
             if outcome.kind is not None:
-                return seed + 1, outcome
+                return tried + 1, outcome
     return mutation.seeds, None

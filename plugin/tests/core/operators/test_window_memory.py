@@ -17,7 +17,7 @@ from lowtide.core.operators.window_node import WindowNode
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.raw_record import Raw
 
-KEYS, AT_ONCE = 20_000, 1_000
+KEYS, AT_ONCE = 10_000, 1_000
 GOAL_BYTES = 300
 MORE_BYTES = 220
 """What one more record may cost a window that keeps them: order key, record, its key, and two places in a list."""
