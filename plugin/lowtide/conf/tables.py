@@ -36,7 +36,7 @@ class JobConf:
     allowed_skew_ms: Milliseconds = 2
     max_future_ms: Milliseconds = 60_000
     max_front_lead_ms: Positive = 120_000
-    max_front_bytes: Annotated[int, Meta(ge=1 << 10)] = 64 << 20
+    max_front_bytes: Annotated[int, Meta(ge=1 << 10)] = 1 << 20
     max_bundle_records: Positive = 10_000
     stall_limit_ms: Positive = 60_000
     start_limit_s: Seconds = 60.0

@@ -31,6 +31,8 @@ __all__ = ["deployment_of", "setting_of"]
 
 SPARE_TICKS = 1024
 """How much larger the tracker's table is than a front may be ahead."""
+LARGE_TICK_BYTES = 64 << 20
+"""A tick of one partition with twice as much is a trouble: a table that is preloaded at one tick is none."""
 
 
 def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening) -> LevelDeployment:
@@ -44,7 +46,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
             exchange.frame_bytes, exchange.max_frame_bytes, exchange.max_frame_rows, conf.worker.max_join_bytes
         ),
         delivery=job.delivery,
-        window=Window(_lead_ticks(conf), job.max_front_bytes),
+        window=Window(_lead_ticks(conf), job.max_front_bytes, LARGE_TICK_BYTES),
         # In ordered mode the steps themselves wait.
         optimism=max(1, FIRST_WINDOW_MS // job.slack_ms) if plan.grouping == "optimistic" else None,
         max_future_ms=job.max_future_ms,

@@ -25,7 +25,7 @@ class FrontGauges(msgspec.Struct, frozen=True, kw_only=True):
         pulling: Whether it reads on.
         own_floors: How often it went on by itself, as what it read was older than its label.
         tick_bytes: What the records of its last tick have together, while more of it may come.
-        overfull: Whether that is twice what its window bounds.
+        overfull: Whether that is twice what is no trouble.
     """
 
     front: int

@@ -68,7 +68,7 @@ class FrontView(Struct, frozen=True, kw_only=True):
         pulling: Whether it reads on.
         own_floors: How often it went on by itself, as what it read was older than its label.
         tick_bytes: What the records of its last tick have together, while more of it may come.
-        overfull: Whether that is twice `job.max_front_bytes`.
+        overfull: Whether that is more than the memory is bounded to: 128 MiB, or twice a larger `job.max_front_bytes`.
         spare: How many records the source still has before those that the last commit needs; negative: it lacks some.
     """
 

@@ -122,7 +122,9 @@ def _fronts(view: JobView) -> Iterator[Metric]:
     parked = _gauge("front_parked", "Records that a front has read and keeps, as it is ahead of others.", "partition")
     pulling = _gauge("front_pulling", "1 while a front reads on, 0 while it is stopped.", "partition")
     ticks = _gauge("front_tick_bytes", "Bytes of the records that a front has given its last tick so far.", "partition")
-    overfull = _gauge("front_overfull", "1 while one tick has twice job.max_front_bytes.", "partition")
+    overfull = _gauge(
+        "front_overfull", "1 while one tick has 128 MiB, or twice a larger job.max_front_bytes.", "partition"
+    )
     own = CounterMetricFamily(
         "lowtide_front_own_floors",
         "How often a front advanced by itself because it read older records.",

@@ -37,10 +37,12 @@ class Window:
     Attributes:
         lead_ticks: A front hands out labels below min time + this, at least 1.
         max_bytes: A front hands out so many bytes of messages at or above min time, counting `ROW_BYTES` for each.
+        tick_bytes: So many bytes of one tick are no trouble, whatever is handed out at once.
     """
 
     lead_ticks: int
     max_bytes: int
+    tick_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +170,8 @@ class Front:
 
     @property
     def overfull(self) -> bool:
-        """True if one tick holds twice the window: min time waits for all of it, and nothing bounds it."""
-        return self.tick_bytes >= 2 * self._window.max_bytes
+        """True if one tick holds twice what is no trouble: min time waits for all of it, and nothing bounds it."""
+        return self.tick_bytes >= 2 * max(self._window.max_bytes, self._window.tick_bytes)
 
     @property
     def pulling(self) -> bool:

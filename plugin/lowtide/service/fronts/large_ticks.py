@@ -38,7 +38,7 @@ class LargeTicks:
             self._since = f"{now or datetime.now(UTC):%H:%M:%S}"
         said = ", ".join(f"{name} ({large[name] >> 20:,} MiB)" for name in self._named)
         self.trouble = (
-            f"since {self._since} UTC: more records in one tick than job.max_front_bytes allows: {said}; min time "
+            f"since {self._since} UTC: more records in one tick than memory is set aside for: {said}; min time "
             "waits for all of them, so they stay in memory; see LowtideTickTooLarge in docs/operations.md"
             if large
             else ""

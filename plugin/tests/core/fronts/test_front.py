@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lowtide.conf import Conf
 from lowtide.core.fronts.end import END_MS, end_tick
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.fronts.front import Front, OffsetWentBack, Report, Window
@@ -18,6 +19,7 @@ WIDE = Window(lead_ticks=1 << 40, max_bytes=1 << 40)
 FAR = 1 << 50
 """A min time that lets everything pass."""
 VALUE = b"12345678"
+CLICK = b"x" * 55
 SIZE = ROW_BYTES + len(VALUE)
 
 
@@ -88,6 +90,20 @@ def test_the_front_that_holds_min_time_back_is_never_stopped() -> None:
     assert front.pulling, "it holds min time back"
     assert front.admitted(9) == []
     assert front.pulling
+
+
+def test_a_long_backlog_has_no_more_under_way_than_a_short_one_by_default() -> None:
+    """What a life that catches up takes at most, its process keeps: it must not depend on how long the job was away."""
+    most = []
+    for count in (20_000, 400_000):
+        front = make(Window(1 << 40, Conf().job.max_front_bytes))
+        handed_out = 0
+        for first in range(0, count, 1_000):
+            offsets = list(range(first, first + 1_000))
+            front.take(SourceRows(0, offsets, offsets, [None] * 1_000, [CLICK] * 1_000), count)
+            handed_out += len(handed(front.admitted(0)))
+        most.append(handed_out)
+    assert most[0] == most[1] < 20_000
 
 
 def test_a_parked_front_does_not_pull_and_one_with_a_full_window_neither() -> None:

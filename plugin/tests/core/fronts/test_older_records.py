@@ -210,6 +210,14 @@ def test_records_of_one_timestamp_stay_in_one_tick_and_are_reported_as_too_many(
     assert not front.overfull
 
 
+def test_a_tick_that_is_large_for_the_window_alone_is_no_trouble() -> None:
+    """A table that is preloaded at one tick is larger than what may be under way beyond it."""
+    front = make(Window(1 << 40, 10 * SIZE, tick_bytes=20 * SIZE))
+    for count in (30, 39, 40):
+        read(front, [NOW_MS] * (count - front.next_offset))
+        assert front.overfull == (count == 40)
+
+
 def test_what_is_parked_is_waited_for() -> None:
     front = backfilled()
     front.take(rows(4, [NOW_MS - HOUR_MS]), LATER_MS)
