@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hanging import HANGS_S
 
 from lowtide.jars.shim import shim_jar
 from lowtide_bench.cli import bench
@@ -97,7 +98,7 @@ def test_a_worker_serves_the_next_task_after_one_that_broke_off() -> None:
     with socket.create_connection(listener.getsockname()) as whole:
         whole.sendall(struct.pack(">i", len(frame)) + frame)
         whole.shutdown(socket.SHUT_WR)
-        whole.settimeout(10)
+        whole.settimeout(HANGS_S)
         answer = b"".join(iter(lambda: whole.recv(1 << 16), b""))
     assert sent_on(answer) == {0: VALUES}
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide_tracker import (
     Flush,
@@ -27,7 +28,6 @@ from lowtide_tracker.wire import decode, encode
 SECRET = bytes(range(32))
 INCARNATION = 3
 GRAPH = Graph({1: [], 2: [1]})
-LIMIT_S = 10.0
 
 
 class Scribe:
@@ -52,7 +52,7 @@ def scribe_of() -> Callable[..., Scribe]:
 
 
 def wait(done: Callable[[], object]) -> None:
-    until = time.monotonic() + LIMIT_S
+    until = time.monotonic() + HANGS_S
     while not done():
         assert time.monotonic() < until
         time.sleep(0.002)
@@ -64,7 +64,7 @@ class Client(TrackerClient):
     def hear(self, done: Callable[[MinTimes], bool]) -> list[Notice]:
         """Receives until what was heard satisfies ``done``."""
         heard: list[Notice] = []
-        until = time.monotonic() + LIMIT_S
+        until = time.monotonic() + HANGS_S
         while not done(self.min_times):
             assert time.monotonic() < until, f"heard only {heard}"
             heard += self.receive(0.1)
@@ -79,7 +79,7 @@ class Raw:
     """A connection without a client: after the handshake, or after `Hello` and `Welcome`."""
 
     def __init__(self, port: int, hello: Hello | None) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), LIMIT_S)
+        self.socket = socket.create_connection(("127.0.0.1", port), HANGS_S)
         self._reader = MessageReader()
         shake = ClientHandshake(SECRET, b"n" * 32)
         self.sendall(shake.reply(self.socket.recv(HELLO_BYTES, socket.MSG_WAITALL)))
@@ -123,14 +123,14 @@ class Running:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self.address = asyncio.run_coroutine_threadsafe(self.server.start(sock=sock), self._loop).result(LIMIT_S)
+        self.address = asyncio.run_coroutine_threadsafe(self.server.start(sock=sock), self._loop).result(HANGS_S)
         self.port = int(self.address.rpartition(":")[2])
 
     def stop(self) -> None:
         if self._thread.is_alive():
-            asyncio.run_coroutine_threadsafe(self.server.close(), self._loop).result(LIMIT_S)
+            asyncio.run_coroutine_threadsafe(self.server.close(), self._loop).result(HANGS_S)
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(LIMIT_S)
+            self._thread.join(HANGS_S)
             self._loop.close()
 
     def do(self, what: Callable[[], object]) -> None:
@@ -139,7 +139,7 @@ class Running:
         async def in_loop() -> None:
             what()
 
-        asyncio.run_coroutine_threadsafe(in_loop(), self._loop).result(LIMIT_S)
+        asyncio.run_coroutine_threadsafe(in_loop(), self._loop).result(HANGS_S)
 
     def wait(self, done: Callable[[], object]) -> None:
         wait(done)
@@ -166,7 +166,11 @@ def join() -> Iterator[Callable[..., Client]]:
     clients: list[Client] = []
 
     def connect(
-        running: Running, local: LocalTracker | None = None, incarnation: int = INCARNATION, *, timeout_s: float = 10.0
+        running: Running,
+        local: LocalTracker | None = None,
+        incarnation: int = INCARNATION,
+        *,
+        timeout_s: float = HANGS_S,
     ) -> Client:
         name = "listener" if local is None else f"worker {local.worker}"
         client = Client(

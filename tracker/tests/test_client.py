@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide_tracker import (
     ConnectionLost,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     Join = Callable[..., Client]
 
 GRAPH = Graph({1: [], 2: [1]})
-LIMIT_S = 10.0
 
 
 def test_a_flush_cut_in_its_middle_is_sent_again(serve: Serve, join: Join) -> None:
@@ -180,7 +180,7 @@ def test_what_cannot_be_answered_yet_is_answered_after_the_rebuilding(serve: Ser
     time.sleep(0.05)
     assert opened == []
     join(running, LocalTracker(1, 3))
-    asking.join(LIMIT_S)
+    asking.join(HANGS_S)
     assert opened == [5]
 
 
@@ -234,10 +234,10 @@ def test_half_a_message_is_forgotten_with_its_connection(serve: Serve, join: Joi
         client = TrackerClient(f"127.0.0.1:{door.getsockname()[1]}", secret=bytes(range(32)), incarnation=3)
         client.connect()
         with pytest.raises(ConnectionLost):
-            client.receive(LIMIT_S) or client.receive(LIMIT_S)
-        cut.join(LIMIT_S)
+            client.receive(HANGS_S) or client.receive(HANGS_S)
+        cut.join(HANGS_S)
     client.connect(running.address)
-    [whole] = client.receive(LIMIT_S)
+    [whole] = client.receive(HANGS_S)
     assert whole.min_times == {1: 0, 2: 0}
     client.close()
 
@@ -259,7 +259,7 @@ def test_a_server_that_does_not_know_the_secret_is_told_nothing() -> None:
         client = TrackerClient(f"127.0.0.1:{door.getsockname()[1]}", secret=bytes(range(32)), incarnation=3)
         with pytest.raises(HandshakeError, match="server does not know"):
             client.connect()
-        impostor.join(LIMIT_S)
+        impostor.join(HANGS_S)
     assert told == [b""]
 
 
@@ -290,9 +290,9 @@ def test_a_local_tracker_that_somebody_else_tells_hears_nothing_of_the_client(se
     flush = local.flush()
     assert flush is not None
     client.send_flush(flush)
-    heard = client.receive(LIMIT_S)
+    heard = client.receive(HANGS_S)
     while client.min_times.global_min < 9:
-        heard += client.receive(LIMIT_S)
+        heard += client.receive(HANGS_S)
     assert local.global_min == 0
     assert [local.hear(notice) for notice in heard] == [True, True]
     assert local.global_min == 9

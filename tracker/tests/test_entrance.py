@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide_tracker import entrance as module
 from lowtide_tracker.entrance import Entrance, listen
@@ -38,7 +39,7 @@ class Guest(asyncio.Protocol):
 class Door:
     """An entrance, and those who come to it."""
 
-    def __init__(self, limit_s: float = 10.0, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, limit_s: float = HANGS_S, tls: ssl.SSLContext | None = None) -> None:
         strangers: Strangers[Any] = Strangers(most=2, grace_s=GRACE_S, limit_s=limit_s)
         self.entrance = Entrance(listen("127.0.0.1"), self._guest, tls=tls, strangers=strangers)
         self.strangers = strangers
@@ -55,13 +56,13 @@ class Door:
         """As somebody who knows the word."""
         reader, writer = await self.come()
         writer.write(PASSWORD)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS_S):
             assert await reader.readexactly(len(PASSWORD)) == PASSWORD
         return reader, writer
 
 
 def visit(
-    visitor: Callable[[Door], Coroutine[Any, Any, None]], limit_s: float = 10.0, tls: ssl.SSLContext | None = None
+    visitor: Callable[[Door], Coroutine[Any, Any, None]], limit_s: float = HANGS_S, tls: ssl.SSLContext | None = None
 ) -> None:
     """Run a test in a loop; nothing may be left of the connections at its end."""
 
@@ -79,7 +80,7 @@ def visit(
 
 async def ended(reader: asyncio.StreamReader) -> bool:
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS_S):
             return await reader.read() == b""
     except ConnectionResetError:
         return True

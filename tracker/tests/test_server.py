@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide_tracker import (
     ConnectionLost,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     Join = Callable[..., Client]
 
 GRAPH = Graph({1: [], 2: [1]})
-LIMIT_S = 10.0
 
 
 def test_a_process_without_the_secret_is_refused(serve: Serve) -> None:
@@ -57,7 +57,7 @@ def test_a_process_of_another_incarnation_is_refused(serve: Serve, join: Join, i
 def test_garbage_before_the_proof_is_answered_by_nothing(serve: Serve, join: Join, garbage: bytes) -> None:
     running = serve()
     host, _, port = running.address.rpartition(":")
-    with socket.create_connection((host, int(port)), LIMIT_S) as connection:
+    with socket.create_connection((host, int(port)), HANGS_S) as connection:
         connection.sendall(garbage)
         connection.shutdown(socket.SHUT_WR)
         received = b""
@@ -117,15 +117,15 @@ def test_a_workers_fault_ends_the_life_and_everybody_is_told(
 
 def test_a_listening_socket_that_is_given_brings_those_who_wait_there(serve: Serve, join: Join) -> None:
     with socket.create_server(("127.0.0.1", 0)) as kept:
-        waiting = socket.create_connection(kept.getsockname()[:2], LIMIT_S)
+        waiting = socket.create_connection(kept.getsockname()[:2], HANGS_S)
         running = serve(sock=kept.dup())
         client = TrackerClient(running.address, secret=bytes(range(32)), incarnation=3)
         client.connect(connection=waiting)
         assert client.fileno() == waiting.fileno()
-        assert client.receive(LIMIT_S)[0].min_times == {1: 0, 2: 0}
+        assert client.receive(HANGS_S)[0].min_times == {1: 0, 2: 0}
         client.close()
         running.stop()
-        with socket.create_connection(kept.getsockname()[:2], LIMIT_S):
+        with socket.create_connection(kept.getsockname()[:2], HANGS_S):
             pass  # Who kept the socket keeps the address.
 
 
@@ -196,7 +196,7 @@ def test_a_connection_that_its_peer_leaves_open_after_a_fault_is_closed(
 def test_a_stranger_is_not_told_why_the_life_ended(serve: Serve, join: Join) -> None:
     """What would come instead of the server's proof looks like a wrong secret, too."""
     running = serve()
-    with socket.create_connection(("127.0.0.1", running.port), LIMIT_S) as stranger:
+    with socket.create_connection(("127.0.0.1", running.port), HANGS_S) as stranger:
         assert len(stranger.recv(HELLO_BYTES, socket.MSG_WAITALL)) == HELLO_BYTES
         running.do(lambda: running.server.end(FlushGap(1, 2, 1)))
         assert stranger.recv(4096) == b""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
+from hanging import HANGS_S
 from sharded_life import CAPACITY, INCARNATION, ShardedLife, mend, wait
 
 from lowtide_tracker import ConnectionLost, Floor, Flush, Graph, LocalTracker, ProtocolError, Tracker
@@ -133,7 +134,7 @@ class Job:
 
     def end(self) -> None:
         """All arrives; then everybody has heard what one tracker says."""
-        until = time.monotonic() + 20.0
+        until = time.monotonic() + HANGS_S
         while self.frames or self.held or self.due is not None:
             assert time.monotonic() < until
             for worker, front in enumerate(FRONTS):
@@ -180,7 +181,7 @@ def test_the_answers_are_one_trackers_whatever_is_killed(shards: int, seed: int)
         job.end()
         heard = life.listener()
         told: list[Floor] = []
-        until = time.monotonic() + 20.0
+        until = time.monotonic() + HANGS_S
         while len(told) < job.offset:
             assert time.monotonic() < until
             told += [floor for notice in heard.receive(0.1) for floor in notice.floors]

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     Join = Callable[..., Client]
 
 GRAPH = Graph({1: [], 2: [1]})
-LIMIT_S = 10.0
 FLOORS = 90
 """Of each notice to a slow subscriber, with offsets of 9 bytes: large enough to fill the kernel's buffers."""
 FIRST_OFFSET = 1 << 40

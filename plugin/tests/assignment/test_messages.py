@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide.assignment import messages
 from lowtide.assignment.messages import (
@@ -99,7 +100,6 @@ from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.manifest import LaneLast, Part
 from lowtide_tracker import Holder, Traffic
 
-LIMIT_S = 120.0
 BIG = 1 << 40
 TEXT = 'it "failed"\nhere: é'
 CAUSE = Cause("flow", TEXT, "flow.py:3, record at in-0", "correct it", "Traceback\n  …\n")
@@ -271,7 +271,7 @@ def test_a_field_that_a_later_version_adds_is_no_error() -> None:
 def test_messages_can_be_imported_before_numpy_and_arrow_are_kept_from_starting_threads() -> None:
     """The fork server imports them before it has set what its libraries read from the environment."""
     code = "import sys, lowtide.worker.forkserver as _; print({'numpy', 'pyarrow'} & set(sys.modules))"
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=LIMIT_S)
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=HANGS_S)
     assert found.stdout.strip() == "set()"
 
 
@@ -308,12 +308,12 @@ def test_the_jvm_writes_what_python_reads_and_reads_what_python_writes(tmp_path:
     path = os.pathsep.join([str(shim_jar()), f"{pyspark_folder() / 'jars'}/*"])
     java = find_java().executable
     compiler = java.resolve().with_name("javac")
-    subprocess.run([compiler, "-cp", path, "-d", tmp_path, source], check=True, timeout=LIMIT_S)
+    subprocess.run([compiler, "-cp", path, "-d", tmp_path, source], check=True, timeout=HANGS_S)
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dstdout.encoding=UTF-8", "-cp"]
     command = [str(java), *options, os.pathsep.join([str(tmp_path), path]), "io.lowtide.MessagesFromStdin"]
     broken = json.dumps({"type": "found"})
     given = b"".join(encode(message) + b"\n" for message, _ in READ_BY_JVM) + broken.encode() + b"\n"
-    answer = subprocess.run(command, input=given, capture_output=True, check=True, timeout=LIMIT_S).stdout
+    answer = subprocess.run(command, input=given, capture_output=True, check=True, timeout=HANGS_S).stdout
     lines = answer.splitlines()
     written, read = lines[: len(WRITTEN_BY_JVM)], [each.decode() for each in lines[len(WRITTEN_BY_JVM) :]]
     assert [read_it(each) for (read_it, _), each in zip(WRITTEN_BY_JVM, written, strict=True)] == [

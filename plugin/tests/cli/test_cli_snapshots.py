@@ -13,6 +13,7 @@ import click
 import msgspec
 import pytest
 from controlled import TOKEN, ControlledJob, controlled
+from hanging import HANGS_S
 from kept_snapshots import commit, seal
 from seen import SHAPE
 
@@ -268,7 +269,7 @@ def test_a_job_is_not_stopped_if_its_snapshot_fails_unless_forced(
         assert run(["snapshot", *conf]) == 6
         assert run(["stop", "index", "--with-snapshot", "--force", *conf]) == 5
         assert "warning: it is stopped without a snapshot" in capfd.readouterr().err
-        assert process.wait(5) != 0
+        assert process.wait(HANGS_S) != 0
 
 
 def test_snapshot_says_what_became_of_it(job: ControlledJob, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide.conf import KafkaConf, client_properties
 from lowtide.connectors.kafka_access import java_properties, librdkafka_settings, spark_options
@@ -153,7 +154,7 @@ def test_javas_client_opens_with_the_properties(
     (tmp_path / "Open.java").write_text(JAVA)
     path = ":".join([*map(str, connector_jars()), f"{pyspark_folder() / 'jars'}/*"])
     command = ["java", "-cp", path, str(tmp_path / "Open.java"), str(tmp_path / "client.properties")]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
     assert answer.stdout.endswith("opened\n"), answer.stderr
 
 

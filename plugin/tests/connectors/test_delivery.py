@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from hanging import HANGS_S
 
 from lowtide import Flow, Raw, kafka, raw
 from lowtide.connectors.courier import LARGE_RECORDS, Courier
@@ -27,13 +28,17 @@ NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 Make = Callable[..., Delivery]
 
 
+KAFKA_MAY_TAKE_S = 60
+"""So long, and no tenth of it, takes who waits for a broker."""
+
+
 def exactly_once(settings: dict[str, Any] = NOBODY, **limits: int) -> Delivery:
-    given = {"delivery_limit_ms": 60_000} | limits
+    given = {"delivery_limit_ms": KAFKA_MAY_TAKE_S * 1000} | limits
     return ExactlyOnce(settings, transactional_id="id", lasts_topic="lasts", check=lambda: None, **given)
 
 
 def at_least_once(settings: dict[str, Any] = NOBODY, **limits: int) -> Delivery:
-    return AtLeastOnce(settings, **({"delivery_limit_ms": 60_000} | limits))
+    return AtLeastOnce(settings, **({"delivery_limit_ms": KAFKA_MAY_TAKE_S * 1000} | limits))
 
 
 def packet(count: int = 1, size: int = 10) -> Packet:
@@ -43,19 +48,17 @@ def packet(count: int = 1, size: int = 10) -> Packet:
 both = pytest.mark.parametrize("make", [exactly_once, at_least_once])
 
 
-def hear(delivery: Delivery, within_s: float = 5.0) -> None:
+def hear(delivery: Delivery) -> None:
     """Wait until there is something to be heard, and raise it if it is an error."""
-    assert select.select([delivery], [], [], within_s)[0]
+    assert select.select([delivery], [], [], HANGS_S)[0]
     delivery.durable()
 
 
 @both
 def test_making_and_putting_wait_for_nobody(make: Make) -> None:
-    begun = time.monotonic()
     delivery = make()
     for _ in range(100):
         delivery.put(packet(1_000))
-    assert time.monotonic() - begun < 0.2
     assert delivery.queued == 100_000
     assert not select.select([delivery], [], [], 0)[0]
     assert delivery.durable() == []
@@ -70,16 +73,16 @@ def test_closing_takes_no_longer_than_it_may(make: Make, room: int) -> None:
     delivery.put(packet(100))
     begun = time.monotonic()
     assert delivery.close(0.4) == 100
-    assert 0.3 < time.monotonic() - begun < 0.6
-    delivery.close(5)
+    assert 0.3 < time.monotonic() - begun < KAFKA_MAY_TAKE_S / 2
+    delivery.close(HANGS_S)
 
 
 @both
 def test_with_nothing_to_deliver_closing_waits_for_no_broker(make: Make) -> None:
     delivery = make()
     begun = time.monotonic()
-    assert delivery.close(10) == 0
-    assert time.monotonic() - begun < 1.5
+    assert delivery.close(KAFKA_MAY_TAKE_S) == 0
+    assert time.monotonic() - begun < KAFKA_MAY_TAKE_S / 2
 
 
 @both
@@ -89,7 +92,7 @@ def test_kafka_may_take_so_long_and_no_longer(make: Make) -> None:
     begun = time.monotonic()
     with pytest.raises(ServiceUnavailable, match=r"within 1000 ms: .*127\.0\.0\.1:1.*") as failed:
         hear(delivery)
-    assert 0.9 < time.monotonic() - begun < 2.5
+    assert time.monotonic() - begun > 0.9
     assert "delivery_limit_ms" in failed.value.way_out
     assert delivery.queued == 1
     with pytest.raises(ServiceUnavailable):
@@ -145,7 +148,7 @@ class Counted:
 def delivered(courier: Courier, count: int) -> None:
     """Wait until so many packets have become durable."""
     while count > 0:
-        assert select.select([courier], [], [], 10.0)[0]
+        assert select.select([courier], [], [], HANGS_S)[0]
         count -= len(courier.durable())
 
 
@@ -153,29 +156,30 @@ def test_packets_that_are_put_together_go_together_and_wake_once() -> None:
     way = Counted()
     courier = Courier(way, "test")
     courier.put(packet(), packet(), packet())
-    assert select.select([courier], [], [], 10.0)[0]
+    assert select.select([courier], [], [], HANGS_S)[0]
     assert len(courier.durable()) == 3
     assert (way.deliveries, courier.gauges()["transactions"]) == ([3], 1)
-    assert courier.close(10.0) == 0
+    assert courier.close(HANGS_S) == 0
 
 
-def test_with_a_pace_little_waits_for_more_and_much_does_not() -> None:
+def test_with_a_pace_little_waits_for_more() -> None:
     way = Counted()
-    courier = Courier(way, "test", pace_ms=2000)
+    courier = Courier(way, "test", pace_ms=3_000)
     courier.put(packet())
     delivered(courier, 1)
-    begun = time.monotonic()
     for _ in range(3):
         courier.put(packet())
-        time.sleep(0.05)
     delivered(courier, 3)
     assert way.deliveries == [1, 3]
-    assert time.monotonic() - begun > 1.0
-    courier.put(packet(count=LARGE_RECORDS))
-    begun = time.monotonic()
-    delivered(courier, 1)
-    assert time.monotonic() - begun < 1.0
-    assert courier.close(10.0) == 0
+    assert courier.close(HANGS_S) == 0
+
+
+def test_with_a_pace_much_waits_for_nothing() -> None:
+    courier = Courier(Counted(), "test", pace_ms=int(10 * HANGS_S * 1000))
+    for count in (1, LARGE_RECORDS):
+        courier.put(packet(count=count))
+        delivered(courier, 1)
+    assert courier.close(HANGS_S) == 0
 
 
 class Slow(Counted):
@@ -188,7 +192,7 @@ class Slow(Counted):
 
     def deliver(self, packets: Sequence[Packet]) -> None:
         self.sinks.append([packet.sink for packet in packets])
-        assert self.leave.acquire(timeout=10.0)
+        assert self.leave.acquire(timeout=HANGS_S)
         super().deliver(packets)
 
 
@@ -203,34 +207,34 @@ def test_a_sink_with_little_waits_for_one_full_delivery_of_another_and_not_for_a
         way.leave.release()
     found: list[tuple[int, int]] = []
     while len(found) < 9:
-        assert select.select([courier], [], [], 10.0)[0]
+        assert select.select([courier], [], [], HANGS_S)[0]
         found += courier.durable()
     assert way.sinks == [[1, 1], [1, 2, 1, 2], [1, 1], [1]]
     assert [lane for sink, lane in found if sink == 1] == list(range(7)), "in the order they were put"
     courier.put(*[replace(packet(count=10), sink=1, lane=lane) for lane in range(4)])
     for _ in range(2):
         way.leave.release()
-    assert courier.close(10.0) == 0, "what was put before the end is delivered"
+    assert courier.close(HANGS_S) == 0, "what was put before the end is delivered"
     assert way.sinks[4:] == [[1, 1], [1, 1]]
 
 
 def test_kafka_keeps_the_timestamp_of_the_first_tick() -> None:
     """librdkafka takes the timestamp 0 for now, and bytes would differ from life to life; its own broker says so."""
-    producing = Sender(NOBODY | {"test.mock.num.brokers": 1}, 5_000, 1_000)
-    brokers = producing.producer.list_topics("out", timeout=5.0).brokers.values()
+    producing = Sender(NOBODY | {"test.mock.num.brokers": 1}, int(HANGS_S * 1000), 1_000)
+    brokers = producing.producer.list_topics("out", timeout=HANGS_S).brokers.values()
     flow = Flow("test")
     flow.read("in", kafka("in", raw())).write("out", kafka("out", raw()))
     (sink,) = compile_flow(flow, parallelism=1).sinks()
     encoder = SinkEncoder(sink, slack_ms=2)
     pieces = [Piece(tick, [OrderKey(tick, 0, tick).packed()], [Raw(None, b"x")]) for tick in (0, 1, 5)]
     producing.produce(encoder.encode(0, pieces), lambda: None)
-    assert producing.producer.flush(5.0) == 0
+    assert producing.producer.flush(HANGS_S) == 0
     consumer = Consumer(
         {"bootstrap.servers": ",".join(f"{each.host}:{each.port}" for each in brokers), "group.id": "t", "log_level": 0}
     )
     consumer.assign([TopicPartition("out", 0, 0)])
     found: list[Message] = []
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + HANGS_S
     while len(found) < len(pieces) and time.monotonic() < deadline:
         found += [message for message in consumer.consume(len(pieces), 0.1) if message.error() is None]
     consumer.close()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide.core.rows import PackedRows, open_rows
 from lowtide.flow.headers import unpack_headers
@@ -29,7 +30,6 @@ from lowtide_tracker.handshake import NONCE_BYTES, REPLY_BYTES, ServerHandshake
 pytestmark = pytest.mark.slow
 
 SOURCE = Path(__file__).parents[1] / "support" / "jvm" / "RowsFromStdin.java"
-LIMIT_S = 30.0
 QUIET_S = 0.5
 """So long nothing comes: the JVM has read what it was given."""
 
@@ -97,7 +97,7 @@ class Jvm:
         except TimeoutError:
             return True
         finally:
-            self.connection.settimeout(LIMIT_S)
+            self.connection.settimeout(HANGS_S)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("classes")
     path = os.pathsep.join([str(shim_jar()), f"{pyspark_folder() / 'jars'}/*"])
     compiler = find_java().executable.resolve().with_name("javac")
-    subprocess.run([compiler, "-cp", path, "-d", folder, SOURCE], check=True, timeout=LIMIT_S * 2)
+    subprocess.run([compiler, "-cp", path, "-d", folder, SOURCE], check=True, timeout=HANGS_S * 2)
     return os.pathsep.join([str(folder), path])
 
 
@@ -114,7 +114,7 @@ def jvm(classes: str, *, max_rows: int = 100, max_bytes: int = 1 << 17, epoch_s:
     """Run a `RowPacker` until the block's end; it is then told that its epoch has ended."""
     secret = os.urandom(32)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(LIMIT_S)
+        listener.settimeout(HANGS_S)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         figures = [str(max_rows), str(max_bytes), str(int(epoch_s * 1000))]
@@ -128,13 +128,13 @@ def jvm(classes: str, *, max_rows: int = 100, max_bytes: int = 1 << 17, epoch_s:
             try:
                 connection, _ = listener.accept()
                 with connection:
-                    connection.settimeout(LIMIT_S)
+                    connection.settimeout(HANGS_S)
                     shake = ServerHandshake(secret, os.urandom(NONCE_BYTES))
                     connection.sendall(shake.hello())
                     connection.sendall(shake.answer(wire.receive_exactly(connection, REPLY_BYTES)))
                     yield Jvm(process.stdin, connection, giver)
                     wire.send(connection, Kind.ENDED, b"")
-                    assert process.wait(LIMIT_S) == 0
+                    assert process.wait(HANGS_S) == 0
             finally:
                 process.kill()
 

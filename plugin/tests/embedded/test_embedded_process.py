@@ -12,20 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide.embedded.process import ProcessRecord, launch, read_record
 from lowtide.process import launcher
 
-SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(1000)"]
 STUBBORN = [
     sys.executable,
     "-c",
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(1000)",
 ]
-WAIT_S = 10.0
 
 
-def eventually(true: object, timeout_s: float = WAIT_S) -> bool:
+def eventually(true: object, timeout_s: float = HANGS_S) -> bool:
     deadline = time.monotonic() + timeout_s
     while not true():  # type: ignore[operator]
         if time.monotonic() > deadline:
@@ -116,8 +116,8 @@ def test_the_record_names_the_server_itself(tmp_path: Path) -> None:
 
 def test_a_server_that_stops_is_not_killed(tmp_path: Path) -> None:
     with started(tmp_path) as (process, record):
-        assert record.stop(WAIT_S) is False
-        assert process.wait(WAIT_S) == -signal.SIGTERM
+        assert record.stop(HANGS_S) is False
+        assert process.wait(HANGS_S) == -signal.SIGTERM
         assert not record.alive()
 
 
@@ -125,15 +125,15 @@ def test_a_server_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     with started(tmp_path, STUBBORN) as (process, record):
         assert eventually(lambda: b"deaf" in (tmp_path / "output.log").read_bytes())
         assert record.stop(0.2) is True
-        assert process.wait(WAIT_S) == -signal.SIGKILL
+        assert process.wait(HANGS_S) == -signal.SIGKILL
 
 
 def test_a_guarded_server_is_another_process_than_its_guard(tmp_path: Path) -> None:
     with started(tmp_path, dies_with_us=True) as (process, record):
         assert record.pid != process.pid
         assert record.parent == os.getpid()
-        assert record.stop(WAIT_S) is False
-        assert process.wait(WAIT_S) == 128 + signal.SIGTERM
+        assert record.stop(HANGS_S) is False
+        assert process.wait(HANGS_S) == 128 + signal.SIGTERM
 
 
 def test_a_guarded_server_dies_with_its_guard(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def start():
 thread = threading.Thread(target=start)
 thread.start()
 thread.join()
-time.sleep(60)
+time.sleep(1000)
 """
 
 
@@ -206,5 +206,5 @@ def test_a_command_that_is_not_there_ends_at_once(tmp_path: Path) -> None:
             dies_with_us=dies_with_us,
             grace_s=1.0,
         )
-        assert process.wait(WAIT_S) != 0
+        assert process.wait(HANGS_S) != 0
         assert b"/nowhere/java" in (tmp_path / "output.log").read_bytes()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide.jars.class_archive import KEPT, ClassArchive
 from lowtide.jars.java import java_executable
@@ -45,7 +46,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
     java = java_executable()
     assert java is not None
     command = [str(java), "-Xshare:auto", *options, "--list-modules"]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=HANGS_S)
 
 
 @pytest.fixture(name="ivy")
@@ -88,7 +89,7 @@ def run_ivy(jar: Path, *options: str) -> int:
         "org.apache.ivy.Main",
         "-version",
     ]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=HANGS_S)
     assert "Apache Ivy" in done.stdout
     return sum("org.apache.ivy" in line and "(top)" in line for line in done.stdout.splitlines())
 

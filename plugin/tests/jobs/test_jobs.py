@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hanging import HANGS_S
 
 from lowtide.cli.main import run
 from lowtide.cli.submit import arguments
@@ -47,7 +48,7 @@ if how == "ends":
 folder.write(msgspec.structs.replace(folder.state(), phase="running", runner=Process.of(os.getpid())))
 if how == "child":
     os.posix_spawn(sys.executable, [sys.executable, "-c", "import time; time.sleep(1)"], os.environ)
-time.sleep(100)
+time.sleep(1000)
 """
 
 
@@ -66,7 +67,7 @@ def detached(tmp_path: Path, how: str, **settings: str) -> tuple[JobFolder, JobS
 
 
 def until_over(folder: JobFolder) -> JobState:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + HANGS_S
     while time.monotonic() < deadline:
         known = folder.state()
         if known is not None and known.ended:
@@ -186,10 +187,10 @@ def test_output_goes_into_the_log_for_a_while(tmp_path: Path, capfd: pytest.Capt
 def test_all_processes_of_a_life_are_found_and_ended() -> None:
     life = new_life()
     assert marked(life) == []
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)"
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
     script = f"{sys.executable} -c '{deaf}' & {sys.executable} -c '{deaf}' & wait"
     shell = subprocess.Popen(["sh", "-c", script], env={**os.environ, VARIABLE: life}, start_new_session=True)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + HANGS_S
     while len(marked(life)) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert len(marked(life)) == 3

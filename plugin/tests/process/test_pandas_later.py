@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from hanging import HANGS_S
+
 PREAMBLE = """
 import sys
 from lowtide.process.pandas_later import leave_pandas_for_later
@@ -15,7 +17,7 @@ assert "pandas" not in sys.modules, "pyarrow has imported it"
 
 def ran(program: str) -> str:
     """What a program prints."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=HANGS_S)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -6,17 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from hanging import HANGS_S
+
 from lowtide.assignment.setting import GraphSetting
 from lowtide.service.graph.line import GraphLine
 from lowtide.service.graph_server import GraphServer
 from lowtide_snapshots.cause import Cause
 
 SECRET = "a secret that two jobs have"
-WITHIN_S = 10.0
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(HANGS_S):
         while not true():
             await asyncio.sleep(0.005)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from hanging import HANGS_S
 from prometheus_client.parser import text_string_to_metric_families
 from seen import MIN_TIME, SHAPE, moment, reader, worker
 
@@ -178,7 +179,7 @@ def _promtool() -> Path:
 
 def told(command: Sequence[str | Path], given: str = "") -> str:
     """What promtool says, if it finds nothing wrong."""
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=HANGS_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

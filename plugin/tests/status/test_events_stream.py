@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 from controlled import TOKEN, ControlledJob, controlled
+from hanging import HANGS_S
 from seen import SHAPE
 
 from lowtide.errors import NotRunning
@@ -68,7 +69,7 @@ def test_a_moment_ends_the_stream_when_it_is_passed(job: ControlledJob) -> None:
     listening.start()
     for tick in (10, 49, 51):
         job.tell(partial(Hub.reached, subject="delivered", tick=tick))
-    listening.join(30)
+    listening.join(HANGS_S)
     assert kinds(found) == [("life", None), ("delivered", 102)]
 
 
@@ -135,7 +136,7 @@ def test_a_follower_goes_from_life_to_life_and_hears_each_thing_once(job: Contro
         return at
 
     def hear() -> None:
-        for news in follow(find, ["delivered", "commit"], limit_s=60):
+        for news in follow(find, ["delivered", "commit"], limit_s=HANGS_S):
             followed.append(news)
             if news.kind == "commit" and news.time_ms == 12:
                 over.set()
@@ -150,7 +151,7 @@ def test_a_follower_goes_from_life_to_life_and_hears_each_thing_once(job: Contro
         threading.Event().wait(0.1)
     lives[0] = None
     job.tell(lambda hub: hub.end(Cause("loss", "worker 1/0 is gone")))
-    assert began.wait(30)
+    assert began.wait(HANGS_S)
     shape = SHAPE.__class__(
         job="index", incarnation=4, started_ms=0, slack_ms=2, segments=SHAPE.segments, sinks=SHAPE.sinks
     )
@@ -158,9 +159,9 @@ def test_a_follower_goes_from_life_to_life_and_hears_each_thing_once(job: Contro
         later.tell(lambda hub: hub.reached("delivered", 5))
         later.tell(lambda hub: hub.committed([commit(4), commit(6)]))
         lives[0] = later.client()
-        assert over.wait(30)
+        assert over.wait(HANGS_S)
         later.tell(lambda hub: hub.end(None))
-        hearing.join(30)
+        hearing.join(HANGS_S)
     assert not hearing.is_alive()
     told = [(each.incarnation, each.kind, each.time_ms) for each in followed]
     assert told == [

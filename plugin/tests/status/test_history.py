@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from controlled import TOKEN, ControlledJob, controlled
+from hanging import HANGS_S
 from seen import MIN_TIME, SHAPE, moment, report
 
 from lowtide.events import EventLog
@@ -171,7 +172,7 @@ def ask(job: ControlledJob, query: str, token: str = TOKEN) -> tuple[int, Any]:
     )
     tls = ssl.create_default_context(cadata=job.certificate)
     try:
-        with urllib.request.urlopen(request, timeout=5, context=tls) as answer:
+        with urllib.request.urlopen(request, timeout=HANGS_S, context=tls) as answer:
             return answer.status, msgspec.json.decode(answer.read(), type=HistoryView)
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())

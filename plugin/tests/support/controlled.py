@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from hanging import HANGS_S
+
 from lowtide.events import EventLog
 from lowtide.status.certificate import made_certificate
 from lowtide.status.control import Control
@@ -148,5 +150,5 @@ def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
     finally:
         asyncio.run_coroutine_threadsafe(control.close(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(HANGS_S)
         loop.close()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controlled import controlled
+from hanging import HANGS_S
 from seen import SHAPE, moment
 from stage_rig import SECRET, Served
 
@@ -28,7 +29,6 @@ from lowtide_tracker.handshake import MAGIC
 
 __all__ = ["DOORS", "Opened"]
 
-LIMIT_S = 10.0
 QUESTION = Attach(worker="1/0", incarnation=7, epoch=3)
 
 
@@ -113,7 +113,7 @@ def worker() -> Iterator[Opened]:
             yield _opened(listener.getsockname())
         finally:
             over.set()
-            thread.join(LIMIT_S)
+            thread.join(HANGS_S)
             watch.close()
             for link in links:
                 link.close()
@@ -128,7 +128,7 @@ def _opened(address: tuple[str, int], *, answers: bool = True) -> Opened:
     def enter() -> None:
         with connect(f"{address[0]}:{address[1]}", SECRET) as connection:
             if answers:
-                connection.settimeout(LIMIT_S)
+                connection.settimeout(HANGS_S)
                 send(connection, Kind.ASK, encode(QUESTION))
                 assert read_attach(receive(connection)[1]) == QUESTION
 
@@ -142,8 +142,8 @@ def _loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(LIMIT_S)
+        yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(HANGS_S)
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(LIMIT_S)
+        thread.join(HANGS_S)
         loop.close()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from hanging import HANGS_S
 
 from lowtide import Flow, kafka, raw
 from lowtide import json as as_json
@@ -33,7 +34,7 @@ from lowtide_tracker import Graph, Tracker, TrackerError, TrackerServer
 SECRET = bytes(range(32))
 INCARNATION = 3
 NOW = 1_000_000_000
-LIMIT_S = 10.0
+LIMIT_S = HANGS_S
 PARTITIONS = 2
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from hanging import HANGS_S
+
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import TrackerProcess
@@ -21,7 +23,7 @@ from lowtide_tracker import LocalTracker, Notice, TrackerClient
 SECRET = bytes(range(32))
 INCARNATION = 3
 GRAPH = {1: (), 2: (1,)}
-LIMIT_S = 20.0
+LIMIT_S = HANGS_S
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hanging import HANGS_S
 
 from lowtide.jars.java import find_java
 from lowtide.jars.shim import shim_jar
@@ -15,7 +16,6 @@ from lowtide.jars.third_party import pyspark_folder
 from lowtide_snapshots.cause import Cause
 
 SOURCE = Path(__file__).parents[1] / "support" / "jvm" / "FailureFromStdin.java"
-LIMIT_S = 60
 CAUSES = [
     Cause(
         "flow", 'step "up": raised ValueError: größer', "flow.py:3, record at in-0", "correct it", "Traceback\n  …\n"
@@ -29,11 +29,11 @@ CAUSES = [
 def test_java_tells_a_cause_on_as_it_came_and_shows_the_same_text(tmp_path: Path) -> None:
     path = os.pathsep.join([str(shim_jar()), f"{pyspark_folder() / 'jars'}/*"])
     java = find_java().executable.resolve()
-    subprocess.run([java.with_name("javac"), "-cp", path, "-d", tmp_path, SOURCE], check=True, timeout=LIMIT_S)
+    subprocess.run([java.with_name("javac"), "-cp", path, "-d", tmp_path, SOURCE], check=True, timeout=HANGS_S)
     options = ["-XX:TieredStopAtLevel=1", "-Dstdout.encoding=UTF-8", "-cp", os.pathsep.join([str(tmp_path), path])]
     given = b"".join(msgspec.json.encode(cause) + b"\n" for cause in CAUSES)
     done = subprocess.run(
-        [java, *options, "io.lowtide.FailureFromStdin"], input=given, capture_output=True, check=True, timeout=LIMIT_S
+        [java, *options, "io.lowtide.FailureFromStdin"], input=given, capture_output=True, check=True, timeout=HANGS_S
     )
     told = [msgspec.json.decode(line) for line in done.stdout.splitlines()]
     expected = [

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+from hanging import HANGS_S
+
 FIRST_RECORDS = """
 import json, sys
 from lowtide.worker.forkserver import _import_all
@@ -22,5 +24,5 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 
 def test_the_first_records_of_a_worker_import_nothing() -> None:
-    found = subprocess.run([sys.executable, "-c", FIRST_RECORDS], check=True, capture_output=True, timeout=60)
+    found = subprocess.run([sys.executable, "-c", FIRST_RECORDS], check=True, capture_output=True, timeout=HANGS_S)
     assert json.loads(found.stdout.splitlines()[-1]) == []

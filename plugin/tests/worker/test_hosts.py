@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 import pytest
 from core_rig import Event, notice, plan, read, reader, total
+from hanging import HANGS_S
 from idle_stage import IdleStage, StageDeployment
 from msgspec.structs import replace
 from stage_rig import (
@@ -327,7 +328,7 @@ def test_windows_that_close_together_close_in_portions_one_a_turn(monkeypatch: p
         rig = Rig({stage.name: stage for stage in fronts})
         rig.grant(500)
         closed: list[int] = []
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + HANGS_S
         while (before := worker.core.program.kept["newest"].number) and time.monotonic() < deadline:
             host.hear()
             host.tick(time.monotonic() + FLUSH_S)
@@ -401,7 +402,7 @@ def attached(life: Life, worker: str) -> Task:
 
 def pid_of(task: Task, kind: Kind = Kind.FRAME) -> int:
     task.send(kind, b"x")
-    task.connection.settimeout(60.0)
+    task.connection.settimeout(HANGS_S)
     return int(task.receive()[1][4:])
 
 

@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 from core_rig import Event, notice, plan, read, reader, worker
+from hanging import HANGS_S
 from programs import source_rows
 from stage_rig import deployment
 
@@ -46,7 +47,6 @@ from lowtide_snapshots.stores import StoreSetting, open_store
 from lowtide_tracker import Notice, Request
 
 PLAN = plan()
-LIMIT_S = 20.0
 WORKER = "1/0"
 
 
@@ -73,7 +73,7 @@ def saver_of(core: WorkerCore, store: StoreSetting) -> Saver:
 def said_by(saver: Saver) -> list[ShareNews]:
     """All that is reported until no process writes any more."""
     said: list[tuple[str, ShareNews]] = []
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + HANGS_S
     while saver.writes:
         assert time.monotonic() < deadline
         select.select(saver.descriptors(), [], [], 0.01)
@@ -259,7 +259,7 @@ def test_a_snapshot_that_is_given_up_has_its_process_ended(
 ) -> None:
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))
-    monkeypatch.setattr(saver_module, "encode_part", lambda *_: time.sleep(100))
+    monkeypatch.setattr(saver_module, "encode_part", lambda *_: time.sleep(10 * HANGS_S))
     saver = saver_of(core, store)
     saver.begin()
     (writing,) = saver._writing.values()
@@ -293,7 +293,7 @@ def test_what_is_not_written_in_idle_time_is_written_all_the_same(
         """As in a process that the machine leaves no time after its third part."""
         names.append(head.name)
         if os.sched_getscheduler(0) == os.SCHED_IDLE and len(names) > 3:
-            time.sleep(LIMIT_S)
+            time.sleep(10 * HANGS_S)
         return encode(head, table)
 
     monkeypatch.setattr(saver_module, "encode_part", encode_slowly)
@@ -317,12 +317,12 @@ def test_the_process_holds_none_of_the_workers_connections(
     ours, theirs = socket.socketpair()
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))
-    monkeypatch.setattr(saver_module, "encode_part", lambda *_: time.sleep(100))
+    monkeypatch.setattr(saver_module, "encode_part", lambda *_: time.sleep(10 * HANGS_S))
     saver = saver_of(core, store)
     saver.begin()
-    select.select(saver.descriptors(), [], [], LIMIT_S)  # It has begun to write, so it has let go of everything.
+    select.select(saver.descriptors(), [], [], HANGS_S)  # It has begun to write, so it has let go of everything.
     ours.close()
-    theirs.settimeout(LIMIT_S)
+    theirs.settimeout(HANGS_S)
     assert theirs.recv(1) == b""
     saver.close()
     theirs.close()

@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from hanging import HANGS_S
+
 from lowtide_tracker import Graph, LocalTracker, Notice, TrackerClient, TrackerError
 from lowtide_tracker.errors import ConnectionLost
 from lowtide_tracker.merge import Merge
@@ -19,7 +21,7 @@ from lowtide_tracker.sharded_client import ShardedClient
 
 SECRET = bytes(range(32))
 INCARNATION = 3
-LIMIT_S = 20.0
+LIMIT_S = HANGS_S
 CAPACITY = 1 << 16
 
 T = TypeVar("T")

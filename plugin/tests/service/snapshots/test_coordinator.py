@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide.assignment.messages import (
     Cancel,
@@ -39,7 +40,6 @@ from lowtide_snapshots.stores import StoreSetting, open_store
 from lowtide_tracker import Floor
 
 RECORD = JobRecord("job", 2, 128, 2, "log", 1, ("in=in",))
-LIMIT_S = 10.0
 FLOOR = Floor(0, 3, 7)
 
 
@@ -48,7 +48,7 @@ class Rig:
     """A coordinator with workers that are the test's; T goes up by 10 with each request."""
 
     folder: Path
-    taking_limit_s: float = 5.0
+    taking_limit_s: float = HANGS_S
     max_commit_age_s: float = 0.0
     tick: int = 0
     told: list[WorkerOrder] = field(default_factory=list)
@@ -141,7 +141,7 @@ class Rig:
             self.it.hear(worker, ShareDurable(number, []))
 
     async def over(self, id_: str, *phases: str) -> SnapshotView:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(HANGS_S):
             while True:
                 (view,) = [each for each in self.it.views() if each.id == id_]
                 if view.phase in phases:
@@ -196,7 +196,7 @@ def test_a_snapshot_is_sealed_committed_and_told_once(rig: Rig, answer_first: bo
             view = await rig.over(it.begin("mine", commit=True).id, "committed", "failed")
             assert (view.phase, view.min_time_ms) == ("committed", 20 * number)
         assert [commit.id for commit in rig.log.commits()] == ["000001-0001", "000001-0002"]
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(HANGS_S):
             while len(rig.forgotten) < 2:
                 await asyncio.sleep(0.01)
 
@@ -306,7 +306,7 @@ def test_the_job_takes_its_own_when_nobody_has_for_too_long_and_keeps_as_many_as
 
     async def story(it: Coordinator) -> None:
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(HANGS_S):
             while "commits_pruned" not in rig.happened():
                 it.look(loop.time(), rig.tick + 1)
                 await asyncio.sleep(0.02)
@@ -329,14 +329,14 @@ def test_a_commit_s_age_is_that_of_the_commit_over_lives(rig: Rig) -> None:
     async def first(it: Coordinator) -> None:
         rig.wall = datetime.now(UTC) - timedelta(minutes=50)
         await rig.over(it.begin(None, commit=True).id, "committed")
-        assert 2990 < (it.summary(time.monotonic()).committed_s or 0) < 3010 + LIMIT_S
+        assert 2990 < (it.summary(time.monotonic()).committed_s or 0) < 3010 + HANGS_S
 
     async def later(it: Coordinator) -> None:
         await asyncio.sleep(0.01)
-        assert 2990 < (it.summary(time.monotonic()).committed_s or 0) < 3010 + LIMIT_S
+        assert 2990 < (it.summary(time.monotonic()).committed_s or 0) < 3010 + HANGS_S
         rig.wall = datetime.now(UTC) + timedelta(hours=5)
         await rig.over(it.begin(None, commit=True).id, "committed")
-        assert (it.summary(time.monotonic()).committed_s or 0) < LIMIT_S, "by a clock that is ahead it was made now"
+        assert (it.summary(time.monotonic()).committed_s or 0) < HANGS_S, "by a clock that is ahead it was made now"
 
     run(rig, first)
     begun_again(rig)
@@ -386,7 +386,7 @@ def test_a_store_that_cannot_be_written_is_told_before_anybody_asks_for_a_snapsh
     rig.folder.write_text("a file, and no folder")
 
     async def story(it: Coordinator) -> None:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(HANGS_S):
             while not it.trouble:
                 await asyncio.sleep(0.01)
         assert "no snapshot can be written" in it.trouble
@@ -425,7 +425,7 @@ async def held_up(rig: Rig, it: Coordinator, name: str | None, *, commit: bool) 
 
     rig.answers = heard  # type: ignore[method-assign]
     it.begin(name, commit=commit)
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(HANGS_S):
         while not it._takings.of_number(number).heard:  # type: ignore[union-attr]
             await asyncio.sleep(0.005)
     await asyncio.sleep(0.02)
@@ -493,7 +493,7 @@ def test_what_is_reserved_goes_with_a_snapshot_that_fails_or_is_forgotten(rig: R
         await held_up(rig, it, "never", commit=True)
         assert len(rig.log.reserved()) == 1
         await rig.over("000001-0001", "failed")
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(HANGS_S):
             while rig.log.reserved():
                 await asyncio.sleep(0.01)
             for _ in range(22):
