@@ -3,7 +3,7 @@
 The service starts it and talks with it over its standard input and output: `service/tracker/messages.py`.
 
 It ends when its standard input closes, however its parent ended, and after a fault once all have been told. It is on
-the way of every record, so nothing blocks its loop: a report that standard output does not take is left out.
+the way of every record, so nothing blocks its loop: a report that standard output does not take is made anew later.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from lowtide.service.tracker.messages import (
     read_by_tracker,
     read_tracker_start,
 )
+from lowtide.service.tracker.reports import QUIET_S, Reports
 from lowtide.service.tracker.served import Served, served_of
 from lowtide_snapshots.cause import Cause
-from lowtide_tracker import StillRebuilding, TrackerError
+from lowtide_tracker import Notice, StillRebuilding, TrackerError
 from lowtide_tracker.life_server import LifeServer
 
 LOG = logging.getLogger(__name__)
-REPORT_EVERY_S = 0.15
 LAST_WORDS_S = 3.0
 """How long the clients of a life that is over have to be told: a little more than each of them has."""
 POLL_S = 0.01
@@ -76,6 +76,7 @@ class TrackerMain:
         """The life is over."""
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._served: Served | None = None
+        self._reports: Reports | None = None
 
     async def run(self) -> None:
         """Serve until standard input closes, or the life is over and all have been told."""
@@ -84,7 +85,7 @@ class TrackerMain:
         await loop.connect_read_pipe(lambda: _Input(self._hear, self._closed), sys.stdin)
         self._out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
         try:
-            served = served_of(self._first, self._fault)
+            served = served_of(self._first, self._fault, self._moved)
         except TrackerError as error:
             self._fault(error)
             return
@@ -101,7 +102,7 @@ class TrackerMain:
         starting = asyncio.create_task(served.server.start(sock=socket.socket(fileno=self._first.listener)))
         ends = self._ends()
         while not any(end.done() for end in (starting, *ends)):
-            await asyncio.wait([starting, *ends, self._broken], timeout=REPORT_EVERY_S, return_when=FIRST_COMPLETED)
+            await asyncio.wait([starting, *ends, self._broken], timeout=QUIET_S, return_when=FIRST_COMPLETED)
             if self._broken.done():
                 self._broken.result()
             if not starting.done():
@@ -122,15 +123,26 @@ class TrackerMain:
 
     async def _report(self, served: Served) -> None:
         """Report until the end of the life or of this process."""
+
+        def say() -> bool:
+            if self._out.get_write_buffer_size():
+                return False
+            self._say(served.report())
+            return True
+
         ends = self._ends()
-        while not any(end.done() for end in ends):
-            if not self._out.get_write_buffer_size():
-                self._say(served.report())
-            await asyncio.wait([*ends, self._broken], timeout=REPORT_EVERY_S, return_when=FIRST_COMPLETED)
-            if self._broken.done():
-                self._broken.result()
+        self._reports = Reports(say)
+        await asyncio.wait([*ends, self._broken], return_when=FIRST_COMPLETED)
+        self._reports.close()
+        if self._broken.done():
+            self._broken.result()
         for end in ends:
             end.cancel()
+
+    def _moved(self, _notice: Notice) -> None:
+        """Min time has moved."""
+        if self._reports is not None:
+            self._reports.moved()
 
     async def _tell_all(self, server: LifeServer) -> None:
         """Give clients the time to read why the life is over, and the parent all that it needs: or it would go on."""

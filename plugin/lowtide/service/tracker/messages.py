@@ -101,7 +101,7 @@ class Requested(Message, frozen=True):
 
 
 class Report(Message, frozen=True):
-    """Sent once the process is ready, and every `REPORT_EVERY_S`."""
+    """Sent once the process is ready, as soon as min time moves, and now and then while it stands (`Reports`)."""
 
     report: TrackerReport
 

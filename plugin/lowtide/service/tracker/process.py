@@ -51,6 +51,8 @@ SILENT_LIMIT_S = 10.0
 LINE_BYTES = 1 << 20
 """What one line may have: a report has some bytes for each level."""
 ANSWER_LIMIT_S = 5.0
+PROGRAM = ("-m", "lowtide.service.tracker.main")
+"""What the interpreter runs."""
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1"}
 """What keeps numpy from starting threads that the tracker does not use."""
 
@@ -258,8 +260,7 @@ class TrackerProcess:
         descriptor = self._listener.fileno()
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "lowtide.service.tracker.main",
+            *PROGRAM,
             stdin=PIPE,
             stdout=PIPE,
             pass_fds=(descriptor,),

@@ -12,6 +12,7 @@ from lowtide_tracker import (
     Graph,
     Merge,
     MergeServer,
+    Notice,
     Shard,
     ShardServer,
     StillRebuilding,
@@ -152,8 +153,15 @@ class _Shard(Served):
         return shard is not None and shard.forget_floors(front, offset, at_most)
 
 
-def served_of(first: TrackerStart, on_fault: Callable[[TrackerError], None]) -> Served:
+def served_of(
+    first: TrackerStart, on_fault: Callable[[TrackerError], None], on_notice: Callable[[Notice], None]
+) -> Served:
     """Return what the first line asks for: of the life's first process, or one that is to be rebuilt.
+
+    Args:
+        first: The first line.
+        on_fault: Called with why the life is over.
+        on_notice: Called with every notice, as subscribers get it; a shard announces none.
 
     Raises:
         TrackerError: the setting makes no tracker.
@@ -183,10 +191,23 @@ def served_of(first: TrackerStart, on_fault: Callable[[TrackerError], None]) -> 
             era=first.era,
         )
         server = MergeServer(
-            merge, shards=first.shards, secret=secret, incarnation=setting.incarnation, on_fault=on_fault
+            merge,
+            shards=first.shards,
+            secret=secret,
+            incarnation=setting.incarnation,
+            on_fault=on_fault,
+            on_notice=on_notice,
         )
         return _Merge(server)
-    return _Alone(TrackerServer(_tracker_of(first), secret=secret, incarnation=setting.incarnation, on_fault=on_fault))
+    return _Alone(
+        TrackerServer(
+            _tracker_of(first),
+            secret=secret,
+            incarnation=setting.incarnation,
+            on_fault=on_fault,
+            on_notice=on_notice,
+        )
+    )
 
 
 def _maker(first: TrackerStart, graph: Graph) -> Callable[[Joined], Shard]:
