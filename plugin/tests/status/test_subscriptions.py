@@ -64,6 +64,29 @@ def test_who_is_to_be_told_at_once_of_delivered_time_is_known_until_gone() -> No
     assert not of.listens(100)
 
 
+class Moment(int):
+    """A moment that counts how often it is compared."""
+
+    looked = 0
+
+    def __le__(self, other: int) -> bool:
+        Moment.looked += 1
+        return int(self) <= other
+
+
+def test_ten_thousand_who_wait_for_later_cost_a_look_no_more_than_one() -> None:
+    of = hub()
+    for number in range(10_000):
+        of.subscribe(["delivered"], at_ms=Moment(1_000 + number))
+    gone = [of.subscribe(["delivered"], at_ms=Moment(500)) for _ in range(100)]
+    assert of.listens(500)
+    for each in gone:
+        each.close()
+    Moment.looked = 0
+    assert not of.listens(500)
+    assert Moment.looked <= 1
+
+
 def test_a_segment_is_found_by_any_of_its_steps_and_by_its_number() -> None:
     of = hub()
     of.segments_reached({1: 7, 2: 5}, 5)
