@@ -52,6 +52,8 @@ def follow(
     """
     deadline = None if limit_s is None else time.monotonic() + limit_s
     waiting, why, lost_s = set(about), "", 0.0
+    ended: int | None = None
+    """The life whose end was told last: it may be there for a while yet, and says so again."""
     connected = False
     while True:
         try:
@@ -59,11 +61,14 @@ def follow(
                 connected, why, lost_s = True, "", 0.0
                 last_id = news.id
                 waiting.discard(str(news.data.get("about")))
-                yield news
                 if news.kind == END:
-                    if news.data.get("cause") is None:
-                        return
-                    why = f"life {news.incarnation} has ended: {news.data['cause']}"
+                    why = f"life {news.incarnation} has ended: {news.data.get('cause')}"
+                    if news.incarnation == ended:
+                        continue
+                    ended = news.incarnation
+                yield news
+                if news.kind == END and news.data.get("cause") is None:
+                    return
             if at_ms is not None and not waiting:
                 return
         except (NotRunning, ServiceUnavailable, TokenRefused) as error:

@@ -126,9 +126,10 @@ def test_a_client_that_takes_nothing_is_dropped_and_forgotten(
 def test_a_follower_goes_from_life_to_life_and_hears_each_thing_once(job: ControlledJob) -> None:
     lives: list[ControlClient | None] = [job.client(), None]
     followed: list[News] = []
-    began, over = threading.Event(), threading.Event()
+    asked, began, over = threading.Event(), threading.Event(), threading.Event()
 
     def find() -> ControlClient:
+        asked.set()
         at = lives[0]
         if at is None:
             began.set()
@@ -149,8 +150,11 @@ def test_a_follower_goes_from_life_to_life_and_hears_each_thing_once(job: Contro
         if len(followed) >= 3:
             break
         threading.Event().wait(0.1)
-    lives[0] = None
     job.tell(lambda hub: hub.end(Cause("loss", "worker 1/0 is gone")))
+    for _ in range(3):  # The life that is over still answers.
+        asked.clear()
+        assert asked.wait(HANGS_S)
+    lives[0] = None
     assert began.wait(HANGS_S)
     shape = SHAPE.__class__(
         job="index", incarnation=4, started_ms=0, slack_ms=2, segments=SHAPE.segments, sinks=SHAPE.sinks
