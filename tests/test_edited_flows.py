@@ -111,6 +111,40 @@ def test_another_key_is_refused_before_the_first_commit_and_without_state(spark:
         assert Judge(topics.flow(), conf).right() == 180
 
 
+@dataclass(frozen=True)
+class Measured:
+    number: float
+
+
+def test_a_record_of_another_type_is_said_beforehand_and_at_the_start(spark: Spark, topics: Topics) -> None:
+    """No step keeps it, so nothing is refused."""
+    conf = spark.conf()
+
+    def flow(record: type) -> Flow:
+        flow = Flow(topics.name)
+        flow.read("read", kafka(topics.source, as_json(record))).write("out", kafka(topics.sink, as_json(record)))
+        return flow
+
+    def foretold(record: type) -> list[str]:
+        found = look(flow(record), conf, StartFrom(), lambda *_: None)
+        found.refuse()
+        assert all(f"the flow has changed: {each.what}\n" in found.page() for each in found.differences)
+        return [each.what for each in found.differences]
+
+    changed = [
+        'records of source "read": field number is float, and was int',
+        'records of sink "out": field number is float, and was int',
+    ]
+    with spark.job(flow(Document)):
+        pass
+    assert foretold(Document) == []
+    assert foretold(Measured) == changed
+    said: list[str] = []
+    Job.start(flow(Measured), conf, said.append).stop()
+    assert [each for each in said if "changed" in each] == [f"the flow has changed: {each}" for each in changed]
+    assert foretold(Measured) == []
+
+
 def test_a_source_is_added_and_the_old_ones_stay_as_they_were(spark: Spark, topics: Topics) -> None:
     """R3, R11: from a snapshot of before, the new one read from its `start=`, above all delivered."""
     more, conf = spark.kafka.topic("more", 2), spark.conf(job__lanes=2)

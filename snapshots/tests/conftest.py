@@ -33,6 +33,7 @@ WRITES: dict[str, Callable[[JobStore, int], None]] = {
     "add_sink_ids": lambda store, life: store.add_sink_ids(life, ["late"]),
     "set_lasts": lambda store, life: store.set_lasts(life, "late"),
     "set_steps": lambda store, life: store.set_steps(life, {"steps": ["late"], "since": 0}),
+    "set_records": lambda store, life: store.set_records(life, {"source": {}, "sink": {"late": {}}}),
     "tell": lambda store, life: store.tell(life, 10**9),
     "set_life": lambda store, life: store.set_life(life, {"phase": "late"}),
 }
@@ -174,7 +175,8 @@ class Place:
     @staticmethod
     def content(store: JobStore) -> tuple[Any, ...]:
         """All that lives have written."""
-        return (store.fronts(), store.sink_ids(), store.lasts(), store.steps(), store.told(), store.life())
+        written = (store.fronts(), store.sink_ids(), store.lasts(), store.steps(), store.records(), store.told())
+        return (*written, store.life())
 
     @staticmethod
     def nobody(text: str) -> None:

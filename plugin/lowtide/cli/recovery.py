@@ -19,6 +19,7 @@ from lowtide.driver.frozen import settled_conf
 from lowtide.driver.placement import START, refuse_forgotten, refuse_other_delivery
 from lowtide.driver.preflight import Surroundings, sink_topics
 from lowtide.driver.preflight import look as look_at_kafka
+from lowtide.driver.record_types import changed_records
 from lowtide.driver.recovery import StartFrom, refuse_other_state
 from lowtide.errors import LowtideError
 from lowtide.flow.compiler import compile_job
@@ -66,7 +67,7 @@ class Recovery:
         choice: The commit that it begins from; None if it begins without state.
         commits: How many commits the job has.
         newest: The id of the last one.
-        differences: Between the current flow and that of the commit.
+        differences: Between the current flow and that of the commit; of records, and that of the last life.
         again: What is read, by front.
         leader: Who holds the job's lease; None if nobody does.
         twice: Whether what is worked out again is delivered again, as `job.delivery` is "at_least_once".
@@ -206,6 +207,7 @@ def look(flow: FlowGraph, conf: Conf, start: StartFrom, told: Told) -> Recovery:
             choice = choose(place.log, place.files, commit=start.commit, before_ms=start.before_ms, told=told)
         register, leader = FrontRegister.from_json(store.fronts()), store.holder()
         refusal = _refusal(plan, conf, store, choice, again=start.redeliver)
+        records = changed_records(store.records(), plan)
     differences: list[Difference] = []
     if choice is not None:
         steps = saved_steps(plan)
@@ -218,7 +220,9 @@ def look(flow: FlowGraph, conf: Conf, start: StartFrom, told: Told) -> Recovery:
         since_ms = 0 if choice is None else choice.manifest.min_time_ms
         redelivered = _delivered_since(Topics(conf.kafka), sink_topics(plan), since_ms)
     newest = commits[-1].id if commits else ""
-    return Recovery(plan, choice, len(commits), newest, tuple(differences), again, leader, twice, refusal, redelivered)
+    return Recovery(
+        plan, choice, len(commits), newest, (*differences, *records), again, leader, twice, refusal, redelivered
+    )
 
 
 def _refusal(plan: Plan, conf: Conf, store: JobStore, choice: Choice | None, *, again: bool) -> LowtideError | None:

@@ -32,6 +32,7 @@ from lowtide.driver.compacted import refuse_compacted_replay
 from lowtide.driver.frozen import job_record
 from lowtide.driver.placement import START, kept_steps, refuse_forgotten, refuse_other_delivery
 from lowtide.driver.preflight import Surroundings
+from lowtide.driver.record_types import note_records
 from lowtide.driver.recovery import Recovered, StartFrom, recover
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.starts import first_offsets, preload_ends, refuse_other_starts, starts_of
@@ -202,6 +203,7 @@ def open_life(
         refuse_compacted_replay(
             conf.kafka, register, found.sources, offsets, commit=recovered is not None, delivered=bool(durable.last)
         )
+        note_records(store, plan, incarnation, say)
     topic_ids = {each.name: each.id for each in found.sources}
     starts = register.starts(offsets, _there(found), commit="" if recovered is None else recovered.manifest.id)
     labels = {} if recovered is None else recovered.labels

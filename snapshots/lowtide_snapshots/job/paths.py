@@ -30,6 +30,7 @@ class JobPaths:
         self.sink_ids = f"{self.job}/sink_ids"
         self.lasts = f"{self.job}/lasts"
         self.steps = f"{self.job}/steps"
+        self.records = f"{self.job}/records"
         self.told = f"{self.job}/told"
         self.life = f"{self.job}/life"
         self.commits = f"{self.job}/commits"

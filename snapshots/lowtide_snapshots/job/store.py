@@ -289,6 +289,21 @@ class JobStore:
         data = to_bytes(steps, path)
         self._put(incarnation, path, data, data.__ne__)
 
+    def records(self) -> dict[str, Any] | None:
+        """The types of the records that the last life's sources and sinks had; None if it did not say."""
+        node = self._zk.get(self._paths.records)
+        return value_of(node.data, self._paths.records) if node else None
+
+    def set_records(self, incarnation: int, records: Mapping[str, Any]) -> None:
+        """Say what types the records of sources and sinks have from now on, for people.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        path = self._paths.records
+        data = to_bytes(records, path)
+        self._put(incarnation, path, data, data.__ne__)
+
     def told(self) -> int | None:
         """The largest delivered time that the outside was told; None if it was told none."""
         node = self._zk.get(self._paths.told)

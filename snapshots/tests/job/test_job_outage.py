@@ -16,7 +16,7 @@ pytestmark = pytest.mark.zookeeper
 
 LONG_S = 10.0
 ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
-WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "tell", "set_life")
+WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "set_records", "tell", "set_life")
 
 
 @pytest.mark.slow
@@ -76,6 +76,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(place: Any, drop: str) -> Non
             {"late"},
             ("late", 0),
             {"steps": ["late"], "since": 0},
+            {"source": {}, "sink": {"late": {}}},
             10**9 + 1,
             {"phase": "late"},
         )

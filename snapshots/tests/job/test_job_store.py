@@ -24,7 +24,7 @@ from lowtide_snapshots.job.submissions import refuse_again
 pytestmark = pytest.mark.zookeeper
 
 ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
-WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "tell", "set_life")
+WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "set_records", "tell", "set_life")
 
 
 def test_the_record_is_frozen_at_the_first_start_and_stays(place: Any) -> None:
@@ -183,6 +183,15 @@ def test_the_steps_of_the_flow_that_delivers_take_the_place_of_those_before(plac
         assert place.open().steps() == steps
 
 
+def test_the_types_of_records_take_the_place_of_those_before(place: Any) -> None:
+    mine = place.open()
+    life = place.living(mine)
+    assert mine.records() is None
+    for kind in ("int", "float"):
+        mine.set_records(life, {"source": {"read": {"number": kind}}, "sink": {}})
+        assert place.open().records() == {"source": {"read": {"number": kind}}, "sink": {}}
+
+
 def test_the_lasts_topic_is_set_once(place: Any) -> None:
     mine = place.open()
     life = place.living(mine)
@@ -215,7 +224,7 @@ def test_a_life_says_what_there_is_to_know_of_it(place: Any) -> None:
 def test_to_look_makes_nothing(place: Any) -> None:
     mine = place.open()
     assert (mine.record(), mine.holder(), mine.alive(), mine.incarnation()) == (None, None, False, 0)
-    assert place.content(mine) == ([], set(), (None, 0), None, None, None)
+    assert place.content(mine) == ([], set(), (None, 0), None, None, None, None)
     assert place.job not in jobs(place.hosts)
     assert jobs(place.hosts, root="nothing/here") == []
 

@@ -1,0 +1,100 @@
+"""Compares the types of what sources and sinks carry with those of the last life; no state may have them.
+
+Each life that begins keeps them in ZooKeeper, as texts for people. Nothing hangs on them: what has changed is said, and
+no start is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from lowtide.flow.kinds import Kind, Nullable
+from lowtide.flow.nested_kinds import Mapping as MappingKind
+from lowtide.flow.nested_kinds import Sequenced, Struct
+from lowtide.flow.plan import Plan
+from lowtide.flow.schema import kind_of
+from lowtide_snapshots.format.fingerprint import Difference
+from lowtide_snapshots.job.store import JobStore
+
+__all__ = ["changed_records", "kept_records", "note_records"]
+
+ROOM_BYTES = 256 << 10
+"""As JSON, of all steps: a node of ZooKeeper holds four times as much. Of steps beyond it nothing is kept."""
+
+
+def note_records(store: JobStore, plan: Plan, incarnation: int, say: Callable[[str], None]) -> None:
+    """Say what has changed since the last life, and keep what this one has.
+
+    Raises:
+        SnapshotsError: the life is over, or ZooKeeper does not answer.
+    """
+    for each in changed_records(store.records(), plan):
+        say(f"the flow has changed: {each.what}")
+    store.set_records(incarnation, kept_records(plan))
+
+
+def kept_records(plan: Plan) -> dict[str, dict[str, dict[str, str]]]:
+    """Of "source" and "sink", by the step's name, each field's type in Python's words, as `lines[].price`: `float`."""
+    kept: dict[str, dict[str, dict[str, str]]] = {"source": {}, "sink": {}}
+    room = ROOM_BYTES
+    for kind, vertices in (("source", plan.sources()), ("sink", plan.sinks())):
+        for vertex in vertices:
+            fields = dict(_fields(kind_of(vertex.takes, vertex.name), ""))
+            room -= len(json.dumps({vertex.name: fields}))
+            if room < 0:
+                return kept
+            kept[kind][vertex.name] = fields
+    return kept
+
+
+def changed_records(was: Mapping[str, Any] | None, plan: Plan) -> list[Difference]:
+    """Hold a flow's records against those of the last life.
+
+    Args:
+        was: What `kept_records` gave for it; None if it kept nothing.
+        plan: The current flow.
+
+    Returns:
+        Each field that differs, in the order of the current flow, those that are gone behind the others of their step.
+        Steps that are new or gone are not among them.
+    """
+    found = []
+    for kind, steps in kept_records(plan).items():
+        before = (was or {}).get(kind, {})
+        for name, fields in steps.items():
+            if name in before:
+                changes = _changes(before[name], fields)
+                found += [Difference(name, f'records of {kind} "{name}": {what}', False) for what in changes]
+    return found
+
+
+def _changes(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for field, kind in now.items():
+        if field not in was:
+            yield f"field {field} ({kind}) is new"
+        elif was[field] != kind:
+            yield f"field {field} is {kind}, and was {was[field]}"
+    for field, kind in was.items():
+        if field not in now:
+            yield f"field {field} ({kind}) is gone"
+
+
+def _fields(kind: Kind, path: str, none: str = "") -> Iterator[tuple[str, str]]:
+    """The paths below a value with what lies there; what holds others is named without them."""
+    if isinstance(kind, Nullable):
+        yield from _fields(kind.inner, path, " | None")
+    elif isinstance(kind, Sequenced):
+        yield path, f"{kind.python.__name__}{none}"
+        yield from _fields(kind.item, f"{path}[]")
+    elif isinstance(kind, MappingKind):
+        yield path, f"dict{none}"
+        yield from _fields(kind.value, f"{path}{{}}")
+    elif isinstance(kind, Struct):
+        if path:
+            yield path, f"dataclass{none}"
+        for name, inner in kind.fields:
+            yield from _fields(inner, f"{path}.{name}" if path else name)
+    else:
+        yield path, f"{kind.name}{none}"
