@@ -16,7 +16,7 @@ from typing import Self
 
 __all__ = ["Held", "KafkaProxy"]
 
-PRODUCE, METADATA, FIND_COORDINATOR, END_TXN, DESCRIBE_CLUSTER = 0, 3, 10, 26, 60
+PRODUCE, METADATA, FIND_COORDINATOR, SASL_HANDSHAKE, END_TXN, DESCRIBE_CLUSTER = 0, 3, 10, 17, 26, 60
 NAMING = frozenset({METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
 """Requests whose answers name brokers by host and port."""
 FLEXIBLE_FROM = {PRODUCE: 9, END_TXN: 3}
@@ -42,6 +42,7 @@ class Held:
     commits: bool = False
     error: int = -1
     _request: bytes = b""
+    _breaks: asyncio.Event = field(default_factory=asyncio.Event)
     _broker: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
 
@@ -50,14 +51,18 @@ class KafkaProxy:
 
     Args:
         broker: Its `host:port`; the host is that which it names itself by.
+        within: Its `host:port` for who does not log in. What was held comes in there, as if the broker had taken it
+            before the client's login expired, and been busy: it looks at a login as it takes a request. By default it
+            comes on its own connection.
 
     Attributes:
         address: What clients connect to.
     """
 
-    def __init__(self, broker: str) -> None:
+    def __init__(self, broker: str, within: str = "") -> None:
         self._host, _, port = broker.rpartition(":")
         self._port = int(port)
+        self._within = within
         self._held: Held | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="kafka proxy", daemon=True)
@@ -78,10 +83,17 @@ class KafkaProxy:
         self._thread.join(WITHIN_S)
         self._loop.close()
 
-    def hold(self) -> Held:
-        """Hold the next request to end a transaction, until that id's next transaction has written something."""
-        self._held = Held()
-        return self._held
+    def hold(self, *, logs_in_again: bool = False) -> Held:
+        """Hold the next request to end a transaction, until that id's next transaction has written something.
+
+        Its connection is closed at once, or once the client is about to log in on it again. It does so on all of its
+        connections equally often: on this one by the time it has on another one twice.
+        """
+        held = Held()
+        if not logs_in_again:
+            held._breaks.set()
+        self._held = held
+        return held
 
     async def _close(self) -> None:
         self._server.close()
@@ -104,7 +116,7 @@ class KafkaProxy:
         broker = await asyncio.open_connection(self._host, self._port)
         asked: dict[int, tuple[int, str]] = {}
         answers = asyncio.create_task(self._answers(broker[0], writer, asked))
-        keeps = False
+        keeps, logins = False, 0
         try:
             while not keeps:
                 request = await _frame(reader)
@@ -114,6 +126,13 @@ class KafkaProxy:
                 if not keeps:
                     _put(broker[1], request)
                     await broker[1].drain()
+                held = self._held
+                if api == SASL_HANDSHAKE and held is not None and held.caught.is_set():
+                    logins += 1
+                    if logins == 2:
+                        held._breaks.set()
+            assert held is not None, "it is kept for somebody"
+            await held._breaks.wait()
         finally:
             answers.cancel()
             if not keeps:
@@ -154,6 +173,9 @@ class KafkaProxy:
         reader, writer = held._broker
         # The broker may have been restarted meanwhile.
         with suppress(OSError, asyncio.IncompleteReadError):
+            if self._within:
+                writer.close()
+                reader, writer = await asyncio.open_connection(*self._within.split(":"))
             _put(writer, held._request)
             answer = await _frame(reader)
             # Correlation, in flexible versions an empty list of tags, the time that it was throttled, the error.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,12 +26,14 @@ from lowtide.connectors.topics import Topics
 from lowtide.core.operators.order import OrderKey
 from lowtide.driver.opening import _claimed
 from lowtide.embedded import EmbeddedServices
+from lowtide.embedded import kafka as embedded_kafka
+from lowtide.embedded.ports import free_port
 from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
 from lowtide_tracker import Floor
+from tests.conftest import Kafka
 
 if TYPE_CHECKING:
     from lowtide_snapshots.job.store import JobStore
-    from tests.conftest import Kafka
 
 pytestmark = pytest.mark.kafka
 
@@ -41,8 +44,9 @@ LIMIT_S = 30.0
 class Sink:
     """One job with one worker and one output topic of three partitions, one for each lane."""
 
-    def __init__(self, kafka: Kafka, *, through: str = "") -> None:
+    def __init__(self, kafka: Kafka, *, through: str = "", settings: Mapping[str, str] | None = None) -> None:
         self.kafka = kafka
+        self.settings = settings or {}
         self.brokers = through or kafka.address
         self.out = kafka.topic("out", 3, max_message_bytes="100000")
         self.job = self.out
@@ -56,7 +60,7 @@ class Sink:
         return Conf.load(None, {"kafka.bootstrap_servers": self.kafka.address}).kafka
 
     def worker(self, check: Callable[[], None] = lambda: None, limit_ms: int = 30_000, **limits: int) -> ExactlyOnce:
-        settings = {"bootstrap.servers": self.brokers, "log_level": 0}
+        settings = {"bootstrap.servers": self.brokers, "log_level": 0, **self.settings}
         more: dict[str, Any] = {"check": check, "delivery_limit_ms": limit_ms, **limits}
         worker = ExactlyOnce(settings, transactional_id=self.id, lasts_topic=self.lasts, **more)
         self._begun.append(worker)
@@ -224,12 +228,53 @@ def test_w10_a_life_that_is_over_claims_but_delivers_nothing(sink: Sink) -> None
 def test_a_commit_that_comes_late_ends_no_other_transaction(kafka: Kafka) -> None:
     """Kafka tells an id's transactions apart by the epoch alone: one that is held back must find another epoch."""
     with KafkaProxy(kafka.address) as proxy:
-        sink = Sink(kafka, through=proxy.address)
+        check_late_commit(Sink(kafka, through=proxy.address), proxy)
+
+
+def test_a_commit_whose_connection_breaks_while_it_logs_in_again_ends_no_other_transaction(
+    logging_in: tuple[Kafka, str],
+) -> None:
+    """Brokers let clients log in again on a connection in use, with requests under way there."""
+    kafka, address = logging_in
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "job",
+        "sasl.password": "secret",
+    }
+    with KafkaProxy(address, within=kafka.address) as proxy:
+        check_late_commit(Sink(kafka, through=proxy.address, settings=login), proxy, logs_in_again=True)
+
+
+LOGGING_IN = """
+listeners=CLIENT://{host}:{port},LOGIN://{host}:{login},CONTROLLER://{host}:{controller_port}
+advertised.listeners=CLIENT://{host}:{port},LOGIN://{host}:{login}
+listener.security.protocol.map=CLIENT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.name.login.sasl.enabled.mechanisms=PLAIN
+listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+    user_job="secret";
+listener.name.login.plain.connections.max.reauth.ms=4000
+"""
+
+
+@pytest.fixture
+def logging_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Kafka, str]]:
+    """A broker, and where its clients have to log in, again every few seconds."""
+    login = free_port()
+    with_login = embedded_kafka.PROPERTIES + LOGGING_IN.replace("{login}", str(login))
+    monkeypatch.setattr(embedded_kafka, "PROPERTIES", with_login)
+    with EmbeddedServices(tmp_path / "services", only=["kafka"]) as services:
+        yield Kafka(services), f"127.0.0.1:{login}"
+
+
+def check_late_commit(sink: Sink, proxy: KafkaProxy, *, logs_in_again: bool = False) -> None:
+    """Hold a commit back, and let it through into the id's next transaction."""
+    with contextlib.closing(sink):
         worker = sink.worker()
         for number in range(2):
             worker.put(sink.packet(0, range(number, number + 1)))
             hear(worker)
-        held = proxy.hold()
+        held = proxy.hold(logs_in_again=logs_in_again)
         for number in range(2, 4):
             worker.put(sink.packet(0, range(number, number + 1)))
             hear(worker)
@@ -246,7 +291,6 @@ def test_a_commit_that_comes_late_ends_no_other_transaction(kafka: Kafka) -> Non
         hear(worker)
         assert sink.found(7) == {0: list(range(7))}
         assert sink.last() == {0: 6}
-        sink.close()
 
 
 def test_a_broker_that_is_not_there_costs_no_new_claims(sink: Sink) -> None:
