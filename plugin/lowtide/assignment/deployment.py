@@ -43,7 +43,8 @@ class Deployment:
         last: What the lanes' `last` was when the life began (R13).
         floors: By front the floors that were durable then, packed.
         unreported: Likewise those that commits alone knew.
-        relied_on: The largest tick that anything rests on, floors too; see `Front`.
+        relied_on: The largest tick that anything rests on; see `Front`.
+        highest_floor: The largest tick of all floors, those that commits alone know too.
         store: Where snapshots go; None where none are taken.
         restored: The parts that the life begins from, all of the T that it starts at.
         forgot: By step, after how many ticks keys were forgotten in the life that wrote them.
@@ -72,6 +73,7 @@ class Deployment:
     floors: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     unreported: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     relied_on: int = 0
+    highest_floor: int = 0
     store: StoreSetting | None = None
     restored: tuple[Part, ...] = ()
     forgot: Mapping[str, int] = field(default_factory=dict)

@@ -88,6 +88,7 @@ def _make_front(deployment: Deployment, start: FrontStart) -> Front:
         floors=(*unpack(start.number, deployment.floors.get(start.number, b"")), *start.promised()),
         unreported=unpack(start.number, deployment.unreported.get(start.number, b"")),
         relied_on=deployment.relied_on,
+        highest_floor=deployment.highest_floor,
         offset=start.offset,
         before=NO_TICK if start.before is None else start.before,
         stop=start.stop,

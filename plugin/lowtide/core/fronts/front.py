@@ -76,9 +76,10 @@ class Front:
         floors: All that are durable, of this front at least: register and lanes.
         unreported: Those that a commit alone knows: they hold as well, and are reported, so that lanes have them as
             soon as something rests on them; the commit may be dropped before they are needed again.
-        relied_on: The largest tick that anything rests on, of all fronts: T, per lane `last`'s tick + 1, durable
-            floors, and any delivered time that the outside was told (R18). The clock never stands below it, so a
-            broker's clock that was set back changes no label that was relied on.
+        relied_on: The largest tick that anything rests on: T of all commits, per lane `last`'s tick + 1, and any
+            delivered time that the outside was told (R18).
+        highest_floor: The largest tick of the floors of all fronts. The clock stands neither below this nor below
+            `relied_on`, so a broker's clock that was set back changes no label that was relied on.
         offset: The first offset that may come: what `start_at(T)` gave.
         before: The label before it, likewise.
         stop: The first offset that it does not read; None if it reads on for ever. Once nothing below it is to come,
@@ -104,6 +105,7 @@ class Front:
         floors: Iterable[Floor] = (),
         unreported: Iterable[Floor] = (),
         relied_on: int = NO_TICK,
+        highest_floor: int = NO_TICK,
         offset: int = 0,
         before: int = NO_TICK,
         stop: int | None = None,
@@ -113,13 +115,15 @@ class Front:
         assert slack_ms >= 1, "a tick lasts 1 ms at least"
         assert window.lead_ticks >= 1, "a front that may not be ahead at all never starts"
         known, later = list(floors), [floor for floor in unreported if floor.front == number]
-        now_tick = max([relied_on, opening, *(floor.tick for floor in (*known, *later))])
+        now_tick = max([relied_on, highest_floor, opening, *(floor.tick for floor in (*known, *later))])
         self.number = number
         self.next_offset = offset
         self._stop_at = LAST_TICK if stop is None else stop
         self._end = end_tick(slack_ms)
         self.own_floors = 0
-        self._own = OwnFloors(slack_ms=slack_ms, lift_ms=lift_ms, relied_on=now_tick, max_bytes=window.max_bytes)
+        self._own = OwnFloors(
+            slack_ms=slack_ms, lift_ms=lift_ms, relied_on=max(relied_on, opening), max_bytes=window.max_bytes
+        )
         self._window = window
         self._slack_ms = slack_ms
         self._now_ms = now_tick * slack_ms

@@ -199,6 +199,15 @@ def test_a_tick_that_something_relies_on_is_not_closed() -> None:
         assert (front.heartbeat > NOW) == (relied_on == NOW)
 
 
+def test_a_tick_below_floors_is_closed_if_nothing_was_let_out_of_it() -> None:
+    """A backlog from before the life has the label of a floor, and floors of other fronts lie above that."""
+    front = make(Window(1 << 40, 4 * SIZE), relied_on=NOW, floors=[Floor(0, 0, NOW)], highest_floor=NOW + 9)
+    for _ in range(5):
+        read(front, [NOW_MS - HOUR_MS] * 3, LATER_MS + HOUR_MS)
+    assert front.heartbeat > NOW
+    assert front.next_offset == 15
+
+
 def test_records_of_one_timestamp_stay_in_one_tick_and_are_reported_as_too_many() -> None:
     """They are in order, and log time is their own: to lift them would make them late."""
     front = make(Window(1 << 40, 10 * SIZE))
