@@ -18,6 +18,7 @@ import pytest
 from lowtide_snapshots.format.manifest import FrontAt, Manifest, Part, shape_of
 from lowtide_snapshots.format.names import snapshot_id
 from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
+from lowtide_snapshots.job.borrowed import Borrowed
 from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.stores import Store
 
@@ -34,6 +35,7 @@ WRITES: dict[str, Callable[[JobStore, int], None]] = {
     "set_lasts": lambda store, life: store.set_lasts(life, "late"),
     "set_steps": lambda store, life: store.set_steps(life, {"steps": ["late"], "since": 0}),
     "set_records": lambda store, life: store.set_records(life, {"source": {}, "sink": {"late": {}}}),
+    "set_borrowed": lambda store, life: store.set_borrowed(life, Borrowed("late", 10**9)),
     "tell": lambda store, life: store.tell(life, 10**9),
     "set_life": lambda store, life: store.set_life(life, {"phase": "late"}),
 }
@@ -175,8 +177,8 @@ class Place:
     @staticmethod
     def content(store: JobStore) -> tuple[Any, ...]:
         """All that lives have written."""
-        written = (store.fronts(), store.sink_ids(), store.lasts(), store.steps(), store.records(), store.told())
-        return (*written, store.life())
+        written = (store.fronts(), store.sink_ids(), store.lasts(), store.borrowed(), store.steps(), store.records())
+        return (*written, store.told(), store.life())
 
     @staticmethod
     def nobody(text: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lives import Parts, merged, parts_of
 
 from lowtide.core.effects import Snapshot
+from lowtide.core.fronts.floors import NO_TICK
 from lowtide.flow.plan import Plan
 from lowtide_tracker import Floor
 
@@ -27,6 +28,12 @@ class Commit:
     parts: Parts
     starts: Mapping[int, tuple[int, int]]
     floors: tuple[Floor, ...]
+
+    @property
+    def known(self) -> list[Floor]:
+        """All that it says of labels: a later life may begin with the label before where a front is read again."""
+        starts = [Floor(front, *start) for front, start in self.starts.items()]
+        return [*self.floors, *(floor for floor in starts if floor.tick > NO_TICK)]
 
 
 @dataclass(slots=True)

@@ -127,6 +127,16 @@ def ticks_without_end() -> list[Patch]:
     return [(OwnFloors, "_may_close", lambda self, tick, now_ms: False)]
 
 
+def open_below_floors() -> list[Patch]:
+    """No tick is closed below a floor of any front, though nothing that an older life has let out rests on it."""
+    real: Any = Front.__init__
+
+    def init(self: Front, number: int, *, relied_on: int, highest_floor: int, **given: Any) -> None:
+        real(self, number, relied_on=max(relied_on, highest_floor), highest_floor=highest_floor, **given)
+
+    return [(Front, "__init__", init)]
+
+
 def closed_again() -> list[Patch]:
     """A tick is closed, and at once, though an older life may have let out more of it."""
     real = OwnFloors._may_close
@@ -390,6 +400,8 @@ FLOW = [
     flow("own-floors-not-told", "R2", "a front tells nobody of its own floors", own_floors_not_told, faults=OFTEN),
     flow("lifted-ahead", "R2", "a grant counts before the front has come to its offset", lifted_ahead),
     flow("tick-without-end", "R8", "older messages fill one tick without end", ticks_without_end),
+    flow("open-below-floors", "R8", "older messages fill a tick without end as there are floors above it",
+         open_below_floors, faults=0.05, backfills=0.8),
     flow("closed-again", "R1, R8", "a tick is closed that an older life may have let out", closed_again, faults=0.05,
          longest=60, backfills=1.0),
     flow("heartbeat-past-label", "R5", "a heartbeat passes the label of what may come", heartbeat_past_the_label),

@@ -50,6 +50,8 @@ class FlowWorld(World):
         snapshots: How many times likelier than else snapshots are.
         letters: Whether the flow names dead letters; drawn if None.
         backfills: How likely a partition gets a backfill.
+        rewinds: How likely a life begins from an older commit than the newest, which stays.
+        silent: How likely nobody is told of delivered time, so that nothing of it is known later.
         wrong: How likely it is, without them, that a life begins with a function that is wrong about some records.
         at_sinks: How likely what it gives is refused by the sinks' formats, in a flow in which it can be.
     """
@@ -72,6 +74,8 @@ class FlowWorld(World):
         letters: bool | None = None,
         wrong: float = 0.4,
         backfills: float = 0.3,
+        rewinds: float = 0.15,
+        silent: float = 0.3,
         at_sinks: float = 0.3,
     ) -> None:
         super().__init__(seed, trace)
@@ -81,6 +85,9 @@ class FlowWorld(World):
         """Chance apart, so that a seed's execution is the same without backfills."""
         self.job = Job(self.rng, flow, longest, letters=letters, older=self.older, backfills=backfills)
         self.snapshots = snapshots
+        self.rewinds = rewinds
+        self.silent = self.older.random() < silent
+        """Whether nobody is told of delivered time."""
         self.wrongness, self.at_sinks = wrong, at_sinks
         self.wrong: Wrong | None = None
         self.idleness = idle or self.rng.choice([4, 4, 15])
@@ -98,9 +105,12 @@ class FlowWorld(World):
             self.wrong = draw_wrong(rng, plan, self.at_sinks)
         plan = plan if self.wrong is None else self.wrong.put_into(plan)
         self.now_ms -= rng.choice([0, 0, 40])  # Another broker leads, and its clock is behind.
-        commit = job.recovered(self.damage)
+        commit = job.recovered(self.damage, self.rewinds)
         manifests, archive = job.of_manifests(), job.archive_for(commit)
-        self.life = Life(rng, self.lives, plan, job.logs, job.sinks, commit, manifests, archive, job.told_time)
+        self.above = job.committed_tick
+        """Below this nothing is committed, wherever the life begins (R16)."""
+        known = job.logs, job.sinks, commit, manifests, archive, job.told_time, self.above
+        self.life = Life(rng, self.lives, plan, *known)
         if rng.random() >= SHARING:
             self.life.restored = None
         self.model, self.tracking = self.life.model, self.life.tracking
@@ -355,7 +365,7 @@ class FlowWorld(World):
     def seal(self) -> bool:
         """A snapshot is committed, if all of it is there."""
         commit = self.life.seal()
-        if commit is None:
+        if commit is None or commit.tick <= self.above:
             return False
         self.job.keep(commit, self.life)
         if self.trace:
@@ -421,7 +431,8 @@ class FlowWorld(World):
         for _, _, bundle in self.life.bundles:
             if len(bundle) and bundle.pieces[0].tick < time:
                 raise Violation("safety", f"delivered time is {time}, tick {bundle.pieces[0].tick} is not durable")
-        self.job.tell(time)
+        if not self.silent:
+            self.job.tell(time)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -451,6 +462,8 @@ class FlowWorld(World):
         if any(log.age_ms for log in self.job.logs.values()):
             self._flow_on()
         quiet, last = 0, self.job.last_tick(self.now_ms)
+        if not self.job.strikes:  # A life that ended while it was drained may have gone further.
+            last = max(last, self.now_ms // self.job.slack_ms + 1)
         for round_ in range(MAX_DRAIN_ROUNDS):
             quiet = 0 if self._round(last if self.job.strikes else last + round_) else quiet + 1
             self.check()
@@ -503,7 +516,9 @@ class FlowWorld(World):
         labels, front = self.life.labels[log.front], self.life.cores[self.life.of_front[log.front]].front
         assert front is not None
         # What is relied on may be what another life has let out a part of.
-        closes = front._own._relied_on <= labels.before < self.now_ms // self.job.slack_ms
+        relied_on = max(self.life.relied_on, log.opening or 0)
+        closes = relied_on <= labels.before < self.now_ms // self.job.slack_ms
+        closes = closes and not front.parked and front._own.stands(self.now_ms)
         full = front.older and labels.bytes >= self.life.window.max_bytes
         return labels.before if log.age_ms and closes and full else None
 

@@ -64,7 +64,7 @@ class Job:
         flow: Which flow; drawn if None.
         longest: How many messages a partition can have; drawn if None.
         letters: Whether the flow names dead letters, as it must where records fail by themselves; drawn if None.
-        older: Draws which partitions get a backfill; none does without it.
+        older: Draws which partitions get a backfill, none of which does without it; and rewinds.
         backfills: How likely a partition gets one.
 
     Attributes:
@@ -89,6 +89,7 @@ class Job:
         backfills: float = 0.3,
     ) -> None:
         self.rng = rng
+        self.older = older or Random(0)
         self.flow = flow or rng.choice(sorted(BUILD))
         self._layout, self.slack_ms = rng.choice(LAYOUTS), rng.choice([2, 2, 5])
         drawn_letters = rng.random() < 0.5 if letters is None else letters
@@ -121,16 +122,24 @@ class Job:
         workers = min(parallelism, self._layout[1])
         return plan_of(self.flow, self._layout, self.slack_ms, workers, grouping, letters=self.letters)
 
-    def recovered(self, damage: float) -> Commit | None:
+    def recovered(self, damage: float, rewinds: float = 0.0) -> Commit | None:
         """The commit to start from: the newest; or, if a part of it is damaged, the one before; or none.
 
-        With a damaged commit its manifest may be lost.
+        With a damaged commit its manifest may be lost. Or an older one was asked for, and the newer ones stay: the life
+        after may begin from them.
         """
         while self.commits and self.rng.random() < damage:
             damaged = self.commits.pop()
             if self.rng.random() < LOST:
                 self.manifests = [pair for pair in self.manifests if pair[0] is not damaged]
+        if len(self.commits) > 1 and self.older.random() < rewinds:
+            return self.older.choice(self.commits[:-1])
         return self.commits[-1] if self.commits else None
+
+    @property
+    def committed_tick(self) -> int:
+        """T of the newest commit."""
+        return self.commits[-1].tick if self.commits else NO_TICK
 
     def archive_for(self, commit: Commit | None) -> Floors:
         """The floors of the archive, where somebody begins below what went there."""
@@ -148,7 +157,7 @@ class Job:
         One that was overtaken stands before the newer one; what snapshots under way need is not superfluous.
         """
         self.commits = sorted([*self.commits, commit], key=lambda each: each.tick)[-KEPT:]
-        manifest = Floors(commit.floors)
+        manifest = Floors(commit.known)
         for front, (offset, _) in commit.starts.items():
             manifest.cut(front, offset)
         known = [*self.manifests, (commit, manifest)]

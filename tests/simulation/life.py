@@ -76,6 +76,7 @@ class Life:
         manifests: The floors of all manifests.
         archive: Those of the archive, where it begins below what went there.
         told: The largest delivered time that the outside has heard.
+        committed: T of the newest commit, which need not be the one where it begins.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Life:
         manifests: Floors,
         archive: Floors,
         told: int,
+        committed: int,
     ) -> None:
         self.rng = rng
         self.plan = plan
@@ -103,7 +105,7 @@ class Life:
         self.durable.merge(sinks.floors())
         self.stored = Floors(self.durable)
         self.unreported = [floor for floor in manifests if self.durable.add(floor)]
-        self.relied_on = max([self.start, told, *(key.tick + 1 for key in self.last.values())])
+        self.relied_on = max([self.start, told, committed, *(key.tick + 1 for key in self.last.values())])
         self.bundle_records = rng.choice([1, 3, 1000])
         self.portion = rng.choice([None, 1, 1, 2, 5])
         self.segments = segments_of(plan)
@@ -184,7 +186,8 @@ class Life:
             max_future_ms=FAR_MS,
             floors=self.stored.of_front(log.front),
             unreported=self.unreported,
-            relied_on=max(self.relied_on, self.durable.largest_tick()),
+            relied_on=self.relied_on,
+            highest_floor=self.durable.largest_tick(),
             offset=offset,
             before=before,
             lift_ms=LIFT_MS,

@@ -13,6 +13,7 @@ from lowtide.core.operators.grouping import Grouping
 from lowtide.core.worker import WorkerCore
 
 from .channel import Channel
+from .commits import Commit
 from .job import Job
 from .life import Life
 from .mutation import Mutation, Patch
@@ -54,9 +55,24 @@ def told_forgotten() -> list[Patch]:
     real: Any = Life.__init__
 
     def init(self: Life, *given: Any) -> None:
+        real(self, *given[:-2], NO_TICK, given[-1])
+
+    return [(Life, "__init__", init)]
+
+
+def commits_forgotten() -> list[Patch]:
+    """A life that begins from an older commit does not know how far the newest one is."""
+    real: Any = Life.__init__
+
+    def init(self: Life, *given: Any) -> None:
         real(self, *given[:-1], NO_TICK)
 
     return [(Life, "__init__", init)]
+
+
+def starts_forgotten() -> list[Patch]:
+    """A life that begins from an older commit does not go by the labels with which newer ones are read again."""
+    return [(Commit, "known", property(lambda self: self.floors))]
 
 
 def numbers_ignored() -> list[Patch]:
@@ -189,7 +205,7 @@ OFTEN = 0.02
 
 RECOVERY = [
     flow("clock-forgets", "R1, H6", "the clock may stand below what was relied on",
-         lambda: front_without(relied_on=NO_TICK), faults=OFTEN),
+         lambda: front_without(relied_on=NO_TICK, highest_floor=NO_TICK), faults=OFTEN),
     flow("floors-unread", "R2, W2", "a front does not look at the floors that are durable",
          lambda: front_without(floors=()), faults=OFTEN),
     flow("never-reported", "R2", "a floor that a commit alone knows is gone by and not reported", never_reported,
@@ -202,7 +218,11 @@ RECOVERY = [
          floors_settled_when_given, flow="two_sources", faults=0.05, idle=15, backfills=0.0),
     flow("opened-anywhere", "R3, W4b", "a new partition opens below last", opened_anywhere, longest=12),
     flow("told-forgotten", "R3, R18", "a later life does not know what was told to be over", told_forgotten,
-         longest=6, idle=15),
+         longest=6, idle=15, silent=0.0),
+    flow("commits-forgotten", "R3, R16", "a life that begins from an older commit does not know of the newest one",
+         commits_forgotten, faults=0.015, damage=0.0, idle=4, longest=60, snapshots=15, rewinds=0.7, silent=1.0),
+    Mutation("starts-forgotten", "R2, R16", "a label at which a newer commit is read again is not gone by", "flow",
+             starts_forgotten, {"faults": 0.015, "damage": 0.02, "snapshots": 10, "rewinds": 0.5, "silent": 0.7}, 350),
     flow("numbers-ignored", "R10", "frames have no numbers", numbers_ignored,
          flow="index_by_document", grouping="optimistic", swaps=1.0, faults=OFTEN),
     flow("broadcast-not-saved", "R14, W9", "a restored broadcast is not saved again", broadcast_not_saved_again,

@@ -13,12 +13,14 @@ from dataclasses import replace
 from lowtide.conf import Conf
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.connectors.floor_archive import read_archived
-from lowtide.connectors.lasts import Durable, keep_floors, read_lasts, topic_of
+from lowtide.connectors.lasts import keep_floors, read_lasts, topic_of
 from lowtide.core.fronts.register import FrontRegister
 from lowtide.driver.frozen import job_record
+from lowtide.driver.relied_on import relied_on
 from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan import Plan
 from lowtide_snapshots.errors import RecordDiffers
+from lowtide_snapshots.job.borrowed import Borrowed
 from lowtide_snapshots.job.store import JobStore
 from lowtide_tracker import Floor
 
@@ -38,6 +40,7 @@ def refuse_borrowing(plan: Plan, conf: Conf, other: str) -> None:
 
     Raises:
         FlowError: There is no such job, it orders records by other rules, or this job has its own floors already.
+        LifeEnded: A start with the floors of yet another job broke off.
         ServiceUnavailable: ZooKeeper does not answer.
     """
     if other == plan.name:
@@ -50,19 +53,23 @@ def refuse_borrowing(plan: Plan, conf: Conf, other: str) -> None:
         )
     access = ZooKeeperAccess.of(conf.zookeeper)
     with access.store(plan.name) as own, access.store(other) as store:
-        fronts, theirs = own.fronts(), store.fronts()
-        if fronts[: len(theirs)] != theirs[: len(fronts)]:
-            raise FlowError(
-                f'job "{plan.name}" has started before, and its labels go by its own floors',
-                where=WHERE,
-                way_out="leave --floors-from out; or give the flow another name",
-            )
+        fronts, borrowed, theirs = own.fronts(), own.borrowed(), store.fronts()
+        if fronts and borrowed is not None and borrowed.job == other:
+            return  # It has them.
         record = store.record()
         if record is None or not theirs or store.lasts()[0] is None:
             raise FlowError(
                 f'no job "{other}" has delivered exactly once here',
                 where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
                 way_out="correct the name, or name that job's ZooKeeper",
+            )
+        if borrowed is not None and borrowed.job != other and not fronts:
+            raise _half(plan, borrowed)
+        if fronts:
+            raise FlowError(
+                f'job "{plan.name}" has started before, and its labels go by its own floors',
+                where=WHERE,
+                way_out="leave --floors-from out; or give the flow another name",
             )
         asked = job_record(plan)
         try:
@@ -80,7 +87,8 @@ def borrow_floors(
 ) -> tuple[FrontRegister, tuple[Floor, ...]]:
     """Take over the fronts and floors of another job, as they are now; they become this job's own.
 
-    The floors are written before the fronts: a start that breaks off in between has labelled nothing, and is repeated.
+    Whose they are is written before the floors, and these before the fronts: a start that breaks off in between has
+    labelled nothing, and is repeated.
 
     Args:
         store: This job's place, connected; its sinks are claimed.
@@ -101,23 +109,28 @@ def borrow_floors(
     limit_s = conf.kafka.delivery_limit_ms / 1000
     with ZooKeeperAccess.of(conf.zookeeper).store(other) as theirs:
         register = FrontRegister.from_json(theirs.fronts())
-        generation = theirs.lasts()[1]
-    durable = read_lasts(conf.kafka, topic_of(other, generation), limit_s, say)
+        durable = read_lasts(conf.kafka, topic_of(other, theirs.lasts()[1]), limit_s, say)
+        reached = relied_on(theirs, durable)
     floors = read_archived(conf.kafka, other, durable, {}, limit_s, say)
+    store.set_borrowed(incarnation, Borrowed(other, reached))
     keep_floors(conf.kafka, topic_of(plan.name), floors, incarnation, limit_s)
     store.add_fronts(incarnation, register.to_json())
     return register, floors
 
 
-def refuse_half_borrowed(plan: Plan, register: FrontRegister, durable: Durable) -> None:
-    """Refuse to start a job that has floors and no fronts.
+def refuse_half_borrowed(plan: Plan, register: FrontRegister, borrowed: Borrowed | None) -> None:
+    """Refuse to start a job that has another one's floors, or some of them, and no fronts.
 
     Raises:
         LifeEnded: Its first start was given another job's floors and broke off.
     """
-    if durable.floors and not register.entries:
-        raise LifeEnded(
-            f'the first start of job "{plan.name}" was taking over the floors of another job and broke off',
-            where=f'topic "{topic_of(plan.name)}"',
-            way_out="repeat it with the same --floors-from",
-        )
+    if borrowed is not None and not register.entries:
+        raise _half(plan, borrowed)
+
+
+def _half(plan: Plan, borrowed: Borrowed) -> LifeEnded:
+    return LifeEnded(
+        f'the first start of job "{plan.name}" was taking over the floors of job "{borrowed.job}" and broke off',
+        where=f'topic "{topic_of(plan.name)}"',
+        way_out=f"repeat it with --floors-from {borrowed.job}; or give the flow another name",
+    )

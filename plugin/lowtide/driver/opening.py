@@ -35,6 +35,7 @@ from lowtide.driver.preflight import Surroundings
 from lowtide.driver.record_types import note_records
 from lowtide.driver.recovery import Recovered, StartFrom, recover
 from lowtide.driver.refusals import fence_ends_life
+from lowtide.driver.relied_on import relied_on
 from lowtide.driver.starts import first_offsets, preload_ends, refuse_other_starts, starts_of
 from lowtide.driver.stops import last_offsets, refuse_other_stops, stops_of
 from lowtide.errors import FlowError, LifeEnded
@@ -157,7 +158,7 @@ def open_life(
             durable = replace(durable, floors=borrowed)
             refuse_other_starts(plan, register)
             refuse_other_stops(plan, register)
-        refuse_half_borrowed(plan, register, durable)
+        refuse_half_borrowed(plan, register, store.borrowed())
         refuse_forgotten(plan, durable.last)
         recovered = recover(store, plan, conf, incarnation, start=start, say=say)
         generation, delivered = store.lasts()[1], store.steps()
@@ -182,12 +183,11 @@ def open_life(
             # Before anything is delivered, and by the only life that can deliver.
             store.set_steps(incarnation, kept_steps(plan, delivered, durable.last, begins))
         told, told_again = store.told(), store.told_in(generation)
-        ticks = [key.tick + 1 for key in durable.last.values()]
-        relied_on = max([begins, *ticks, *(() if told is None else (told,))])
+        relied = max(begins, relied_on(store, durable))
         read = {entry.partition.source for entry in register.entries}
         fresh = tuple(topic for topic in found.sources if topic.name not in read)
         firsts = first_offsets(plan, conf, fresh, found.earliest)
-        _refuse_after_the_end(plan, fresh, register, relied_on)
+        _refuse_after_the_end(plan, fresh, register, relied)
         store.add_sources(incarnation, job_record(plan))
         register = _completed(
             store,
@@ -195,7 +195,7 @@ def open_life(
             register,
             incarnation,
             found,
-            relied_on,
+            relied,
             firsts=firsts,
             stops=last_offsets(plan, conf, fresh, {**found.earliest, **firsts}),
             preloaded=preload_ends(plan, conf, fresh),
@@ -230,7 +230,7 @@ def open_life(
         last,
         floors,
         unreported,
-        relied_on,
+        relied,
         told,
         begins,
         topic,
@@ -242,9 +242,9 @@ def open_life(
     )
 
 
-def _refuse_after_the_end(plan: Plan, fresh: Sequence[Topic], register: FrontRegister, relied_on: int) -> None:
+def _refuse_after_the_end(plan: Plan, fresh: Sequence[Topic], register: FrontRegister, relied: int) -> None:
     """Nothing stands behind the end of time (errors: FlowError)."""
-    if fresh and register.entries and relied_on >= end_tick(plan.slack_ms):
+    if fresh and register.entries and relied >= end_tick(plan.slack_ms):
         raise FlowError(
             f'topic "{fresh[0].name}" is new to the job, which has come to its end: all its sources have ended, and '
             "everything is delivered and committed",
@@ -332,7 +332,7 @@ def _completed(
     register: FrontRegister,
     incarnation: int,
     found: Surroundings,
-    relied_on: int,
+    relied: int,
     *,
     firsts: Mapping[tuple[str, int], int],
     stops: Mapping[tuple[str, int], int],
@@ -352,7 +352,7 @@ def _completed(
         register, _ = register.opened(
             partition,
             offset=offset,
-            above=relied_on + 1 if preloaded and known_to is None else relied_on,
+            above=relied + 1 if preloaded and known_to is None else relied,
             start=start,
             stop=stops.get(place, offset) if end else None,
             ends=end,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lowtide.conf import Conf
@@ -62,7 +62,8 @@ class Recovered:
 
     Attributes:
         manifest: Of the commit it begins from.
-        floors: Of all commits that can be read: a floor that one of them alone knows may have been relied on.
+        floors: Of all commits that can be read: a floor that one of them alone knows may have been relied on. The label
+            before an offset from which a front is read again counts as one: a later life may begin there.
     """
 
     manifest: Manifest
@@ -129,13 +130,11 @@ def recover(
             log.rewind(incarnation, choice.commit)
             commits = log.commits()
         manifests = _manifests(log, files, commits, manifest)
-        floors = {floor for each in manifests for floor in each.floors}
         say(
             f"beginning from commit {manifest.id} of {iso_of(manifest.min_time_ms)}: "
             f"{manifest.rows:,} rows of state in {len(manifest.parts)} parts"
         )
-        known = tuple(Floor(each.front, each.offset, each.tick, each.cap) for each in floors)
-        return Recovered(manifest, known)
+        return Recovered(manifest, tuple(Steps(floor for each in manifests for floor in _floors_of(each))))
     finally:
         files.close()
 
@@ -213,6 +212,15 @@ def _manifests(log: ZooKeeperCommitLog, files: Store, commits: Iterable[Commit],
         except ManifestDamaged:
             continue
     return found
+
+
+def _floors_of(manifest: Manifest) -> Iterator[Floor]:
+    """What a manifest knows of labels besides the log."""
+    for each in manifest.floors:
+        yield Floor(each.front, each.offset, each.tick, each.cap)
+    for front in manifest.fronts:
+        if front.label is not None:
+            yield Floor(front.number, front.offset, front.label)
 
 
 def _key_of(lane: LaneLast) -> OrderKey | None:

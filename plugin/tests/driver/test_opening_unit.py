@@ -22,19 +22,27 @@ from lowtide.core.effects import letters_of
 from lowtide.core.fronts.register import FrontRegister, Partition
 from lowtide.core.operators.order import OrderKey
 from lowtide.core.operators.saved_step import saved_steps
+from lowtide.driver.borrowed_floors import refuse_half_borrowed
 from lowtide.driver.frozen import _settled, job_record
 from lowtide.driver.opening import _by_vertex, _completed, _ids
 from lowtide.driver.placement import kept_steps, refuse_other_places, steps_of, text_of
 from lowtide.driver.preflight import Surroundings
-from lowtide.driver.recovery import Recovered, refuse_other_state, refuse_shorter_lasts
+from lowtide.driver.recovery import Recovered, _floors_of, refuse_other_state, refuse_shorter_lasts
 from lowtide.driver.refusals import fence_ends_life
+from lowtide.driver.relied_on import relied_on
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.flow import zones
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.moments import micros_of
 from lowtide.flow.plan import Plan
+from lowtide_snapshots.commits.log import Commit
 from lowtide_snapshots.errors import Fenced, LeaseTaken, RecordDiffers, SnapshotsError, ZooKeeperUnavailable
-from lowtide_snapshots.format.manifest import LaneLast, Manifest, Part
+from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, Part
+from lowtide_snapshots.job.borrowed import Borrowed
+from lowtide_snapshots.job.paths import JobPaths
+from lowtide_snapshots.zookeeper.memory_nodes import MemoryNodes
+from lowtide_snapshots.zookeeper.nodes import Create
+from lowtide_tracker import Floor
 
 FOUND = Surroundings(
     (Topic("orders", 2, "CreateTime", "delete", "id"),), {"out": 2}, {("orders", 0): 0, ("orders", 1): 4}
@@ -140,6 +148,62 @@ def manifest(steps: str = "", generation: int = 0) -> Manifest:
         record=job_record(plan), flow=(), fronts=(), floors=(), lasts=(LaneLast(0, "out", 0, last),), parts=(),
         steps=steps, generation=generation,
     )  # fmt: skip
+
+
+class Kept:
+    """Stands where the job's place in ZooKeeper stands: what lives before have left there."""
+
+    job = "stage"
+
+    def __init__(self, commit: int | None = None, told: int | None = None, borrowed: int | None = None) -> None:
+        nodes, paths = MemoryNodes(), JobPaths("lowtide", self.job)
+        if commit is not None:
+            made = Commit(commit, "000001-0001", None, "manifests/one", "0" * 64, 1, "2026-01-31T12:00:00.000Z")
+            nodes.commit([Create(paths.last_commit, made.to_bytes())])
+        self.place = nodes, paths
+        self._told, self._borrowed = told, borrowed
+
+    def told(self) -> int | None:
+        return self._told
+
+    def borrowed(self) -> Borrowed | None:
+        return None if self._borrowed is None else Borrowed("blue", self._borrowed)
+
+
+@pytest.mark.parametrize(
+    ("kept", "last", "relied"),
+    [
+        ({}, {}, 0),
+        ({}, {LaneName(0, "out", 0): KEY}, 8),
+        ({"told": 7}, {LaneName(0, "out", 0): KEY}, 8),
+        ({"told": 9}, {LaneName(0, "out", 0): KEY}, 9),
+        ({"commit": 20, "told": 9}, {}, 20),
+        ({"commit": 20, "borrowed": 30}, {}, 30),
+    ],
+)
+def test_what_lies_below_what_anything_rests_on_has_its_labels_for_good(
+    kept: dict[str, int], last: dict[LaneName, OrderKey], relied: int
+) -> None:
+    """R3: the newest commit too, whichever a life begins from: the life after may begin from that one."""
+    assert relied_on(Kept(**kept), Durable(last, ())) == relied  # type: ignore[arg-type]
+
+
+def test_a_start_that_broke_off_while_it_took_floors_is_repeated_with_the_same() -> None:
+    plan, none = deployment().plan, FrontRegister()
+    with pytest.raises(LifeEnded, match="--floors-from blue"):
+        refuse_half_borrowed(plan, none, Borrowed("blue", 7))
+    refuse_half_borrowed(plan, none, None)
+    refuse_half_borrowed(plan, none.opened(Partition("orders", "id", 0), offset=0, above=0)[0], Borrowed("blue", 7))
+
+
+def test_a_manifest_knows_the_labels_at_which_its_fronts_are_read_again() -> None:
+    """A front that was quiet has one above T: a life that begins from an older commit must not label below it."""
+    quiet, first = FrontAt(0, "orders", "id", 0, 5, 17), FrontAt(1, "orders", "id", 1, 0, None)
+    older = replace(manifest(), fronts=(replace(quiet, offset=3, label=8), first))
+    newer = replace(manifest(), tick=15, fronts=(quiet, first), floors=(FloorAt(1, 0, 15, False),))
+    known = tuple(floor for each in (older, newer) for floor in _floors_of(each))
+    assert set(known) == {Floor(0, 3, 8), Floor(0, 5, 17), Floor(1, 0, 15)}
+    assert set(Recovered(older, known).needed([Floor(1, 0, 15)])[1]) == {Floor(0, 3, 8), Floor(0, 5, 17)}
 
 
 def test_a_sink_that_has_lost_what_a_snapshot_knew_is_refused() -> None:

@@ -31,6 +31,7 @@ class JobPaths:
         self.lasts = f"{self.job}/lasts"
         self.steps = f"{self.job}/steps"
         self.records = f"{self.job}/records"
+        self.borrowed = f"{self.job}/borrowed"
         self.told = f"{self.job}/told"
         self.life = f"{self.job}/life"
         self.commits = f"{self.job}/commits"

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from lowtide_snapshots.errors import RecordRefused
 from lowtide_snapshots.job import front_entries, lives
+from lowtide_snapshots.job.borrowed import Borrowed
 from lowtide_snapshots.job.lease import JobLease
 from lowtide_snapshots.job.node_access import check_access
 from lowtide_snapshots.job.paths import JobPaths, name_of
@@ -337,6 +338,20 @@ class JobStore:
             return [Set(path, _told(max(tick, tick_in(node.data, path)), tick, generation), node.version)]
 
         self._write(incarnation, plan)
+
+    def borrowed(self) -> Borrowed | None:
+        """With whose floors the job has begun; None if with its own."""
+        node = self._zk.get(self._paths.borrowed)
+        return Borrowed.from_bytes(node.data, self._paths.borrowed) if node else None
+
+    def set_borrowed(self, incarnation: int, borrowed: Borrowed) -> None:
+        """Write down with whose floors the job begins, before its first front.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        data = borrowed.to_bytes(self._paths.borrowed)
+        self._put(incarnation, self._paths.borrowed, data, data.__ne__)
 
     def life(self) -> dict[str, Any] | None:
         """What the current or last life says of itself; None if there was none."""

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.zookeeper
 
 LONG_S = 10.0
 ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
-WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "set_records", "tell", "set_life")
+WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "set_records", "set_borrowed", "tell", "set_life")
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from lowtide_snapshots.job.submissions import refuse_again
 pytestmark = pytest.mark.zookeeper
 
 ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
-WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "set_records", "tell", "set_life")
+WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "set_records", "set_borrowed", "tell", "set_life")
 
 
 def test_the_record_is_frozen_at_the_first_start_and_stays(place: Any) -> None:

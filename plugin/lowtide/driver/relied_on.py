@@ -1,0 +1,31 @@
+"""How far a job has come: what lies below that has its labels for good, in whatever life it is read again."""
+
+from __future__ import annotations
+
+from lowtide.connectors.lasts import Durable
+from lowtide_snapshots.commits.log import ZooKeeperCommitLog
+from lowtide_snapshots.job.store import JobStore
+
+__all__ = ["relied_on"]
+
+
+def relied_on(store: JobStore, durable: Durable) -> int:
+    """The largest tick that something rests on: what was delivered or told, a commit, or the job it began after.
+
+    All commits count, not only the one that a life begins from: the life after that may begin from another.
+
+    Args:
+        store: The job's place, connected.
+        durable: What its sinks have.
+
+    Raises:
+        ServiceUnavailable: ZooKeeper does not answer.
+    """
+    ticks = [key.tick + 1 for key in durable.last.values()]
+    if (told := store.told()) is not None:
+        ticks.append(told)
+    if (commit := ZooKeeperCommitLog(store).last()) is not None:
+        ticks.append(commit.tick)
+    if (borrowed := store.borrowed()) is not None:
+        ticks.append(borrowed.tick)
+    return max(ticks, default=0)
