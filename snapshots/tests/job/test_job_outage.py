@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lowtide_snapshots.errors import ZooKeeperUnavailable
+from lowtide_snapshots.job.borrowed import Borrowed
 
 pytestmark = pytest.mark.zookeeper
 
@@ -75,6 +76,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(place: Any, drop: str) -> Non
             [ENTRY],
             {"late"},
             ("late", 0),
+            Borrowed("late", 10**9),
             {"steps": ["late"], "since": 0},
             {"source": {}, "sink": {"late": {}}},
             10**9 + 1,

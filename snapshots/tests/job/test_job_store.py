@@ -224,7 +224,7 @@ def test_a_life_says_what_there_is_to_know_of_it(place: Any) -> None:
 def test_to_look_makes_nothing(place: Any) -> None:
     mine = place.open()
     assert (mine.record(), mine.holder(), mine.alive(), mine.incarnation()) == (None, None, False, 0)
-    assert place.content(mine) == ([], set(), (None, 0), None, None, None, None)
+    assert place.content(mine) == ([], set(), (None, 0), None, None, None, None, None)
     assert place.job not in jobs(place.hosts)
     assert jobs(place.hosts, root="nothing/here") == []
 
