@@ -110,7 +110,7 @@ def borrow_floors(
     with ZooKeeperAccess.of(conf.zookeeper).store(other) as theirs:
         register = FrontRegister.from_json(theirs.fronts())
         durable = read_lasts(conf.kafka, topic_of(other, theirs.lasts()[1]), limit_s, say)
-        reached = relied_on(theirs, durable)
+        reached = relied_on(theirs, durable, theirs.told())
     floors = read_archived(conf.kafka, other, durable, {}, limit_s, say)
     store.set_borrowed(incarnation, Borrowed(other, reached))
     keep_floors(conf.kafka, topic_of(plan.name), floors, incarnation, limit_s)

@@ -183,7 +183,7 @@ def open_life(
             # Before anything is delivered, and by the only life that can deliver.
             store.set_steps(incarnation, kept_steps(plan, delivered, durable.last, begins))
         told, told_again = store.told(), store.told_in(generation)
-        relied = max(begins, relied_on(store, durable))
+        relied = max(begins, relied_on(store, durable, told))
         read = {entry.partition.source for entry in register.entries}
         fresh = tuple(topic for topic in found.sources if topic.name not in read)
         firsts = first_offsets(plan, conf, fresh, found.earliest)

@@ -9,7 +9,7 @@ from lowtide_snapshots.job.store import JobStore
 __all__ = ["relied_on"]
 
 
-def relied_on(store: JobStore, durable: Durable) -> int:
+def relied_on(store: JobStore, durable: Durable, told: int | None) -> int:
     """The largest tick that something rests on: what was delivered or told, a commit, or the job it began after.
 
     All commits count, not only the one that a life begins from: the life after that may begin from another.
@@ -17,12 +17,13 @@ def relied_on(store: JobStore, durable: Durable) -> int:
     Args:
         store: The job's place, connected.
         durable: What its sinks have.
+        told: The largest delivered time that the outside was told.
 
     Raises:
         ServiceUnavailable: ZooKeeper does not answer.
     """
     ticks = [key.tick + 1 for key in durable.last.values()]
-    if (told := store.told()) is not None:
+    if told is not None:
         ticks.append(told)
     if (commit := ZooKeeperCommitLog(store).last()) is not None:
         ticks.append(commit.tick)
