@@ -21,7 +21,7 @@ from lowtide.core.operators.order import FIRST_TICK
 from lowtide.core.operators.program import Captured
 from lowtide.core.operators.saved_step import saved_steps
 from lowtide.flow.plan import Plan, side_of
-from lowtide.flow.steps import STATEFUL, Connect, Join, Loop, WindowBy
+from lowtide.flow.steps import STATEFUL, Clock, Connect, Join, Loop, WindowBy
 from lowtide.flow.windows import Windows
 from lowtide.local.run import Message, run_log
 from lowtide_snapshots.format.manifest import ttl_of
@@ -34,6 +34,8 @@ Changed = dict[str, dict[int, pa.Table | None]]
 """The parts that changed since another; None for a unit whose state has gone."""
 
 MOST_CUTS = 4
+BEYOND = 40
+"""Min time comes at most so many ticks beyond the last record."""
 
 
 class Forgotten(AssertionError):
@@ -126,8 +128,9 @@ class Lives:
     """A flow on its log, in several lives with snapshots between them, compared with the oracle at the end.
 
     What is drawn: where snapshots are taken, and after which of them the life dies; each life's parallelism and mode;
-    how far fronts have read beyond T; whether pruning goes on before; and whether a life may leave units to the
-    snapshot it began from, or has to write all of them, as after a change of a step's ttl.
+    how far beyond T fronts have read and min time has come, as it has wherever workers go on before they are asked;
+    whether pruning goes on before; and whether a life may leave units to the snapshot it began from, or has to write
+    all of them, as after a change of a step's ttl.
 
     Args:
         plan: The plan; its parallelism is drawn for every life.
@@ -165,6 +168,10 @@ class Lives:
             ticks = accumulate((tick for tick, _ in rows), max, initial=NO_TICK)
             rows[:] = [(tick, message) for tick, (_, message) in zip(list(ticks)[1:], rows, strict=True)]
         self._read = dict.fromkeys(self._rows, 0)
+        self._reached = NO_TICK
+        """Min time of this life."""
+        self._then: dict[int, dict[str, dict[int, str]]] = {}
+        """By T what the state below was before anything at or above it was processed."""
         self._begin({}, NO_TICK)
 
     def run(self) -> None:
@@ -175,9 +182,13 @@ class Lives:
         """
         ticks = sorted({tick for rows in self._rows.values() for tick, _ in rows})
         between = range(ticks[0] + 1, ticks[-1] + 1) if ticks else range(0)
-        for tick in sorted(self._dice.sample(between, min(MOST_CUTS, len(between)))):
-            self._feed(tick)
-            self._life.reach(tick)
+        # The oracle's clocks strike until the last record.
+        beyond = 0 if any(isinstance(vertex.step, Clock) for vertex in self._plan.vertices) else BEYOND
+        cuts = sorted(self._dice.sample(between, min(MOST_CUTS, len(between))))
+        for place, tick in enumerate(cuts):
+            reached = tick if self._dice.random() < 0.5 else self._dice.randint(tick, ticks[-1] + beyond)
+            for each in (*(cut for cut in cuts[place:] if cut <= reached), reached):
+                self._go_on(each)
             self._snapshot(tick)
             if self._dice.random() < 0.7:
                 self._life.deliver(tick)
@@ -193,11 +204,11 @@ class Lives:
         self._life: OneLife = OneLife(plan, dice, grouping, parts, tick)
         self.number += 1
         self._say(f"life {self.number} begins at {tick}, {grouping}, parallelism {plan.parallelism}")
-        self._parts = parts
+        self._parts, self._reached = parts, tick
         self._base: int | None = tick if dice.random() < 0.5 else None
         if before is not None:
             self._life.delivered, self._life.dead = before.delivered, before.dead
-            again = said(merged({}, self._life.captured(tick, FIRST_TICK)))
+            again = self._whole(tick)
             if again != said(parts):
                 raise Forgotten(f"life {self.number} began with {differing(said(parts), again)}")
             self.covered |= covered(plan, parts)
@@ -205,6 +216,17 @@ class Lives:
             self._read[front] = sum(label < tick for label, _ in rows)
             if self._read[front]:
                 self._life._labels[front] = rows[self._read[front] - 1][0]
+
+    def _go_on(self, tick: int) -> None:
+        """Min time comes to a tick, if it has not yet; what a snapshot has then is what it is to have later."""
+        if tick > self._reached:
+            self._feed(tick)
+            self._life.reach(tick)
+            self._reached, self._then[tick] = tick, self._whole(tick)
+
+    def _whole(self, tick: int) -> dict[str, dict[int, str]]:
+        """All that a snapshot has at a tick, changed or not."""
+        return said(merged({}, self._life.captured(tick, FIRST_TICK)))
 
     def _feed(self, tick: int) -> None:
         """Fronts read, in any order, all that lies below a tick, and of what comes after it as much as they like."""
@@ -227,6 +249,9 @@ class Lives:
         if self._dice.random() < 0.3:
             for program in [each for programs in self._life.levels for each in programs]:
                 program.prune(tick)
+        if (now := self._whole(tick)) != self._then[tick]:
+            at = f"at {self._reached} a snapshot as of {tick}"
+            raise Forgotten(f"{at} would have {differing(self._then[tick], now)}")
         if self._base is None:
             self._parts = merged({}, self._life.captured(tick, FIRST_TICK))
         else:
