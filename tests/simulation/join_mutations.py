@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lowtide.core.operators import join_node as join_module
+from lowtide.core.operators import join_side
 from lowtide.core.operators import join_table as table_module
 from lowtide.core.operators.group import Group
 from lowtide.core.operators.join_node import JoinNode
-from lowtide.core.operators.join_side import Held, JoinSide
+from lowtide.core.operators.join_side import Held, JoinSide, SavedRecord
 from lowtide.core.operators.join_table import TableJoinNode
 from lowtide.core.operators.node import Feed
 
@@ -71,6 +72,16 @@ def pairs_forgotten() -> list[Patch]:
     return [(JoinSide, "restore", restore)]
 
 
+def paired_above() -> list[Patch]:
+    """A snapshot has a record as paired whose partner came above its T."""
+    real = join_side._below
+
+    def below(kept: Mapping[bytes, Held], tick: int) -> list[SavedRecord]:
+        return [(at, row, kept[at].paired is not None) for at, row, _ in real(kept, tick)]
+
+    return [(join_side, "_below", below)]
+
+
 def ends_with_its_due() -> list[Patch]:
     """What has ended is forgotten at once, though a snapshot below may need it."""
     real = JoinSide.close
@@ -119,6 +130,8 @@ JOIN = [
          flow="joined", snapshots=12, damage=0.0, letters=True, faults=OFTEN),
     flow("pairs-forgotten", "R14", "a restored record is unpaired again", pairs_forgotten,
          flow="joined", snapshots=12, damage=0.0, letters=True, faults=OFTEN),
+    Mutation("paired-above", "R14", "a snapshot has a record as paired whose partner came above its T", "lives",
+             paired_above),
     flow("rows-first", "R4", "a table's rows come before all records released with them",
          lambda: by_port(table_module, 1), flow="tabled"),
     flow("row-of-now", "R14", "a snapshot has rows that came above its T", row_of_now,

@@ -75,8 +75,8 @@ class BesideNode(Holding):
         self._groups = self._kept.by_key
         self._touched: list[Group] = []
         self._touched_units = Touched()
-        self._touched_beside: int | None = None
-        """The last tick of the broadcast's records; None before the first."""
+        self._touched_beside: tuple[int, int] | None = None
+        """The first and the last tick of the broadcast's records; None before the first."""
         self._copied = b""
         """The part of the order key that the copies of the broadcast's newest record share."""
         self.beside = None if beside is None else beside.name
@@ -95,7 +95,7 @@ class BesideNode(Holding):
         self._pending[port].add(batch)
         ticks = batch.ticks
         if port == BESIDE:
-            self._touch_beside(ticks[-1])
+            self._touch_beside(ticks[0], ticks[-1])
         else:
             self._touched_units.add(batch.units, ticks[-1])
         self.hold(ticks, feed)
@@ -160,14 +160,16 @@ class BesideNode(Holding):
 
     def changed_beside(self, since: int) -> bool:
         """True if the broadcast has a state that may have changed at a tick or later."""
-        return self._touched_beside is not None and self._touched_beside >= since
+        return self._touched_beside is not None and self._touched_beside[1] >= since
 
     def capture_beside(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
         """The broadcast's state below a tick, as that of the key None in one hash unit; nothing if it has not changed.
 
-        It is the same in all workers.
+        It is the same in all workers. Before the first record it is nothing, also if that has come since.
         """
-        return {SHARED_UNIT: [(None, _state_below(self._newest_beside, tick))]} if self.changed_beside(since) else {}
+        if self._touched_beside is None or self._touched_beside[0] >= tick or not self.changed_beside(since):
+            return {}
+        return {SHARED_UNIT: [(None, _state_below(self._newest_beside, tick))]}
 
     def look(self, key: Key, tick: int) -> Any:
         """The state of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
@@ -195,10 +197,11 @@ class BesideNode(Holding):
         for states in parts.values():
             for _, state in states:
                 self._newest_beside = Group(None, SHARED_UNIT, state)
-                self._touch_beside(tick - 1)
+                self._touch_beside(tick - 1, tick - 1)
 
-    def _touch_beside(self, tick: int) -> None:
-        self._touched_beside = tick if self._touched_beside is None else max(self._touched_beside, tick)
+    def _touch_beside(self, first: int, last: int) -> None:
+        before = self._touched_beside or (first, last)
+        self._touched_beside = min(before[0], first), max(before[1], last)
 
     def _keyed(self, unit: int, at: bytes, row: Any) -> Any:
         key = self._key(row)
