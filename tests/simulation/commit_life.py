@@ -172,7 +172,7 @@ class Life(Committer):
                 bases.insert(0, None if rng.random() < 0.5 else bases[0])
             taken = [self.take(tick, bases[0])]
             for base in bases[1:]:
-                while self.world.tick == tick and rng.random() < 0.9:
+                while self.world.tick == tick and rng.random() < self.world.waits:
                     self.log.last()
                 taken.append(self.take(self.world.tick, base))
             if rng.random() < 0.5:
@@ -230,7 +230,7 @@ class Life(Committer):
 
     def reserve(self, identity: str, tick: int, base: Manifest | None) -> None:
         """Reserve a place for a snapshot; it is owed a commit if it is above the last one, and its base is there."""
-        if self.world.rng.random() < 0.4:
+        if self.world.rng.random() >= self.world.reserves:
             return
         bases = {base.id, *self.sealed} if base else set(self.sealed)
         self.log.reserve(self.number, identity, bases)

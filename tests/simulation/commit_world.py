@@ -40,6 +40,9 @@ DRAWN: dict[str, list[float]] = {
 """What a seed draws unless it is told: how often an answer is lost, the store fails, a life begins with an older
 commit, and two snapshots are taken at once; how likely it is that somebody damages a part, that a life begins, and that
 somebody sweeps; and how much somebody does at one go."""
+LIKELY = {"reserves": 0.6, "waits": 0.9}
+"""What is as likely in all seeds: that a snapshot has a place reserved, and that one beside another waits for a later
+tick."""
 BEGAN = datetime(2026, 1, 31, tzinfo=UTC)
 
 
@@ -50,9 +53,10 @@ class CommitWorld(World):
 
     def __init__(self, seed: int, trace: Trace | None = None, **options: float) -> None:
         super().__init__(seed, trace)
-        drawn = {name: self.rng.choice(of) for name, of in DRAWN.items()} | options
+        drawn = {name: self.rng.choice(of) for name, of in DRAWN.items()} | LIKELY | options
         self.lost, self.fails, self.older, self.beside = (drawn[n] for n in ("lost", "fails", "older", "beside"))
         self.harms, self.lives, self.prunes, self.burst = (int(drawn[n]) for n in ("harms", "lives", "prunes", "burst"))
+        self.reserves, self.waits = drawn["reserves"], drawn["waits"]
         self.tick = 1
         self.changes: dict[int, list[int]] = {unit: [] for unit in range(UNITS)}
         self.actors: list[Actor] = []

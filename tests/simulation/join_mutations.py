@@ -117,6 +117,10 @@ def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutat
     return Mutation(name, rule, what, "flow", patches, options)
 
 
+def lives(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
+    return Mutation(name, rule, what, "lives", patches, options)
+
+
 OFTEN = 0.03
 
 JOIN = [
@@ -124,14 +128,12 @@ JOIN = [
     flow("left-first", "R4", "a join takes all left records before the right ones", lambda: by_port(join_module, 0),
          flow="joined"),
     flow("partners-unseen", "R4", "a record comes out alone though it was paired", partners_unseen, flow="joined"),
-    flow("ended-left-out", "R14", "a snapshot lacks records that ended above its T", ended_left_out,
-         flow="joined", snapshots=12, damage=0.0, letters=True, faults=OFTEN),
-    flow("ended-forgotten", "R14", "what has ended is not kept for a snapshot", ends_with_its_due,
-         flow="joined", snapshots=12, damage=0.0, letters=True, faults=OFTEN),
+    lives("ended-left-out", "R14", "a snapshot lacks records that ended above its T", ended_left_out, having="join"),
+    lives("ended-forgotten", "R14", "what has ended is not kept for a snapshot", ends_with_its_due, having="join"),
+    lives("paired-above", "R14", "a snapshot has a record as paired whose partner came above its T", paired_above,
+          having="join"),
     flow("pairs-forgotten", "R14", "a restored record is unpaired again", pairs_forgotten,
          flow="joined", snapshots=12, damage=0.0, letters=True, faults=OFTEN),
-    Mutation("paired-above", "R14", "a snapshot has a record as paired whose partner came above its T", "lives",
-             paired_above),
     flow("rows-first", "R4", "a table's rows come before all records released with them",
          lambda: by_port(table_module, 1), flow="tabled"),
     flow("row-of-now", "R14", "a snapshot has rows that came above its T", row_of_now,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import ClassVar
 
 import interpreter
@@ -13,15 +14,27 @@ import lowtide
 from lowtide.flow.compiler import compile_flow
 
 from .verdict import Violation
-from .world import Step, World
+from .world import Step, Trace, World
 
 UNITS = 8
+FURTHER = 1 << 20
+"""So far away is the next flow that is looked at for what it has to have."""
 
 
 class LivesWorld(World):
-    """A random flow of any steps. Its workers run without a tracker, frames come in any order: see `Lives`."""
+    """A random flow of any steps. Its workers run without a tracker, frames come in any order: see `Lives`.
+
+    Args:
+        seed: The seed.
+        trace: Told every start, snapshot and death.
+        having: A kind of step that the flow has to have, `join`; None for any flow.
+    """
 
     name: ClassVar[str] = "lives"
+
+    def __init__(self, seed: int, trace: Trace | None = None, *, having: str | None = None) -> None:
+        super().__init__(seed, trace)
+        self._having = having
 
     def run(self, steps: int) -> None:
         """Live all lives, however many steps were asked for.
@@ -29,7 +42,7 @@ class LivesWorld(World):
         Raises:
             Violation: state was lost, or something else was delivered.
         """
-        flow, again = Writer(lowtide, self.seed).write(), Writer(interpreter, self.seed).write()
+        flow, again = self._written()
         rng = self.rng
         lanes, slack_ms = rng.choice([1, 2, 4]), rng.choice([1, 2, 5])
         plan = compile_flow(flow, units=UNITS, lanes=lanes, parallelism=1, slack_ms=slack_ms)
@@ -41,6 +54,14 @@ class LivesWorld(World):
         except Forgotten as error:
             raise Violation("output", str(error)) from error
         self.counts["live"] = lives.number
+
+    def _written(self) -> tuple[lowtide.Flow, interpreter.Flow]:
+        """The flow, for both interpreters."""
+        for number in count(self.seed, FURTHER):
+            again = Writer(interpreter, number).write()
+            if self._having in (None, *(step.kind for step in again.steps)):
+                return Writer(lowtide, number).write(), again
+        raise AssertionError("numbers end")
 
     def chances(self) -> list[tuple[int, str, Step]]:
         """None: what happens is drawn by `Lives`."""

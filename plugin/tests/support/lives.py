@@ -182,9 +182,11 @@ class Lives:
         """
         ticks = sorted({tick for rows in self._rows.values() for tick, _ in rows})
         between = range(ticks[0] + 1, ticks[-1] + 1) if ticks else range(0)
+        near = sorted({near for tick in ticks for near in (tick, tick + 1) if near in between})
         # The oracle's clocks strike until the last record.
         beyond = 0 if any(isinstance(vertex.step, Clock) for vertex in self._plan.vertices) else BEYOND
-        cuts = sorted(self._dice.sample(between, min(MOST_CUTS, len(between))))
+        cuts = self._dice.sample(near, min(MOST_CUTS - 1, len(near))) + self._dice.sample(between, min(1, len(between)))
+        cuts = sorted(set(cuts))
         for place, tick in enumerate(cuts):
             reached = tick if self._dice.random() < 0.5 else self._dice.randint(tick, ticks[-1] + beyond)
             for each in (*(cut for cut in cuts[place:] if cut <= reached), reached):
