@@ -108,10 +108,19 @@ def spans_of(windows: Tumbling | Sliding | Calendar) -> Callable[[int], Sequence
     Every moment of the years 1 to 9999 has some; their bounds may lie beyond.
     """
     if isinstance(windows, Tumbling):
-        return _tumbling(micros(windows.size), micros(windows.offset))
-    if isinstance(windows, Sliding):
-        return _sliding(micros(windows.size), micros(windows.every), micros(windows.offset))
-    return _calendar(windows)
+        found = _tumbling(micros(windows.size), micros(windows.offset))
+    elif isinstance(windows, Sliding):
+        found = _sliding(micros(windows.size), micros(windows.every), micros(windows.offset))
+    else:
+        found = _calendar(windows)
+
+    def spans(at: int) -> Sequence[Span]:
+        given = found(at)
+        # The newest one has begun, and the oldest one goes on.
+        assert given[-1][0] <= at < given[0][1], f"{moment(at)} does not lie in its windows of {windows}"
+        return given
+
+    return spans
 
 
 def _tumbling(size: int, offset: int) -> Callable[[int], Sequence[Span]]:
@@ -163,12 +172,11 @@ def _calendar(windows: Calendar) -> Callable[[int], Sequence[Span]]:
         first = datetime(local.year, local.month, 1 if unit == "month" else local.day)
         if unit == "week":
             first -= timedelta(days=first.weekday())
-        ((start, end),) = given = found(first)
+        ((_, end),) = given = found(first)
         while at >= end:
             # Clocks that are put back over midnight show the day before once more: the new one has begun all the same.
             first = next_one(first)
-            ((start, end),) = given = found(first)
-        assert start <= at < end, f"{moment(at)} does not lie in its {unit} of {zone}"
+            ((_, end),) = given = found(first)
         return given
 
     def near_the_edge(at: int) -> tuple[Span]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import lowtide as lt
 from lowtide.errors import FlowError
+from lowtide.flow import windows
 from lowtide.flow.check import check_flow
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.explain import explain
@@ -45,7 +46,7 @@ def at(text: str) -> datetime:
 
 
 durations = st.integers(1, 10**9).map(lambda number: timedelta(microseconds=number))
-moments = st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(lambda each: each.replace(tzinfo=UTC))
+moments = st.datetimes().map(lambda each: each.replace(tzinfo=UTC))
 
 
 @given(moments, st.integers(1, 10**6))
@@ -68,6 +69,23 @@ def test_a_moment_lies_in_just_those_windows_that_contain_it(
     assert all(end - us <= longest_us(cut) for _, end in spans)
     (one,) = spans_of(lt.tumbling(every, offset=offset))(us)
     assert one == (first, first + micros(every))
+
+
+@pytest.mark.parametrize(
+    ("kind", "cut"),
+    [
+        ("_tumbling", lt.tumbling(lt.millis(40))),
+        ("_sliding", lt.sliding(lt.millis(60), lt.millis(20))),
+        ("_calendar", lt.calendar("day", "UTC")),
+    ],
+)
+@pytest.mark.parametrize("spans", [((0, 40), (40, 80)), ((40, 80),), ((0, 40),)])
+def test_no_moment_gets_a_window_that_it_does_not_lie_in(
+    kind: str, cut: Any, spans: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, kind, lambda *_: lambda _at: spans)
+    with pytest.raises(AssertionError, match="does not lie in its windows of"):
+        spans_of(cut)(spans[0][1] if spans[0][0] == 0 else 39)
 
 
 @given(moments, st.sampled_from(["day", "week", "month"]), st.sampled_from(["Europe/Berlin", "America/Havana", "UTC"]))
