@@ -14,6 +14,7 @@ import pytest
 from tests.browser import chromium
 from tests.settings import settings_of
 from tests.still_network import own_network
+from tests.waiting import HANGS_S
 
 from lowtide.api import Flow
 from lowtide.conf import Conf
@@ -22,7 +23,6 @@ from lowtide.driver.job import Job
 from lowtide.driver.session import start_session
 from lowtide.embedded import EmbeddedServices
 
-READY_WITHIN_S = 120.0
 SLOTS = 12
 
 
@@ -57,9 +57,9 @@ class Kafka:
             value = record if isinstance(record, bytes) else json.dumps(record).encode()
             producer.produce(topic, value, partition=partition)
             producer.poll(0)
-        assert producer.flush(120) == 0
+        assert producer.flush(HANGS_S) == 0
 
-    def messages(self, topic: str, count: int = 0, within_s: float = 30.0) -> list[Any]:
+    def messages(self, topic: str, count: int = 0, within_s: float = HANGS_S) -> list[Any]:
         """Read a topic from its beginning: what is committed, or as much as it takes to have `count` messages.
 
         Returns:
@@ -72,7 +72,7 @@ class Kafka:
                              "isolation.level": "read_committed", "enable.partition.eof": True})
         # fmt: on
         try:
-            partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            partitions = consumer.list_topics(topic, timeout=HANGS_S).topics[topic].partitions
             consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
             found: list[Any] = []
             ended: set[int] = set()
@@ -90,7 +90,7 @@ class Kafka:
         finally:
             consumer.close()
 
-    def records(self, topic: str, count: int = 0, within_s: float = 30.0) -> list[Any]:
+    def records(self, topic: str, count: int = 0, within_s: float = HANGS_S) -> list[Any]:
         """The same, each message's value read as JSON."""
         return [json.loads(message.value()) for message in self.messages(topic, count, within_s)]
 
@@ -136,7 +136,7 @@ class Spark:
         conf = self.conf(**settings)
         job = Job.start(flow, conf)
         try:
-            job.wait_for_workers(READY_WITHIN_S)
+            job.wait_for_workers(HANGS_S)
             yield job
         finally:
             job.stop()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.shop import Shop
+from tests.waiting import HANGS_S
 
 from lowtide.driver.job import Job
 from lowtide.driver.session import start_session
@@ -26,8 +27,6 @@ from lowtide.errors import LowtideError
 from lowtide_snapshots.job.control_address import ask
 
 ROOT = Path(__file__).parent.parent
-READY_WITHIN_S = 120.0
-BEGUN_WITHIN_S = 10.0
 ANSWER_WITHIN_S = 180.0
 LOG = logging.getLogger(__name__)
 
@@ -164,7 +163,7 @@ def below_with(pid: int, what: str) -> list[int]:
 
 def view(job: Job) -> dict[str, Any]:
     """What the job's control API answers; in a life's first second it asks to be asked again."""
-    deadline = time.monotonic() + BEGUN_WITHIN_S
+    deadline = time.monotonic() + HANGS_S
     assert job.control is not None
     while True:
         code, answer = ask(job.control, job.token, "GET", "/status", limit_s=10)
@@ -186,7 +185,7 @@ def live(shop: Shop) -> bool:
     job = None
     try:
         job = Job.start(shop.flow(), shop.conf, lambda step: LOG.warning("%s", step))
-        job.wait_for_workers(READY_WITHIN_S)
+        job.wait_for_workers(HANGS_S)
         tell({"ready": job.incarnation, "pid": os.getpid()})
         while True:
             job.wait(lambda: not select.select([sys.stdin], [], [], 0)[0])

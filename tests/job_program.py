@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.shop import Shop
+from tests.waiting import HANGS_S
 
 from lowtide.driver.recovery import StartFrom
 from lowtide.errors import LowtideError
@@ -23,7 +24,6 @@ from lowtide.process.mark import new_life
 from lowtide.status.control_client import ControlClient
 from tests.driver import ROOT, below, below_with
 
-READY_WITHIN_S = 120.0
 POLL_S = 0.1
 
 
@@ -51,7 +51,7 @@ class Program:
 
     def running(self, restarts: int = 0) -> JobState:
         """Wait until the job runs, after so many restarts of its own."""
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = time.monotonic() + HANGS_S
         while time.monotonic() < deadline and self.process.poll() is None:
             state = self.jobs.state()
             mine = state is not None and state.runner is not None and state.runner.pid == self.process.pid

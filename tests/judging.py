@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from tests.floor_judge import FrontLog, read_recorded, wrong_floors
+from tests.waiting import HANGS_S
 
 from lowtide.api import Flow
 from lowtide.conf import Conf
@@ -25,7 +26,6 @@ from lowtide.local.oracle import Output, Verdict, compare_lanes, read_log, read_
 from lowtide.local.run import run_log
 
 DATED = "LogAppendTime"
-LASTS_WITHIN_S = 30.0
 POLL_S = 0.3
 
 
@@ -62,8 +62,8 @@ class Judge:
         }
         with ZooKeeperAccess.of(self._conf.zookeeper).store(self._job) as store:
             generation = store.lasts()[1]
-        durable = read_lasts(self._conf.kafka, topic_of(self._job, generation), LASTS_WITHIN_S)
-        archived = read_archived(self._conf.kafka, self._job, durable, {}, LASTS_WITHIN_S)
+        durable = read_lasts(self._conf.kafka, topic_of(self._job, generation), HANGS_S)
+        archived = read_archived(self._conf.kafka, self._job, durable, {}, HANGS_S)
         floors = [*archived, *self.register().floors()]
         preloaded = {each.number: each.preloaded for each in self.register().entries if each.preloaded is not None}
         written, dead = run_log(self._plan, log, floors, preloaded=preloaded)

@@ -14,13 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self
 
+from tests.waiting import HANGS_S
+
 __all__ = ["Held", "KafkaProxy"]
 
 PRODUCE, METADATA, FIND_COORDINATOR, SASL_HANDSHAKE, END_TXN, DESCRIBE_CLUSTER = 0, 3, 10, 17, 26, 60
 NAMING = frozenset({METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
 """Requests whose answers name brokers by host and port."""
 FLEXIBLE_FROM = {PRODUCE: 9, END_TXN: 3}
-WITHIN_S = 60.0
 CHUNK = 1 << 16
 
 
@@ -72,15 +73,15 @@ class KafkaProxy:
         self._thread.start()
         self._server = asyncio.run_coroutine_threadsafe(
             asyncio.start_server(self._serve, self._host, 0), self._loop
-        ).result(WITHIN_S)
+        ).result(HANGS_S)
         self._own_port = int(self._server.sockets[0].getsockname()[1])
         self.address = f"{self._host}:{self._own_port}"
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(WITHIN_S)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(HANGS_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(WITHIN_S)
+        self._thread.join(HANGS_S)
         self._loop.close()
 
     def hold(self, *, logs_in_again: bool = False) -> Held:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.waiting import HANGS_S
+
 if TYPE_CHECKING:
     from tests.conftest import Kafka
 
@@ -15,6 +17,8 @@ def settings_of(kafka: Kafka, zookeeper: str, folder: Path, slots: int) -> dict[
         "kafka.bootstrap_servers": kafka.address,
         "zookeeper.hosts": zookeeper,
         "epoch.duration_s": 5.0,
+        "job.start_limit_s": HANGS_S,
+        "worker.start_limit_s": HANGS_S,
         "spark.master": f"local[{slots}]",
         "spark.checkpoint_folder": str(folder / "checkpoints"),
         "snapshots.url": str(folder / "snapshots"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from confluent_kafka import Producer
 from tests.judging import Judge, produce
+from tests.waiting import HANGS_S
 
 from lowtide import Flow, days, kafka, raw, seconds
 from lowtide import json as as_json
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 LANES = 2
 USERS, ITEMS = 23, 31
-READY_WITHIN_S = 120.0
 HOUR_MS = 3_600_000
 PRODUCERS = 4
 BIG_PRIME = 2_147_483_647
@@ -282,7 +282,7 @@ class Shop:
         """Run the job in this program until the block ends."""
         job = Job.start(self.flow(), self.conf, start=start)
         try:
-            job.wait_for_workers(READY_WITHIN_S)
+            job.wait_for_workers(HANGS_S)
             yield job
         finally:
             job.stop()

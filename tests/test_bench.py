@@ -19,6 +19,7 @@ NAMES = {
     "skeleton", "subjects", "ratios", "warm_s", "workers_us_per_record",
 }  # fmt: skip
 LIMIT_S = 480
+PATIENT = ["--set", "job.start_limit_s=120", "--set", "worker.start_limit_s=120"]
 """Against a hang. A run starts Kafka, ZooKeeper and, one after the other, two JVMs of Spark."""
 
 
@@ -39,7 +40,18 @@ def run(tmp_path: Path, *arguments: str) -> dict[str, Any]:
     # Every process that the run starts inherits this, whatever becomes of its parents.
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-m", "lowtide.cli", "bench", *arguments, "--json", "--set", "job.start_limit_s=120"],
+        [
+            sys.executable,
+            "-m",
+            "lowtide.cli",
+            "bench",
+            *arguments,
+            "--json",
+            "--set",
+            "job.start_limit_s=120",
+            "--set",
+            "worker.start_limit_s=120",
+        ],
         check=False,
         capture_output=True,
         text=True,

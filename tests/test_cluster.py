@@ -115,7 +115,7 @@ class Cluster:
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:
-            self.process.wait(30)
+            self.process.wait(120)
         except subprocess.TimeoutExpired:
             self.process.kill()
 

@@ -61,7 +61,7 @@ def asked(root: Path, *arguments: str, browser: str = "") -> subprocess.Complete
     screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     variables = {key: value for key, value in os.environ.items() if key not in screens}
     variables |= {"BROWSER": browser} if browser else {}
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=variables)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=variables)
 
 
 def test_the_page_of_a_lagging_job_names_who_holds_min_time(job: ControlledJob, tmp_path: Path) -> None:
@@ -188,10 +188,10 @@ def test_the_end_of_a_label_is_waited_for(tmp_path: Path) -> None:
         assert "its labels are those of indexed" in waited(tmp_path, "--done", "index", "c").stderr
         assert "give one of --delivered" in waited(tmp_path, "--done", "indexed", "c", "--delivered", "5").stderr
         job.ended["indexed", "a:b"] = 1_000
-        code, answer = ask(job.at, TOKEN, "GET", "/done/indexed?label=a%3Ab", limit_s=10)
+        code, answer = ask(job.at, TOKEN, "GET", "/done/indexed?label=a%3Ab", limit_s=120)
         assert (code, json.loads(answer)) == (200, {"step": "indexed", "label": "a:b", "ended_ms": 1_000})
-        assert json.loads(ask(job.at, TOKEN, "GET", "/done/indexed?label=c", limit_s=10)[1])["ended_ms"] is None
-        assert ask(job.at, TOKEN, "GET", "/done/index?label=c", limit_s=10)[0] == 404
+        assert json.loads(ask(job.at, TOKEN, "GET", "/done/indexed?label=c", limit_s=120)[1])["ended_ms"] is None
+        assert ask(job.at, TOKEN, "GET", "/done/index?label=c", limit_s=120)[0] == 404
 
 
 def waits(hub: Hub) -> None:
@@ -201,4 +201,4 @@ def waits(hub: Hub) -> None:
 
 def waited(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "lowtide.cli", "wait", "index", *arguments, "--set", f"job.folder={root}"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 LIMIT_S = 300
 
 
-def wait_until(done: Callable[[], bool], within_s: float = 30.0) -> None:
+def wait_until(done: Callable[[], bool], within_s: float = 120.0) -> None:
     deadline = time.monotonic() + within_s
     while not done():
         assert time.monotonic() < deadline

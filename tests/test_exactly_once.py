@@ -129,7 +129,7 @@ def test_at_least_once_loses_nothing_and_says_it_all_again_after_a_stop(spark: S
     seen = []
     for life in (1, 2):
         with shop.running() as job:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 120
             while committed(shop) < 1000 * life and time.monotonic() < deadline:
                 time.sleep(0.3)
             assert job.running()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 from tests.floor_judge import read_recorded
+from tests.waiting import HANGS_S
 
 from lowtide.conf import Conf, KafkaConf
 from lowtide.connectors.floor_archive import Tidied, archive_of, read_archived, tidy
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-LIMIT_S = 30.0
 LANE, LAST = LaneName(0, "out", 0), OrderKey(9, 0, 1)
 FLOORS = [Floor(0, 10 * n, 100 + n) for n in range(20)] + [Floor(1, 5, 7), Floor(1, 6, 3, cap=True)]
 MANY = 1_000_000
@@ -47,16 +47,16 @@ class Lasts:
         open_lasts(self.conf, self.job, None)
 
     def keep(self, floors: Iterable[Floor], last: OrderKey | None = LAST) -> None:
-        write(self.settings, self.topic, records_of(LANE, last, floors, 1), LIMIT_S)
+        write(self.settings, self.topic, records_of(LANE, last, floors, 1), HANGS_S)
 
     def tidy(self, below: dict[int, int], incarnation: int = 1) -> Tidied:
-        return tidy(self.settings, self.job, self.topic, below, incarnation, LIMIT_S)
+        return tidy(self.settings, self.job, self.topic, below, incarnation, HANGS_S)
 
     def read(self) -> Durable:
-        return read_lasts(self.conf, self.topic, LIMIT_S)
+        return read_lasts(self.conf, self.topic, HANGS_S)
 
     def floors(self, start: dict[int, int]) -> tuple[Floor, ...]:
-        return read_archived(self.conf, self.job, self.read(), start, LIMIT_S)
+        return read_archived(self.conf, self.job, self.read(), start, HANGS_S)
 
 
 @pytest.fixture
@@ -116,11 +116,11 @@ def test_a_topic_that_is_written_all_the_time_is_read_to_where_it_ended(lasts: L
 
     thread = threading.Thread(target=deliver)
     thread.start()
-    ends = threading.Timer(LIMIT_S, over.set)
+    ends = threading.Timer(HANGS_S, over.set)
     ends.start()
     try:
         for _ in range(5):
-            assert durable_of(newest(lasts.settings, lasts.topic, LIMIT_S), lasts.topic).floors == tuple(sorted(FLOORS))
+            assert durable_of(newest(lasts.settings, lasts.topic, HANGS_S), lasts.topic).floors == tuple(sorted(FLOORS))
         assert not over.is_set(), "it was read to its end only when nobody wrote any more"
     finally:
         ends.cancel()
@@ -150,7 +150,7 @@ def test_an_archive_that_is_gone_is_missed_by_who_needs_it_and_by_nobody_else(la
 def test_a_start_after_a_million_quiet_moments(lasts: Lasts, record_property: Callable[[str, object], None]) -> None:
     """What of a start hangs on floors, once before they have left the lasts topic, and once after."""
     floors = [Floor(n % 4, 40 * (n // 4), 880_000_000_000 + 20 * n) for n in range(MANY)]
-    write(lasts.settings, lasts.topic, records_of(LANE, LAST, floors, 1), 10 * LIMIT_S)
+    write(lasts.settings, lasts.topic, records_of(LANE, LAST, floors, 1), 10 * HANGS_S)
     before_s = started(lasts, {})
     began_s = time.monotonic()
     newest = 10 * MANY - 4000
@@ -168,7 +168,7 @@ def started(lasts: Lasts, start: dict[int, int]) -> float:
     """Seconds of CPU that it takes to read the floors, to hand them out and to make a front of each partition."""
     began_s = time.process_time()
     durable = lasts.read()
-    durable = replace(durable, floors=read_archived(lasts.conf, lasts.job, durable, start, LIMIT_S))
+    durable = replace(durable, floors=read_archived(lasts.conf, lasts.job, durable, start, HANGS_S))
     needed = Steps(durable.floors)
     for front, offset in start.items():
         needed.cut(front, offset)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from confluent_kafka import KafkaError
 from tests.kafka_proxy import KafkaProxy
-from tests.waiting import wait_until
+from tests.waiting import HANGS_S, wait_until
 
 from lowtide.conf import Conf, KafkaConf
 from lowtide.connectors.claims import claim, transactional_id
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 SINK = 7
-LIMIT_S = 30.0
 
 
 class Sink:
@@ -82,13 +81,13 @@ class Sink:
             found.setdefault(message.partition(), []).append(int(message.value()))
         return found
 
-    def last(self, limit_s: float = LIMIT_S) -> dict[int, int]:
+    def last(self, limit_s: float = HANGS_S) -> dict[int, int]:
         """By lane the number that the lasts topic tells."""
         return {name.lane: key.tick for name, key in read_lasts(self.conf, self.lasts, limit_s).last.items()}
 
     def end_of_lasts(self) -> int:
         """The offset after the last record that Kafka has in the lasts topic, committed or not."""
-        return _end_offset(librdkafka_settings(self.conf), self.lasts, LIMIT_S, committed=False)
+        return _end_offset(librdkafka_settings(self.conf), self.lasts, HANGS_S, committed=False)
 
     def close(self) -> None:
         for worker in self._begun:
@@ -102,7 +101,7 @@ def sink(kafka: Kafka) -> Iterator[Sink]:
     sink.close()
 
 
-def hear(worker: Delivery, packets: int = 1, within_s: float = LIMIT_S) -> list[tuple[int, int]]:
+def hear(worker: Delivery, packets: int = 1, within_s: float = HANGS_S) -> list[tuple[int, int]]:
     """Wait until so many packets are durable."""
     heard: list[tuple[int, int]] = []
     deadline = time.monotonic() + within_s
@@ -123,7 +122,7 @@ class Pause(Sequence[tuple[bytes, bytes | None]]):
         if not self._before:
             yield from self._records
         self.reached.set()
-        self.may_go_on.wait(60)
+        self.may_go_on.wait(HANGS_S)
         if self._before:
             yield from self._records
 
@@ -141,7 +140,7 @@ def paused(packet: Packet, *, before: bool = False) -> tuple[Packet, Pause]:
 
 def test_r13_all_that_waits_goes_in_one_transaction_with_its_lasts(sink: Sink) -> None:
     claimed = threading.Event()
-    worker = sink.worker(lambda: assert_true(claimed.wait(60)))
+    worker = sink.worker(lambda: assert_true(claimed.wait(HANGS_S)))
     floors = (Floor(0, 5, 100), Floor(1, 6, 50, cap=True))
     for lane in (2, 0, 1):
         worker.put(sink.packet(lane, range(10 * lane, 10 * lane + 10), floors[:lane]))
@@ -152,7 +151,7 @@ def test_r13_all_that_waits_goes_in_one_transaction_with_its_lasts(sink: Sink) -
     assert (gauges["transactions"], gauges["records"], worker.queued) == (1, 30, 0)
     assert sum(gauges["commit"].values()) == 3
     assert sink.found(30) == {lane: list(range(10 * lane, 10 * lane + 10)) for lane in range(3)}
-    durable = read_lasts(sink.conf, sink.lasts, LIMIT_S)
+    durable = read_lasts(sink.conf, sink.lasts, HANGS_S)
     assert durable.floors == floors
     assert durable.last == {LaneName(1, "out", lane): OrderKey(10 * lane + 9, 0, 10 * lane + 9) for lane in range(3)}
     assert {message.timestamp()[1] for message in sink.kafka.messages(sink.out)} == set(range(1, 31))
@@ -171,8 +170,8 @@ def test_w10_a_zombie_commits_nothing_after_a_claim(sink: Sink, delivered: int, 
         hear(zombie)
     packet, pause = paused(sink.packet(0, range(50, 60)), before=before)
     zombie.put(packet)
-    assert pause.reached.wait(LIMIT_S)
-    claim(sink.conf, [sink.id], LIMIT_S)
+    assert pause.reached.wait(HANGS_S)
+    claim(sink.conf, [sink.id], HANGS_S)
     assert sink.last() == {0: delivered - 1}
     pause.may_go_on.set()
     with pytest.raises(LifeEnded, match="another life of the job has claimed"):
@@ -195,11 +194,11 @@ def test_w10_last_is_complete_only_after_a_claim(sink: Sink) -> None:
     committed = sink.end_of_lasts()
     packet, pause = paused(sink.packet(0, range(3, 6)))
     worker.put(packet)
-    assert pause.reached.wait(LIMIT_S)
+    assert pause.reached.wait(HANGS_S)
     # The client sends in a thread of its own: only what Kafka has of a transaction keeps it open.
-    wait_until(lambda: sink.end_of_lasts() > committed, LIMIT_S, "the lasts of the open transaction are in Kafka")
+    wait_until(lambda: sink.end_of_lasts() > committed, HANGS_S, "the lasts of the open transaction are in Kafka")
     with pytest.raises(ServiceUnavailable, match="could not be read to its end"):
-        sink.last(limit_s=3)
+        sink.last(limit_s=10)
     pause.may_go_on.set()
     hear(worker)
     assert sink.last() == {0: 5}
@@ -283,8 +282,8 @@ def check_late_commit(sink: Sink, proxy: KafkaProxy, *, logs_in_again: bool = Fa
         # The next transaction of the id whose commit was held: its records are in Kafka, its lasts are not yet.
         packet, pause = paused(sink.packet(0, range(4, 7)), before=True)
         worker.put(packet)
-        assert pause.reached.wait(LIMIT_S)
-        assert held.released.wait(LIMIT_S)
+        assert pause.reached.wait(HANGS_S)
+        assert held.released.wait(HANGS_S)
         assert held.error in (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
         assert sink.found(4) == {0: list(range(4))}
         pause.may_go_on.set()
@@ -364,14 +363,14 @@ def test_a_start_with_another_zookeeper_is_refused_before_it_claims(sink: Sink) 
 
 def test_a_start_of_another_job_of_the_name_is_refused_before_anything_is_delivered(sink: Sink) -> None:
     """It would go by what the other one delivers, and be fenced by it in turn."""
-    own(sink.conf, sink.lasts, "this", LIMIT_S)
+    own(sink.conf, sink.lasts, "this", HANGS_S)
     conf = Conf.load(None, {"kafka.bootstrap_servers": sink.kafka.address})
     plan: Any = SimpleNamespace(name=sink.job)
     place = Elsewhere()
     with pytest.raises(LifeEnded, match="belongs to another job of this name"):
         _claimed(cast("JobStore", place), plan, conf, 1, ids={sink.id}, job_id="other", say=lambda _: None)
     assert place.claimed is None
-    assert read_lasts(sink.conf, sink.lasts, LIMIT_S).owner == "this"
+    assert read_lasts(sink.conf, sink.lasts, HANGS_S).owner == "this"
 
 
 def test_w10_a_lasts_topic_that_is_not_the_jobs_own_is_refused(sink: Sink) -> None:
@@ -383,7 +382,7 @@ def test_w10_a_lasts_topic_that_is_not_the_jobs_own_is_refused(sink: Sink) -> No
         open_lasts(sink.conf, sink.job, sink.lasts_id)
     assert "deliver everything again" in lost.value.way_out
     with pytest.raises(LastsLost, match="is gone"):
-        read_lasts(sink.conf, sink.lasts, LIMIT_S)
+        read_lasts(sink.conf, sink.lasts, HANGS_S)
     topics.create(sink.lasts, config={"cleanup.policy": "compact"})
     with pytest.raises(LastsLost, match="is not the one it was"):
         open_lasts(sink.conf, sink.job, sink.lasts_id)
@@ -403,7 +402,7 @@ def test_a_record_that_the_topic_does_not_take_ends_the_delivery(sink: Sink) -> 
         hear(worker, 2)
     # Nothing of the transaction is left, nor is it open, which would hold readers up.
     assert sink.found(3) == {1: [0, 1, 2]}
-    assert sink.last(limit_s=5) == {1: 2}
+    assert sink.last(limit_s=HANGS_S) == {1: 2}
 
 
 def test_a_record_that_is_larger_than_configured_is_said_with_both_sizes(sink: Sink) -> None:
@@ -411,7 +410,7 @@ def test_a_record_that_is_larger_than_configured_is_said_with_both_sizes(sink: S
     worker.put(sink.packet(0, range(1), size=100_000))
     with pytest.raises(FrameTooLarge, match=r"a record of 100001 bytes .* 10000 bytes"):
         hear(worker)
-    assert sink.last(limit_s=5) == {}
+    assert sink.last(limit_s=HANGS_S) == {}
 
 
 @pytest.mark.parametrize(("topic", "partition"), [("nowhere", 0), (None, 3)], ids=["topic", "partition"])
@@ -426,7 +425,7 @@ def test_closing_delivers_what_was_put(sink: Sink) -> None:
     worker = sink.worker()
     for number in range(20):
         worker.put(sink.packet(number % 3, range(number, number + 1)))
-    assert worker.close(LIMIT_S) == 0
+    assert worker.close(HANGS_S) == 0
     assert sink.found(20) == {lane: list(range(lane, 20, 3)) for lane in range(3)}
 
 
@@ -458,7 +457,7 @@ def test_r13_each_record_once_over_a_broker_that_is_killed(kafka: Kafka, tmp_pat
                 worker.put(sink.packet(lane, range(10)))
                 sent[lane] = 10
             while not (stop.is_set() and sent == lanes_done):
-                for _, lane in hear(worker, within_s=70):
+                for _, lane in hear(worker, within_s=HANGS_S):
                     lanes_done[lane] = sent[lane]
                     if not stop.is_set():
                         worker.put(sink.packet(lane, range(sent[lane], sent[lane] + 10)))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.settings import settings_of
 from tests.shop import Load, Shop
+from tests.waiting import HANGS_S
 
 from tests.driver import Driver
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from tests.conftest import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
-MOVED_WITHIN_S = 120.0
 Start = Callable[[], Driver]
 
 
@@ -104,7 +104,7 @@ def test_one_program_lives_on_without_its_tracker_and_again_without_workers(live
 
 def wait_for_another_tracker(driver: Driver, before: dict[str, Any]) -> dict[str, Any]:
     """Wait until another tracker's min time has passed what the killed one's can have been."""
-    deadline = time.monotonic() + MOVED_WITHIN_S
+    deadline = time.monotonic() + HANGS_S
     while time.monotonic() < deadline:
         status = driver.status()
         if status["tracker"]["pid"] != before["tracker"]["pid"] and status["min_time_ms"] > before["seen_ms"] + 1000:

@@ -21,6 +21,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from tests.judging import committed
 from tests.shop import Load, Shop
+from tests.waiting import HANGS_S
 
 from lowtide.driver.job import Job
 from lowtide.embedded import EmbeddedServices
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from tests.conftest import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
-SEEN_WITHIN_S = 120.0
 PER_S = 100
 SESSION_S = 4.0
 """A lease outlives its driver by so long. Not too short: other tests may want the processors meanwhile."""
@@ -95,12 +95,12 @@ def _own(tmp_path: Path) -> Iterator[EmbeddedServices]:
 
 def moved(driver: Driver, records: int = 100) -> dict[str, Any]:
     """Wait until the job has delivered so many more; what it says of itself then."""
-    return driver.moved(records, SEEN_WITHIN_S)
+    return driver.moved(records, HANGS_S)
 
 
 def until(driver: Driver, seen: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Ask the job about itself until this is seen; what it says then."""
-    deadline = time.monotonic() + SEEN_WITHIN_S
+    deadline = time.monotonic() + HANGS_S
     while not seen(status := driver.status()):
         assert time.monotonic() < deadline, status
         time.sleep(0.2)
@@ -251,7 +251,7 @@ def outlast_a_session(driver: Driver, shop: Shop, services: EmbeddedServices) ->
 
 
 def await_lease(shop: Shop, seen: Callable[[Lease], bool]) -> None:
-    deadline = time.monotonic() + SEEN_WITHIN_S
+    deadline = time.monotonic() + HANGS_S
     while not seen(found := lease_of(shop)):
         assert time.monotonic() < deadline, found
         time.sleep(0.1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.waiting import wait_until
+from tests.waiting import HANGS_S, wait_until
 
 import lowtide as lt
 from lowtide.conf import Conf
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tests.conftest import Kafka
 
 pytestmark = [pytest.mark.kafka]
-WITHIN_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def heard(line: LoopLine, count: int) -> list[Any]:
         line.check()
         return len(found) >= count
 
-    wait_until(enough, WITHIN_S, f"{count} frames of a loop")
+    wait_until(enough, HANGS_S, f"{count} frames of a loop")
     return found
 
 

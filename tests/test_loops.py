@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.judging import Judge, committed, produce
+from tests.waiting import HANGS_S
 
 import lowtide as lt
 from lowtide.driver.job import Job
@@ -27,7 +28,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytes
 
 LANES = 2
 EDGES = 120
-ENDED_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def test_records_go_round_between_two_processes_and_a_killed_life_is_told_on(spa
         assert through_topic(spark, conf, flow)
         topics.add(conf, dice, range(30, 80))
         os.kill(pids["1/1"], signal.SIGKILL)
-        until = time.monotonic() + ENDED_WITHIN_S
+        until = time.monotonic() + HANGS_S
         with pytest.raises(LifeEnded):
             job.wait(lambda: time.monotonic() < until)
     finally:

@@ -39,7 +39,7 @@ AHEAD = timedelta(minutes=20)
 of them are late hangs on the log, and never on how fast it is written."""
 CLOSED = timedelta(seconds=30)
 """So long after the last event all windows have closed, and all auctions."""
-READY_WITHIN_S, ENDED_WITHIN_S = 120.0, 60.0
+READY_WITHIN_S, ENDED_WITHIN_S = 120.0, 120.0
 
 
 class Load:

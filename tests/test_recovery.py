@@ -13,6 +13,7 @@ import pytest
 from tests.job_program import Program
 from tests.settings import settings_of
 from tests.shop import Load, Shop, now_ms
+from tests.waiting import HANGS_S
 
 from lowtide.cli.snapshot import take
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tests.conftest import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
-TAKEN_WITHIN_S = 60.0
 Start = Callable[..., Program]
 
 
@@ -49,7 +49,7 @@ def test_the_program_starts_its_job_again_by_itself(kafka: Kafka, settings: dict
     program = start(shop)
     with Load(shop):
         view = program.moved()
-        committed = take(program.client, shop.name, None, limit_s=TAKEN_WITHIN_S)
+        committed = take(program.client, shop.name, None, limit_s=HANGS_S)
         assert committed.rows
         os.kill(next(each.pid for each in view.workers if each.worker == "2/1"), signal.SIGKILL)
         program.running(restarts=1)
@@ -81,7 +81,7 @@ def test_a_job_goes_on_at_other_widths_from_a_commit_that_others_made(
         program = start(shop)
         with Load(shop, first=100_000 * number):
             program.moved()
-            committed = take(program.client, shop.name, None, limit_s=TAKEN_WITHIN_S)
+            committed = take(program.client, shop.name, None, limit_s=HANGS_S)
             program.moved()
             program.process.kill()
             program.ended()
@@ -103,7 +103,7 @@ def test_a_snapshot_is_taken_while_a_job_catches_up_and_mends(
     shop.produce(range(6_000, 12_000), at_ms=now_ms() - hour_ms, partitions=(1,), step_ms=300)
     program = start(shop)
     view = program.moved(500)
-    committed = take(program.client, shop.name, None, limit_s=TAKEN_WITHIN_S)
+    committed = take(program.client, shop.name, None, limit_s=HANGS_S)
     assert committed.min_time_ms is not None
     assert committed.min_time_ms < view.seen_ms - hour_ms / 60, "it was still behind"
     program.process.kill()

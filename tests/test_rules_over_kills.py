@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.judging import Judge, produce
 from tests.shop import LANES, USERS, Bought, Order, Shop, buy, now_ms, order
+from tests.waiting import HANGS_S
 
 from lowtide import Flow, kafka
 from lowtide import json as as_json
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 HOUR_MS = 3_600_000
-SEEN_WITHIN_S = 120.0
 BURST = 2_000
 SLOW, AHEAD = 4_200, 500
 BIG_PRIME = 2_147_483_647
@@ -109,7 +109,7 @@ class Program(Driver):
         """SIGKILL, and wait until nothing of it is left."""
         left = below(self.pid)
         self.kill()
-        deadline = time.monotonic() + SEEN_WITHIN_S
+        deadline = time.monotonic() + HANGS_S
         while any(map(lives, left)):
             assert time.monotonic() < deadline, f"{left} outlive their program"
             time.sleep(0.1)
@@ -118,7 +118,7 @@ class Program(Driver):
         self, what: Callable[[dict[str, Any]], bool], go_on: Callable[[], object] = lambda: None
     ) -> dict[str, Any]:
         """Wait until the status is so, and do something meanwhile; returns that status."""
-        deadline = time.monotonic() + SEEN_WITHIN_S
+        deadline = time.monotonic() + HANGS_S
         while not what(status := self.status()):
             assert time.monotonic() < deadline, status
             go_on()
@@ -268,7 +268,7 @@ def test_r8_a_front_that_waits_with_its_log_read_to_the_end_lets_epochs_end(spar
     produce(conf, source, logs)
     epochs: dict[int, int] = {}
     with spark.job(flow_at(dawdle), job__max_front_lead_ms=1_000) as job:
-        deadline = time.monotonic() + SEEN_WITHIN_S
+        deadline = time.monotonic() + HANGS_S
         while (status := job.status())["totals"]["records_out"] < SLOW - 500:
             assert time.monotonic() < deadline, f"nothing goes on: {status}"
             fronts = [

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import HANGS_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 MARK = "LOWTIDE_TEST_RUN"
-READY_WITHIN_S = 90.0
-LEFT_WITHIN_S = 15.0
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 FLOW = """
 from dataclasses import dataclass
@@ -69,6 +68,7 @@ class Place:
         self.write_flow(self.source)
         conf = f'[kafka]\nbootstrap_servers = "{self.kafka.address}"\n[zookeeper]\nhosts = "{self.zookeeper}"\n'
         conf += "[epoch]\nduration_s = 5.0\n[job]\nstop_limit_s = 20.0\nrestarts = 0\n"
+        conf += f"start_limit_s = {HANGS_S}\n[worker]\nstart_limit_s = {HANGS_S}\n"
         (self.folder / "lowtide.toml").write_text(conf)
 
     def write_flow(self, source: str, stop: str = "") -> None:
@@ -97,14 +97,14 @@ class Place:
     def said(self, process: subprocess.Popen[str]) -> str:
         return (self.folder / f"said-{self.started.index(process)}").read_text()
 
-    def ended(self, process: subprocess.Popen[str], within_s: float = READY_WITHIN_S) -> int:
+    def ended(self, process: subprocess.Popen[str], within_s: float = HANGS_S) -> int:
         try:
             return process.wait(within_s)
         except subprocess.TimeoutExpired:
             pytest.fail(f"it has not ended: {self.said(process)}\n{self.log()}")
 
     def until_ready(self, process: subprocess.Popen[str]) -> None:
-        until(lambda: "ready after" in self.said(process) or process.poll() is not None, READY_WITHIN_S)
+        until(lambda: "ready after" in self.said(process) or process.poll() is not None, HANGS_S)
         assert "ready after" in self.said(process), self.said(process) + self.log()
 
     def log(self) -> str:
@@ -117,7 +117,7 @@ class Place:
 
     def status(self) -> dict[str, Any]:
         asked = self.lowtide("status", self.job, "--json")
-        told, _ = asked.communicate(timeout=30)
+        told, _ = asked.communicate(timeout=HANGS_S)
         assert asked.returncode == 0, self.said(asked)
         status: dict[str, Any] = json.loads(told)[0]
         return status
@@ -140,7 +140,7 @@ class Place:
         assert len(found) == 1, (what, self.processes())
         return found[0]
 
-    def none_left(self, within_s: float = LEFT_WITHIN_S) -> None:
+    def none_left(self, within_s: float = HANGS_S) -> None:
         for process in self.started:
             process.poll()
         until(lambda: not self.processes(), within_s)
@@ -178,7 +178,7 @@ def _new_place(kafka: Any, zookeeper: str, tmp_path: Path) -> Iterator[Callable[
         for pid in place.processes():
             os.kill(pid, signal.SIGKILL)
         for process in place.started:
-            process.wait(10)
+            process.wait(HANGS_S)
             assert process.stdout is not None
             process.stdout.close()
 
@@ -222,7 +222,7 @@ def asked_as_the_manual_says(address: str, token: str, certificate: Path) -> Non
     """By a program that knows nothing of Lowtide: over HTTPS, with the certificate in the job's folder."""
     request = urllib.request.Request(f"https://{address}/metrics", headers={"Authorization": f"Bearer {token}"})
     tls = ssl.create_default_context(cafile=str(certificate))
-    with urllib.request.urlopen(request, timeout=10, context=tls) as answer:
+    with urllib.request.urlopen(request, timeout=HANGS_S, context=tls) as answer:
         told = answer.read()
         assert re.search(rb"\nlowtide_running\{[^}]*\} 1\.0\n", told)
         assert re.search(rb"\nlowtide_tracker_flushes_total\{[^}]*\} [1-9]", told)
@@ -232,7 +232,7 @@ def asked_as_the_manual_says(address: str, token: str, certificate: Path) -> Non
 def watch(place: Place, run: subprocess.Popen[str]) -> None:
     """A job in the foreground: what status says of it, that it runs once, and that SIGTERM leaves nothing of it."""
     place.pass_through(200)
-    until(lambda: (place.status()["figures"] or {}).get("records_in") == 200, 10)
+    until(lambda: (place.status()["figures"] or {}).get("records_in") == 200, HANGS_S)
     status = place.status()
     assert (status["phase"], status["runner"]["pid"]) == ("running", run.pid)
     assert status["figures"] == {
@@ -356,7 +356,7 @@ def test_an_interrupt_while_it_starts_leaves_nothing_and_two_end_it_at_once(new_
     once, twice = new_place(), new_place()
     runs = [(place, place.lowtide("run", "flow.py")) for place in (once, twice)]
     for place, run in runs:
-        until(lambda place=place, run=run: "starting Spark" in place.said(run), 30)  # type: ignore[misc]
+        until(lambda place=place, run=run: "starting Spark" in place.said(run), HANGS_S)  # type: ignore[misc]
     time.sleep(3)
     (_, single), (_, double) = runs
     single.send_signal(signal.SIGINT)
@@ -489,7 +489,7 @@ def test_a_job_is_stopped_while_kafka_is_down(kafka: Any, zookeeper: str, tmp_pa
         place.prepare()
         run = place.lowtide("run", "flow.py")
         place.until_ready(run)
-    until(lambda: "no Kafka broker is reached" in place.said(run), 20)
+    until(lambda: "no Kafka broker is reached" in place.said(run), HANGS_S)
     time.sleep(6)
     run.send_signal(signal.SIGTERM)
     assert place.ended(run, 15) == 0, place.said(run) + place.log()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kazoo.client import KazooClient
+from tests.waiting import HANGS_S
 
 from lowtide.conf import KafkaConf
 from lowtide.connectors.topics import TopicExists, TopicRefused, Topics
@@ -26,7 +27,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 
 ANY = {"kafka": 0, "zookeeper": 0}
 ONLY_ZOOKEEPER = {"zookeeper": 0}
-WAIT_S = 30.0
 PARENT = """
 import sys, time
 from lowtide.embedded import EmbeddedServices
@@ -44,7 +44,7 @@ def lowtide(*arguments: str, folder: Path, ports: dict[str, int]) -> "subprocess
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def eventually(true: Callable[[], object], timeout_s: float = WAIT_S) -> bool:
+def eventually(true: Callable[[], object], timeout_s: float = HANGS_S) -> bool:
     deadline = time.monotonic() + timeout_s
     while not true():
         if time.monotonic() > deadline:
@@ -77,20 +77,20 @@ def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServic
 def sent(bootstrap: str, topic: str, values: list[bytes], *, transaction: str | None = None) -> None:
     producer = Producer({"bootstrap.servers": bootstrap} | ({"transactional.id": transaction} if transaction else {}))
     if transaction:
-        producer.init_transactions(WAIT_S)
+        producer.init_transactions(HANGS_S)
         producer.begin_transaction()
     for value in values:
         producer.produce(topic, value, partition=0)
     if transaction:
-        producer.commit_transaction(WAIT_S)
-    assert producer.flush(WAIT_S) == 0
+        producer.commit_transaction(HANGS_S)
+    assert producer.flush(HANGS_S) == 0
 
 
 def received(bootstrap: str, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "isolation.level": "read_committed"})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        return [message.value() or b"" for message in consumer.consume(count, WAIT_S)]
+        return [message.value() or b"" for message in consumer.consume(count, HANGS_S)]
     finally:
         consumer.close()
 
@@ -100,7 +100,7 @@ def test_kafka_takes_transactions_and_zookeeper_keeps_nodes(shared: EmbeddedServ
     sent(shared.kafka, "records", [b"a", b"b"], transaction="test")
     assert received(shared.kafka, "records", 2) == [b"a", b"b"]
     client = KazooClient(shared.zookeeper)
-    client.start(timeout=WAIT_S)
+    client.start(timeout=HANGS_S)
     try:
         client.create("/lowtide/job", b"1", makepath=True)
         assert client.get("/lowtide/job")[0] == b"1"

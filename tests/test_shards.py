@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.settings import settings_of
 from tests.shop import Load, Shop
+from tests.waiting import HANGS_S
 
 from tests.driver import Driver
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from tests.conftest import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
-SEEN_WITHIN_S = 120.0
 
 
 @pytest.fixture(name="job")
@@ -41,7 +41,7 @@ def pids(status: dict[str, Any]) -> list[int]:
 
 
 def until(driver: Driver, seen: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    deadline = time.monotonic() + SEEN_WITHIN_S
+    deadline = time.monotonic() + HANGS_S
     while True:
         status = driver.status()
         if seen(status):

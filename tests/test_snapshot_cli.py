@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.judging import committed
 from tests.shop import Load, Shop
+from tests.waiting import HANGS_S
 
 from lowtide.cli.main import run
 from lowtide.cli.running_jobs import control_of
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 
 READY_WITHIN_S = 150.0
-SEEN_WITHIN_S = 120.0
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 FLOW = """
 from pathlib import Path
@@ -112,14 +112,14 @@ class Following:
         subjects = ["delivered", "commit", "segment:bought"]
 
         def follows() -> None:
-            self.news.extend(follow(lambda: control_of(conf, name), subjects, limit_s=4 * SEEN_WITHIN_S))
+            self.news.extend(follow(lambda: control_of(conf, name), subjects, limit_s=4 * HANGS_S))
 
         self._thread = threading.Thread(target=follows, daemon=True)
         self._thread.start()
 
     def judge(self, ids: Sequence[str]) -> None:
         """Each thing was told once and in order, over the driver's death, until the job was stopped."""
-        self._thread.join(SEEN_WITHIN_S)
+        self._thread.join(HANGS_S)
         assert not self._thread.is_alive()
         assert [each.incarnation for each in self.news if each.kind == "life"] == [1, 2]
         assert (self.news[-1].kind, self.news[-1].data["cause"], self.news[-1].incarnation) == ("end", None, 2)
@@ -132,9 +132,9 @@ class Following:
 
 
 def until(true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + SEEN_WITHIN_S
+    deadline = time.monotonic() + HANGS_S
     while not true():
-        assert time.monotonic() < deadline, f"not within {SEEN_WITHIN_S:g} s"
+        assert time.monotonic() < deadline, f"not within {HANGS_S:g} s"
         time.sleep(0.1)
 
 

@@ -12,6 +12,7 @@ from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.chaos.sweeper import damages
 from tests.shop import Load, Shop
+from tests.waiting import HANGS_S
 
 from lowtide.cli.prune_plan import PrunePlan
 from lowtide.cli.snapshot import take
@@ -28,12 +29,11 @@ if TYPE_CHECKING:
     from tests.conftest import Spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
-TAKEN_WITHIN_S = 30.0
 
 
 def taken(job: Job, name: str | None = None) -> SnapshotView:
     """Take a snapshot and wait until it is committed."""
-    return take(job.client(), job.plan.name, name, limit_s=TAKEN_WITHIN_S)
+    return take(job.client(), job.plan.name, name, limit_s=HANGS_S)
 
 
 def after(seconds: float) -> Callable[[], Any]:
@@ -96,7 +96,7 @@ def test_a_savepoint_that_is_overtaken_is_kept_beside_the_newer_one(spark: Spark
     with shop.running() as job, Load(shop, per_s=300):
         job.wait(delivering(job))
         client = job.client()
-        savepoint = take(client, name, "before 2.0", commit=False, limit_s=TAKEN_WITHIN_S)
+        savepoint = take(client, name, "before 2.0", commit=False, limit_s=HANGS_S)
         newer = taken(job)
         with opened(shop.conf, name) as (place, _):
             PrunePlan.planned(place, Rule(1)).carry_out()
@@ -170,7 +170,7 @@ def test_a_source_that_retention_has_emptied_to_its_last_marker_is_gone_on_with(
     assert deleted == [101, 101], "a hundred orders each, and a marker"
     with shop.running():
         shop.produce(range(200, 300), transaction="commit")
-        deadline = time.monotonic() + TAKEN_WITHIN_S
+        deadline = time.monotonic() + HANGS_S
         while sum(map(len, (found := read_output(shop.conf.kafka, shop.sink)).values())) < 300:
             assert time.monotonic() < deadline
             time.sleep(0.3)
@@ -187,7 +187,7 @@ def before(messages: list[Output], committed: SnapshotView) -> list[Output]:
 
 def delivered(shop: Shop, expected: Callable[[], dict[int, list[Output]]]) -> int:
     """Wait until the topic holds what is expected, byte by byte; how many messages that are."""
-    deadline = time.monotonic() + TAKEN_WITHIN_S
+    deadline = time.monotonic() + HANGS_S
     wanted = sum(map(len, expected().values()))
     while sum(map(len, (found := read_output(shop.conf.kafka, shop.sink)).values())) < wanted:
         assert time.monotonic() < deadline, f"{wanted} are wanted"

@@ -76,7 +76,7 @@ def running(folder: Path, name: str, *arguments: str) -> Iterator[None]:
         yield
     finally:
         os.killpg(service.pid, signal.SIGTERM)
-        service.wait(30)
+        service.wait(WITHIN_S)
 
 
 def said_by(service: str, folder: Path) -> str:

@@ -15,6 +15,7 @@ import pytest
 from tests.listening import Listener, listeners
 from tests.settings import settings_of
 from tests.shop import Load, Shop
+from tests.waiting import HANGS_S
 
 from tests.driver import Driver, below
 
@@ -29,7 +30,6 @@ SILENT = 60
 """Connections to each port that say nothing."""
 WITHIN_S = 2.0
 ANSWER_WITHIN_S = 0.05
-MOVED_WITHIN_S = 60.0
 
 
 def garbage() -> bytes:
@@ -98,7 +98,7 @@ def visit(door: Listener, says: bytes) -> None:
 
 def life_of(driver: Driver) -> int:
     """Wait until the job has delivered more; its life's number."""
-    status = driver.moved(within_s=MOVED_WITHIN_S)
+    status = driver.moved(within_s=HANGS_S)
     assert not status["cause"], status["cause"]
     return int(status["incarnation"])
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.judging import Judge, committed, produce
+from tests.waiting import HANGS_S
 
 import lowtide as lt
 from lowtide.cli.snapshot import take
@@ -32,7 +33,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytes
 LANES = 2
 KEYS = 40
 LAG_MS = 7_200_000
-COMPACTED_WITHIN_S = 90.0
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def compacted(conf: Conf, topic: str) -> int:
         put(conf, topic, [Product(f"p{n}", f"p{n} v{version}", gone=n % 10 == version) for n in range(KEYS)])
         written += KEYS
         time.sleep(0.3)
-    deadline = time.monotonic() + COMPACTED_WITHIN_S
+    deadline = time.monotonic() + HANGS_S
     while time.monotonic() < deadline:
         left = len(read_log(conf.kafka, topic, {f"{topic}-0": 0})[0])
         if left < written - 2 * KEYS:
@@ -190,7 +190,7 @@ def test_joins_over_a_kill_and_a_table_that_was_compacted(spark: Spark) -> None:
             put(conf, topics.products, [Product(f"p{dice.randrange(45)}", f"turn {turn}") for _ in range(9)])
             put(conf, topics.items, [Item(f"p{n % 45}", 100 * turn + n) for n in range(45)])
             job.wait(after(0.7))
-        saved = take(job.client(), flow.name, None, limit_s=30.0)
+        saved = take(job.client(), flow.name, None, limit_s=HANGS_S)
         topics.sell(conf, dice, range(600, 640))
         put(conf, topics.products, [Product("p1", "late"), Product("p2", "", gone=True)])
         put(conf, topics.items, [Item(f"p{n % 45}", 600 + n) for n in range(45)])

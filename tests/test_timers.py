@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.judging import Judge, committed, produce
+from tests.waiting import HANGS_S
 
 import lowtide as lt
 from lowtide.cli.snapshot import take
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 
 LANES = 2
-TAKEN_WITHIN_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def test_timers_fire_on_topics_that_are_quiet_and_over_a_kill_between_setting_an
         topics.order(conf, range(200, 260), after_s=60.0)
         topics.pay(conf, range(200, 210))
         job.wait(after(1.0))
-        saved = take(job.client(), flow.name, None, limit_s=TAKEN_WITHIN_S)
+        saved = take(job.client(), flow.name, None, limit_s=HANGS_S)
         topics.order(conf, range(300, 320), after_s=60.0)
         topics.pay(conf, range(210, 220))
         job.wait(after(0.3))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import HANGS_S
 
 import lowtide as lt
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 MARK = "LOWTIDE_TEST_TWO_JOBS"
-WITHIN_S = 90.0
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 PROGRAM = "import lowtide as lt\n\nfrom tests.test_two_jobs import {which}\n\nlt.main({which}({arguments}))\n"
 
@@ -118,7 +118,7 @@ class Graph:
 
     def ask(self, *command: str) -> Any:
         asked = self.start("-m", "lowtide.cli", *command, "--json")
-        assert asked.wait(WITHIN_S) == 0, self.said(asked)
+        assert asked.wait(HANGS_S) == 0, self.said(asked)
         text = self.said(asked)
         return json.loads(text[text.index("\n", text.find("JAVA_TOOL")) if "JAVA_TOOL" in text else 0 :])
 
@@ -129,7 +129,7 @@ class Graph:
     def kill(self, process: subprocess.Popen[bytes], *, within: str = "") -> None:
         """Kill a process and, of a job, all that its folder's mark and command name."""
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(HANGS_S)
 
     def kill_all(self) -> None:
         for entry in os.scandir("/proc"):
@@ -139,11 +139,11 @@ class Graph:
             except OSError:
                 continue
         for process in self.started:
-            process.wait(10)
+            process.wait(HANGS_S)
 
 
 def until(true: Callable[[], Any], why: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + WITHIN_S
+    deadline = time.monotonic() + HANGS_S
     while not true():
         assert time.monotonic() < deadline, why()
         time.sleep(0.1)
@@ -191,7 +191,7 @@ def test_records_keep_their_ticks_and_the_last_jobs_time_implies_the_first_ones(
     write(70, 80)
     graph.job("first_flow", graph.first, graph.source, graph.middle)
     write(80, 100)
-    totals = graph.kafka.messages(graph.sink, 200, WITHIN_S)
+    totals = graph.kafka.messages(graph.sink, 200, HANGS_S)
     doubles = graph.kafka.messages(graph.middle, 200)
     assert (len(doubles), len(totals)) == (200, 200)
 

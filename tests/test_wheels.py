@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.waiting import HANGS_S
 
 from lowtide.cache import cache_folder
 from lowtide.embedded.ports import free_port
@@ -28,7 +29,6 @@ from lowtide_snapshots.page.files import FOLDER
 ROOT = Path(__file__).parents[1]
 NAMES = ("lowtide", "lowtide_airflow", "lowtide_snapshots", "lowtide_tracker")
 WORDS = ("to", "be", "or", "not", "to", "be")
-WITHIN_S = 60.0
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """These JVMs live for seconds."""
 OF_A_CLONE = ("PYTHONPATH", "PYTHONHOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "VIRTUAL_ENV")
@@ -200,7 +200,7 @@ class Place:
 
 
 def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
+    deadline = time.monotonic() + HANGS_S
     while not true():
         assert time.monotonic() < deadline, "it has not come"
         time.sleep(0.5)
@@ -212,6 +212,7 @@ def _place(installed: Installed, tmp_path: Path) -> Iterator[Place]:
     place = Place(tmp_path / "words", installed)
     conf, kafka = (place.folder / "lowtide.toml").read_text(), free_port()
     conf = conf.replace("9092", str(kafka)).replace("2181", str(free_port([kafka])))
+    conf = conf.replace("[job]\n", f"[job]\nstart_limit_s = {HANGS_S}\n") + f"[worker]\nstart_limit_s = {HANGS_S}\n"
     (place.folder / "lowtide.toml").write_text(conf)
     place.lowtide("up")
     try:
@@ -240,7 +241,7 @@ def test_the_tutorials_first_flow_runs_from_wheels_by_run_and_by_spark_submit(pl
         assert run.poll() is None, (place.folder / "said").read_text()
         place.pass_through(lives=2)
         place.lowtide("stop", "counts")
-        assert run.wait(WITHIN_S) == 0, (place.folder / "said").read_text()
+        assert run.wait(HANGS_S) == 0, (place.folder / "said").read_text()
     finally:
         run.kill()
         run.wait()

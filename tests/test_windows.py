@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.judging import Judge, committed, produce
+from tests.waiting import HANGS_S
 
 import lowtide as lt
 from lowtide.cli.snapshot import take
@@ -29,7 +30,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytes
 
 LANES = 2
 WAIT_MS = 500
-TAKEN_WITHIN_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def test_windows_close_on_a_topic_that_has_gone_quiet_and_over_a_kill(spark: Spa
         job.wait(lambda: not committed(conf, topics.visits))
         topics.click(conf, dice, range(500, 600), partition=0)
         job.wait(after(1.0))
-        saved = take(job.client(), flow.name, None, limit_s=TAKEN_WITHIN_S)
+        saved = take(job.client(), flow.name, None, limit_s=HANGS_S)
         topics.click(conf, dice, range(600, 700), partition=0)
         job.wait(after(0.3))
         os.kill(next(each["pid"] for each in job.status()["workers"] if each["worker"] == "1/0"), signal.SIGKILL)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+HANGS_S = 120.0
+"""Seconds after which something hangs, as in `hanging`, which processes of a job do not find."""
+
 
 def wait_until(true: Callable[[], object], within_s: float, what: str) -> None:
     """Ask until it is true; a failure says what it was."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hanging import HANGS_S
 from kept_snapshots import commit, record, seal
 
 from lowtide_airflow.job.client import JobClient
@@ -32,7 +33,7 @@ class Job:
 
     def __init__(self, zookeeper: str, folder: Path, opened: contextlib.ExitStack) -> None:
         self.name = f"job {uuid.uuid4().hex[:8]}"
-        self.services = Services(zookeeper, snapshots_url=str(folder / "snapshots"), token=TOKEN, limit_s=5.0)
+        self.services = Services(zookeeper, snapshots_url=str(folder / "snapshots"), token=TOKEN, limit_s=HANGS_S)
         (folder / "snapshots").mkdir(exist_ok=True)
         self._opened = opened
         self._number = 0

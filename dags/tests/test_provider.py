@@ -6,6 +6,7 @@ from importlib.metadata import entry_points, version
 from pathlib import Path
 
 import pytest
+from hanging import HANGS_S
 
 ASK_AIRFLOW = """
 import json
@@ -31,7 +32,12 @@ def test_airflow_itself_loads_the_provider(tmp_path: Path) -> None:
     # In a process of its own: Airflow writes its folder when it is imported.
     environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
     answer = subprocess.run(
-        [sys.executable, "-c", ASK_AIRFLOW], env=environment, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", ASK_AIRFLOW],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANGS_S,
     )
     assert json.loads(answer.stdout.splitlines()[-1]) == {
         "version": version("lowtide-airflow"),
@@ -45,4 +51,4 @@ def test_airflow_itself_loads_the_provider(tmp_path: Path) -> None:
 
 def test_the_provider_does_not_need_spark() -> None:
     code = "import lowtide_airflow, sys; assert not {'pyspark', 'lowtide'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANGS_S)

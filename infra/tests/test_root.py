@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hanging import HANGS_S
 
 ROOT = Path(__file__).parents[2]
 SAID = "error: this needs root: it makes network devices and namespaces"
@@ -26,7 +27,7 @@ def _environment(tmp_path: Path) -> dict[str, str]:
 def test_a_target_that_needs_root_says_so_in_its_first_line(environment: dict[str, str], target: str) -> None:
     done = subprocess.run(
         ["make", "-C", ROOT, "--no-print-directory", *target.split()],
-        env=environment, capture_output=True, text=True, check=False, timeout=60,
+        env=environment, capture_output=True, text=True, check=False, timeout=HANGS_S,
     )  # fmt: skip
     assert done.returncode != 0
     assert done.stdout == ""

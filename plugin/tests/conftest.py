@@ -15,6 +15,7 @@ from typing import Any
 
 import cloudpickle
 import pytest
+from hanging import HANGS_S
 from life_settings import setting
 
 from lowtide.assignment.messages import (
@@ -43,7 +44,6 @@ from lowtide.embedded import EmbeddedServices
 from lowtide.process.wire import ConnectionClosed, Kind, connect, receive, send
 
 SECRET = b"the secret of a test, 32 bytes.."
-WAIT_S = 10.0
 
 
 class Task:
@@ -131,7 +131,7 @@ class Life:
             assert isinstance(found, Found)
             address = found.at
         connection = connect(address, SECRET)
-        connection.settimeout(WAIT_S)
+        connection.settimeout(HANGS_S)
         send(connection, Kind.ATTACH, encode(Attach(worker=worker, incarnation=life, epoch=epoch)))
         answer = read_answer(receive(connection)[1])
         return answer.cause if isinstance(answer, Refused) else Task(connection)
@@ -148,7 +148,7 @@ class Life:
         process.stdin.flush()
         return str(self._hear(process)["at"])
 
-    def cause(self, wait_s: float = WAIT_S) -> str:
+    def cause(self, wait_s: float = HANGS_S) -> str:
         """The life's cause of death, waited for."""
         return str(until(lambda: self.status().cause, wait_s) or "")
 
@@ -161,7 +161,7 @@ class Life:
             assert process.stdin is not None
             process.stdin.close()
             try:
-                process.wait(WAIT_S)
+                process.wait(HANGS_S)
             except subprocess.TimeoutExpired:
                 process.kill()
         self._control.close()
@@ -185,7 +185,7 @@ class Life:
                 return message
 
 
-def until(look: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
+def until(look: Callable[[], Any], wait_s: float = HANGS_S) -> Any:
     """What `look` returns once that is true, or at the end of the time."""
     deadline = time.monotonic() + wait_s
     while not (seen := look()) and time.monotonic() < deadline:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from hanging import HANGS_S
 
 from lowtide_snapshots.format.manifest import FrontAt, Manifest, Part, shape_of
 from lowtide_snapshots.format.names import snapshot_id
@@ -25,7 +26,7 @@ from lowtide_snapshots.stores import Store
 if TYPE_CHECKING:
     from lowtide_snapshots.job.store import JobStore
 
-SHORT_S = 1.0
+LONG_S = 10.0
 MULTI = 14
 ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
 
@@ -155,10 +156,10 @@ class Place:
         self._opened = opened
 
     def open(self, name: str | None = None, hosts: str | None = None, **settings: Any) -> JobStore:
-        """A store, with a short session unless told otherwise; closed after the test."""
+        """A store, with a long session and a long patience unless told otherwise; closed after the test."""
         from lowtide_snapshots.job.store import JobStore
 
-        settings = {"session_timeout_s": SHORT_S} | settings
+        settings = {"session_timeout_s": LONG_S, "limit_s": HANGS_S} | settings
         return self._opened.enter_context(JobStore(hosts or self.hosts, name or self.job, **settings))
 
     def proxy(self) -> Proxy:
@@ -185,15 +186,29 @@ class Place:
         """Takes what is said while waiting, where there is nothing to wait for."""
         raise AssertionError(text)
 
-    def expire(self, store: JobStore) -> None:
-        """Ends a store's session behind its back, as the server does when a process stands still for too long."""
+    @staticmethod
+    def waits(store: JobStore, limit_s: float) -> None:
+        """Lets a store's calls wait for ZooKeeper for so long from now on."""
+        store._zk._limit_s = limit_s
+
+    @staticmethod
+    def session(store: JobStore) -> Any:
+        """A store's session, which it forgets when it reaches nobody."""
+        return store._zk._client.client_id
+
+    def end_session(self, session: Any) -> None:
+        """Ends a session behind its store's back, as the server does when a process stands still for too long."""
         from kazoo.client import KazooClient
 
-        before = store._zk.session
-        other = KazooClient(store._zk.hosts, client_id=store._zk._client.client_id)
-        other.start()
+        other = KazooClient(self.hosts, client_id=session)
+        other.start(HANGS_S)
         other.stop()
         other.close()
+
+    def expire(self, store: JobStore) -> None:
+        """Ends a store's session likewise, and waits until it has another."""
+        before = store._zk.session
+        self.end_session(self.session(store))
         assert self.eventually(lambda: store._zk.connected and store._zk.session != before)
 
     @staticmethod
@@ -209,7 +224,7 @@ class Place:
         monkeypatch.setattr(store._zk, "_commit", late)
 
     @staticmethod
-    def eventually(true: Callable[[], object], timeout_s: float = 15.0) -> bool:
+    def eventually(true: Callable[[], object], timeout_s: float = HANGS_S) -> bool:
         """Whether something becomes true in time."""
         deadline = time.monotonic() + timeout_s
         while not true():

@@ -54,12 +54,12 @@ class Page:
 
     def token(self, user: str) -> str:
         body = {"username": user, "password": self.password(user)}
-        answer = httpx.post(f"{self.airflow.url}/auth/token", json=body, timeout=30, trust_env=False)
+        answer = httpx.post(f"{self.airflow.url}/auth/token", json=body, timeout=120, trust_env=False)
         return str(answer.raise_for_status().json()["access_token"])
 
     def get(self, path: str, user: str | None = "viewer", **headers: str) -> httpx.Response:
         shown = {"Authorization": f"Bearer {self.token(user)}"} if user else {}
-        return httpx.get(f"{self.url}{path}", headers=shown | headers, timeout=30, trust_env=False)
+        return httpx.get(f"{self.url}{path}", headers=shown | headers, timeout=120, trust_env=False)
 
     def job(self, name: str, *, connection: str = "lowtide_default", since_ms: int = 0) -> dict[str, Any]:
         """What the page is told of a job."""

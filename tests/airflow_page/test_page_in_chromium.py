@@ -28,7 +28,7 @@ class Window:
         self.complaints: list[str] = []
         self._page = page
         self._context = browser.new_context(viewport=size, color_scheme=theme, base_url=page.airflow.url)
-        self._context.set_default_timeout(30_000)
+        self._context.set_default_timeout(120_000)
         self._context.add_init_script(f"localStorage.setItem('theme', '{theme}')")
         self.tab = self._context.new_page()
         self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))

@@ -16,7 +16,7 @@ import pytest
 from tests.dag_runs.dag_program import ROOT, DagProgram, Done
 from tests.settings import settings_of
 from tests.shop import Shop
-from tests.waiting import wait_until
+from tests.waiting import HANGS_S, wait_until
 
 from lowtide.jobs.folder import JobFolder
 from lowtide.process.mark import marked
@@ -31,7 +31,6 @@ TOKEN = "a-token-that-only-tests-have"
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LANES = 2
 SLOTS = 8
-GONE_WITHIN_S = 30.0
 FLOW = """
 from pathlib import Path
 
@@ -92,7 +91,7 @@ class Stage:
         processes = [process for process in (state.runner, state.supervisor) if process is not None]
         for process in processes:
             process.send(signal.SIGKILL)
-        wait_until(lambda: not marked(state.life), GONE_WITHIN_S, "the end of its processes")
+        wait_until(lambda: not marked(state.life), HANGS_S, "the end of its processes")
 
     def close(self) -> None:
         """Leave nothing behind."""

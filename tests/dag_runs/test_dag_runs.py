@@ -14,7 +14,7 @@ import pytest
 from tests.dag_runs.dag_program import DagProgram
 from tests.judging import committed
 from tests.shop import Load
-from tests.waiting import wait_until
+from tests.waiting import HANGS_S, wait_until
 
 from .conftest import LANES
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.spark, pytest.mark.slow]
 
-SEEN_WITHIN_S = 60.0
 AWAY_S = 30.0
 
 
@@ -31,7 +30,7 @@ def order(stage: Stage, first: int, count: int = 300) -> None:
     """Orders, all of which are delivered when this returns."""
     before = committed(stage.shop.conf, stage.shop.sink)
     stage.shop.produce(range(first, first + count))
-    wait_until(lambda: committed(stage.shop.conf, stage.shop.sink) >= before + count, SEEN_WITHIN_S, "output")
+    wait_until(lambda: committed(stage.shop.conf, stage.shop.sink) >= before + count, HANGS_S, "output")
 
 
 @contextmanager
@@ -69,11 +68,8 @@ def test_a_snapshot_is_taken_verified_committed_and_pruned(stage: Stage) -> None
     stage.running()
     for number in range(4):
         order(stage, 1_000 * (number + 1))
-        began = time.monotonic()
         done = stage.run("snapshot", name="first" if number == 0 else None, keep=2, if_down="fail")
-        took_s = time.monotonic() - began
         assert done.results["verify"]["rows"] > 0
-    assert took_s < 20
     with stage.client() as job, job.snapshots() as snapshots:
         names = [(each.name, each.phase) for each in snapshots.all()]
         assert names == [("first", "committed"), (None, "committed"), (None, "committed")]
@@ -134,7 +130,7 @@ def test_where_no_commit_is_good_a_person_is_asked_and_it_begins_without_state(s
     stage.kill()
     program = stage.program
     with stage.client() as job:
-        wait_until(lambda: job.status().state == "gone", SEEN_WITHIN_S, "the end of its lease")
+        wait_until(lambda: job.status().state == "gone", HANGS_S, "the end of its lease")
         refused = program.run(stage.dag("submit"))
         assert refused.state == "failed"
         status = job.status()
@@ -200,7 +196,7 @@ def test_a_submission_whose_process_is_killed_before_it_could_say_so_begins_one_
     with stage.client() as job:
         before = stage.running()
         job.control().stop()
-        wait_until(lambda: job.status().state == "stopped", SEEN_WITHIN_S, "the end of the job")
+        wait_until(lambda: job.status().state == "stopped", HANGS_S, "the end of the job")
         missing = stage.program.run(stage.dag("rewind"), {"commit": "nowhere"})
         assert (missing.tasks["look_ahead"], missing.tasks["run_as_before"]) == ("failed", "skipped")
         assert job.status().state == "stopped", "what was refused starts nothing that somebody has stopped"
@@ -209,7 +205,7 @@ def test_a_submission_whose_process_is_killed_before_it_could_say_so_begins_one_
         try:
             other.begin(stage.dag("submit"), at=at)
             # The life is begun in ZooKeeper, and the command that begins it has not returned.
-            wait_until(lambda: job.status().incarnation > before, SEEN_WITHIN_S * 2, "a life")
+            wait_until(lambda: job.status().incarnation > before, HANGS_S * 2, "a life")
             other.kill()
         finally:
             other.close()

@@ -14,6 +14,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from tests.browser import looks, shoot
 from tests.shop import Load, Shop
+from tests.waiting import HANGS_S
 
 from lowtide.cli.snapshot import take
 from lowtide.driver.job import Job
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
-WITHIN_S = 30.0
 
 
 @pytest.fixture(name="job", scope="module")
@@ -36,7 +36,7 @@ def _job(spark: Spark) -> Iterator[Job]:
             before.wait(lambda: before.status()["totals"]["records_out"] < 300)
         with shop.running() as job:
             job.wait(lambda: job.status()["totals"]["records_out"] < 300)
-            assert take(job.client(), job.plan.name, "the first", limit_s=WITHIN_S).phase == "committed"
+            assert take(job.client(), job.plan.name, "the first", limit_s=HANGS_S).phase == "committed"
             yield job
 
 

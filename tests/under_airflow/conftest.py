@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from embedded_airflow import AirflowApi, DagRun, EmbeddedAirflow, Settings
 from embedded_airflow.airflow import PARTS
-from tests.waiting import wait_until
+from tests.waiting import HANGS_S, wait_until
 
 from lowtide.jobs.folder import JobFolder
 from lowtide_airflow.job.client import JobClient
@@ -32,8 +32,6 @@ TOKEN = "a-token-that-only-tests-have"
 SNAPSHOT_EVERY_S = 8
 HEARTBEAT_LIMIT_S = 15
 SUBMIT_WITHIN_S = 150.0
-DAGS_WITHIN_S = 60.0
-LAST_RUN_WITHIN_S = 90.0
 
 FLOW = """\
 from dataclasses import dataclass
@@ -170,7 +168,7 @@ class Stage:
         try:
             yield
         finally:
-            wait_until(lambda: self.api.pause_between_runs(dag), LAST_RUN_WITHIN_S, "the end of the last run")
+            wait_until(lambda: self.api.pause_between_runs(dag), HANGS_S, "the end of the last run")
 
     def ended_snapshot_runs(self) -> set[str]:
         return {run.id for run in self.api.runs(self.dag("snapshot")) if run.over}
@@ -215,7 +213,7 @@ def _stage(kafka: Kafka, zookeeper: str, tmp_path_factory: pytest.TempPathFactor
     with ExitStack() as stack:
         stack.callback(stage.stop_job)
         stack.enter_context(airflow)
-        stage.api.wait_for_dags([stage.dag(purpose) for purpose in ("submit", "snapshot", "recover")], DAGS_WITHIN_S)
+        stage.api.wait_for_dags([stage.dag(purpose) for purpose in ("submit", "snapshot", "recover")], HANGS_S)
         stage.api.unpause(stage.dag("recover"))
         stage.api.read_again(stage.dag("recover"))
         yield stage

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from airflow_demo.killing import kill_driver
-from tests.waiting import wait_until
+from tests.waiting import HANGS_S, wait_until
 
 from tests.driver import below
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.spark, pytest.mark.slow]
 
-BEGUN_WITHIN_S = 90.0
 SNAPSHOT_WITHIN_S = 120.0
 RECOVERED_WITHIN_S = 150.0
 AWAY_S = 10.0
@@ -51,9 +50,7 @@ def test_a_worker_that_is_killed_between_submit_and_record_leaves_one_life(stage
         stage.api.unpause(stage.dag("submit"))
         run = stage.api.trigger(stage.dag("submit"))
         # From here on the program has its life in ZooKeeper, and Airflow knows nothing of it yet.
-        wait_until(
-            lambda: job.status().incarnation > before or stage.api.run(run.dag, run.id).over, BEGUN_WITHIN_S, "a life"
-        )
+        wait_until(lambda: job.status().incarnation > before or stage.api.run(run.dag, run.id).over, HANGS_S, "a life")
         pids = working(stage)
         assert pids
         for pid in pids:
@@ -103,7 +100,7 @@ def test_a_death_is_told_though_the_triggerer_was_away_and_dies_once_more(stage:
         kill_driver(stage.jobs)
         stage.order()
         stage.airflow.start("triggerer")
-        wait_until(lambda: bool(runs()), BEGUN_WITHIN_S, "a run of the recover DAG")
+        wait_until(lambda: bool(runs()), HANGS_S, "a run of the recover DAG")
         # It may have told no more than this one event, and waits for what the run has begun.
         stage.airflow.kill("triggerer")
         stage.airflow.start("triggerer")

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.waiting import wait_until
+from tests.waiting import HANGS_S, wait_until
 
 from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.job.store import JobStore
@@ -27,7 +27,6 @@ pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.zookeeper, pyt
 SLACK_MS = 10
 HOUR_MS = 3_600_000
 BEGINS_MS = 495_000 * HOUR_MS
-WATCHED_WITHIN_S = 90.0
 STEP_S = 3.0
 STEPS = 30
 
@@ -71,7 +70,7 @@ def test_each_hour_that_is_delivered_is_announced_and_starts_the_batch_dag_once(
     def is_last(ends: list[str]) -> bool:
         return bool(ends) and datetime.fromisoformat(ends[-1]).timestamp() * 1000 == end_ms
 
-    wait_until(lambda: is_last(sorted(reported())), WATCHED_WITHIN_S, "the report of the last hour")
+    wait_until(lambda: is_last(sorted(reported())), HANGS_S, "the report of the last hour")
     hours = sorted(announced(), key=lambda hour: hour["from"])
     assert [hour["to"] for hour in hours] == sorted(reported()), "each once"
     for before, after in pairwise(hours):

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.waiting import wait_until
+from tests.waiting import HANGS_S, wait_until
 
 from lowtide.embedded.ports import port_owner
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.spark, pytest.mark.slow]
 
-WITHIN_S = 120.0
 AWAY_S = 4.0
 """Less than the job's session lasts."""
 
@@ -36,7 +35,7 @@ def wait_for(stage: Stage, run: DagRun, task: str, *states: str) -> None:
         assert found[task] not in {"failed", "upstream_failed"}, found
         return found[task] in states
 
-    wait_until(there, WITHIN_S, f"{task} to be {' or '.join(states)}")
+    wait_until(there, HANGS_S, f"{task} to be {' or '.join(states)}")
 
 
 def test_a_store_that_is_away_is_asked_again_and_the_snapshot_committed_once(stage: Stage) -> None:
@@ -53,7 +52,7 @@ def test_a_store_that_is_away_is_asked_again_and_the_snapshot_committed_once(sta
             assert "while the store is away" not in {commit.name for commit in job.commits()}
         finally:
             away.rename(folder)
-        stage.api.wait(run.dag, run.id, WITHIN_S)
+        stage.api.wait(run.dag, run.id, HANGS_S)
         assert tries(stage, run)["verify"] == 2
         taken = stage.api.result(run.dag, run.id, "commit")["snapshot"]
         assert [commit.id for commit in job.commits() if commit.name == "while the store is away"] == [taken]
@@ -71,7 +70,7 @@ def test_a_zookeeper_that_stands_still_while_a_snapshot_is_committed_ends_nothin
         os.kill(owner.pid, signal.SIGSTOP)
         time.sleep(AWAY_S)
         os.kill(owner.pid, signal.SIGCONT)
-        stage.api.wait(run.dag, run.id, WITHIN_S)
+        stage.api.wait(run.dag, run.id, HANGS_S)
         named = [commit.id for commit in job.commits() if commit.name == "while ZooKeeper stands still"]
         assert named == [stage.api.result(run.dag, run.id, "commit")["snapshot"]]
         assert (job.status().state, job.status().incarnation) == ("running", life)

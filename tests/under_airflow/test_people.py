@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.zookeeper, pyt
 
 WITHIN_S = 150.0
 ORDERS = 20
-READING_S = 12.0
+READING_S = 30.0
 """A round of Airflow's scheduler, which takes 5 s when it is idle, and as much again."""
 
 

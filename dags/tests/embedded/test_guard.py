@@ -10,23 +10,24 @@ from pathlib import Path
 
 import pytest
 from embedded_airflow import guard
+from hanging import HANGS_S
 
 GRACE_S = 0.5
 # A process that starts one in its process group, one in a group of its own, and one in a session of its own.
 FAMILY = """
 import os, subprocess, sys, time
 def child(**options):
-    return subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], **options).pid
+    return subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(1000)"], **options).pid
 pids = [os.getpid(), child(), child(process_group=0), child(start_new_session=True)]
 with open(sys.argv[1] + ".new", "w") as file:
     file.write(" ".join(map(str, pids)))
 os.rename(sys.argv[1] + ".new", sys.argv[1])
 {then}
 """
-STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
 
 
-def wait_until(done: Callable[[], bool], within_s: float = 20.0) -> None:
+def wait_until(done: Callable[[], bool], within_s: float = HANGS_S) -> None:
     deadline = time.monotonic() + within_s
     while not done():
         assert time.monotonic() < deadline
@@ -57,11 +58,11 @@ def lives(pid: int) -> bool:
 
 @pytest.mark.usefixtures("ends_left")
 def test_a_request_to_stop_ends_the_command_and_its_session_alone(tmp_path: Path) -> None:
-    process = subprocess.Popen(guarded(tmp_path, "time.sleep(60)"), start_new_session=True)
+    process = subprocess.Popen(guarded(tmp_path, "time.sleep(1000)"), start_new_session=True)
     pids = family(tmp_path)
     assert sorted(guard.members(process.pid)) == sorted(pids[:3])
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 128 + signal.SIGTERM
+    assert process.wait(HANGS_S) == 128 + signal.SIGTERM
     assert [lives(pid) for pid in pids] == [False, False, False, True]
 
 
@@ -70,7 +71,7 @@ def test_a_command_that_does_not_stop_is_killed_with_what_it_started(tmp_path: P
     process = subprocess.Popen(guarded(tmp_path, STUBBORN), start_new_session=True)
     pids = family(tmp_path)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 128 + signal.SIGKILL
+    assert process.wait(HANGS_S) == 128 + signal.SIGKILL
     assert [lives(pid) for pid in pids] == [False, False, False, True]
 
 
@@ -78,15 +79,15 @@ def test_a_command_that_does_not_stop_is_killed_with_what_it_started(tmp_path: P
 def test_a_command_that_ends_by_itself_leaves_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(guarded(tmp_path, "sys.exit(7)"), start_new_session=True)
     pids = family(tmp_path)
-    assert process.wait(20) == 7
+    assert process.wait(HANGS_S) == 7
     assert [lives(pid) for pid in pids] == [False, False, False, True]
 
 
 @pytest.mark.usefixtures("ends_left")
 def test_nothing_outlives_a_starter_that_is_killed(tmp_path: Path) -> None:
     code = "import os, subprocess, sys, time; words = sys.argv[1:]; words[4] = str(os.getpid());"
-    code += " subprocess.Popen(words, start_new_session=True); time.sleep(60)"
-    starter = subprocess.Popen([sys.executable, "-c", code, *guarded(tmp_path, "time.sleep(60)")])
+    code += " subprocess.Popen(words, start_new_session=True); time.sleep(1000)"
+    starter = subprocess.Popen([sys.executable, "-c", code, *guarded(tmp_path, "time.sleep(1000)")])
     pids = family(tmp_path)
     starter.kill()
     starter.wait()
@@ -97,13 +98,13 @@ def test_nothing_outlives_a_starter_that_is_killed(tmp_path: Path) -> None:
 def test_a_starter_that_had_gone_before_is_noticed(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-I", "-S", "-c", ""])
     gone.wait()
-    process = subprocess.Popen(guarded(tmp_path, "time.sleep(60)", starter=gone.pid), start_new_session=True)
-    process.wait(20)
+    process = subprocess.Popen(guarded(tmp_path, "time.sleep(1000)", starter=gone.pid), start_new_session=True)
+    process.wait(HANGS_S)
     assert guard.members(process.pid) == []
 
 
 def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
     words = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), "1", str(tmp_path / "nothing")]
-    done = subprocess.run(words, capture_output=True, text=True, start_new_session=True, check=False, timeout=20)
+    done = subprocess.run(words, capture_output=True, text=True, start_new_session=True, check=False, timeout=HANGS_S)
     assert done.returncode == guard.CANNOT_RUN
     assert f"{tmp_path}/nothing cannot be run: No such file" in done.stderr

@@ -12,6 +12,7 @@ import pytest
 from embedded_airflow import Health, Home, HomeInUse, PortTaken, Settings
 from embedded_airflow.airflow import _placed
 from embedded_airflow.home import ROLES
+from hanging import HANGS_S
 
 
 @pytest.fixture(name="home")
@@ -60,7 +61,12 @@ def test_tasks_and_dag_files_find_what_they_import(home: Home, tmp_path: Path) -
     for word, known in (("scheduler", "True"), ("dag-processor", "True"), ("api-server", "False")):
         environment = {**os.environ, "PYTHONPATH": str(home.folder / "config")}
         done = subprocess.run(
-            [sys.executable, "-c", code, word], env=environment, capture_output=True, text=True, check=True, timeout=20
+            [sys.executable, "-c", code, word],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=HANGS_S,
         )
         assert done.stdout.strip() == known
 

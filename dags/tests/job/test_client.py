@@ -199,7 +199,7 @@ def test_a_commit_whose_answer_is_lost_is_unknown_and_a_retry_finishes_it(job: J
     job.runs()
     one = job.seal(100)
     with Losing(job.services.zookeeper, drop) as proxy:
-        services = Services(proxy.address, snapshots_url=job.services.snapshots_url, limit_s=1.5)
+        services = Services(proxy.address, snapshots_url=job.services.snapshots_url, limit_s=5.0)
         with JobClient(services, job.name) as client, client.snapshots() as snapshots:
             proxy.armed.set()
             with pytest.raises(CommitUnknown, match="not known"):

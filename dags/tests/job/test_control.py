@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide_airflow.errors import ControlRefused, ControlUnreachable, TokenRefused
 from lowtide_airflow.job.control import Control
@@ -99,7 +100,7 @@ def imposter(heard: list[bytes]) -> Iterator[tuple[str, str]]:
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         yield f"127.0.0.1:{other.getsockname()[1]}", fingerprint(ssl.PEM_cert_to_DER_cert(certificate.pem))
-        thread.join(5)
+        thread.join(HANGS_S)
 
 
 def test_who_shows_another_certificate_hears_nothing() -> None:

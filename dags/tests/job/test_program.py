@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide_airflow.errors import SubmitFailed
 from lowtide_airflow.job.program import Start, Supervised
@@ -197,7 +198,7 @@ def test_what_a_command_says_is_passed_on_while_it_goes_on(command: Any, tmp_pat
         if line == "starting Spark":
             heard.touch()
 
-    Supervised(command(script), limit_s=20.0).submit(Start("flow.py"), "k", say)
+    Supervised(command(script), limit_s=HANGS_S).submit(Start("flow.py"), "k", say)
     assert said[1:] == ["starting Spark", "ready"]
 
 
@@ -216,10 +217,10 @@ def test_a_command_is_killed_with_the_task_that_called_it(command: Any) -> None:
     began_s = time.monotonic()
     try:
         with pytest.raises(KeyboardInterrupt):
-            Supervised(command('echo "starting Spark" >&2; exec sleep 20')).submit(Start("flow.py"), "k", say)
+            Supervised(command('echo "starting Spark" >&2; exec sleep 1000')).submit(Start("flow.py"), "k", say)
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert time.monotonic() - began_s < 10
+    assert time.monotonic() - began_s < HANGS_S
 
 
 def test_no_secret_is_logged_or_raised(command: Any, tmp_path: Path) -> None:
@@ -241,7 +242,7 @@ def test_no_secret_is_logged_or_raised(command: Any, tmp_path: Path) -> None:
 
 def test_a_command_that_hangs_is_killed(command: Any) -> None:
     with pytest.raises(SubmitFailed, match=r"did not return within 0\.2 s"):
-        Supervised(command("exec sleep 60"), limit_s=0.2).submit(Start("flow.py"), "k", nobody)
+        Supervised(command("exec sleep 1000"), limit_s=0.2).submit(Start("flow.py"), "k", nobody)
 
 
 def test_a_command_that_is_not_there_is_named() -> None:

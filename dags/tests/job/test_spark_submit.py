@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide_airflow.job.program import Start
 from lowtide_airflow.job.spark_submit import SparkSubmit
@@ -27,7 +28,6 @@ from lowtide_airflow.jobs_file import SparkEntry
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 KEY = "airflow:lowtide_submit__orders/manual__2026-11-21T22:30:14+00:00/run"
-WITHIN_S = 120.0
 
 
 class Cluster:
@@ -110,7 +110,7 @@ def test_on_kubernetes_the_drivers_pod_runs_the_flow_with_its_key_and_nobody_wai
     )  # fmt: skip
     said: list[object] = []
     start = Start("local:///opt/orders.py", "local:///etc/orders.toml", {"job.lanes": 4})
-    SparkSubmit("orders", spark, command, limit_s=WITHIN_S).submit(start, KEY, said.append)
+    SparkSubmit("orders", spark, command, limit_s=HANGS_S).submit(start, KEY, said.append)
     (pod,) = cluster.made["Pod"]
     assert any(path.startswith("/api/v1/namespaces/streams/pods") for path in cluster.asked)
     assert pod["spec"]["serviceAccountName"] == "spark"
@@ -146,7 +146,7 @@ def test_for_yarn_spark_submit_understands_the_command(command: str, tmp_path: P
         env={**os.environ, "HADOOP_CONF_DIR": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    timer = threading.Timer(WITHIN_S, process.kill)
+    timer = threading.Timer(HANGS_S, process.kill)
     timer.start()
     said = ""
     try:
@@ -158,7 +158,7 @@ def test_for_yarn_spark_submit_understands_the_command(command: str, tmp_path: P
     finally:
         timer.cancel()
         process.kill()
-        process.wait(10)
+        process.wait(HANGS_S)
     parsed = dict(re.findall(r"^  (\w+) +(\S.*)$", said, re.MULTILINE))
     assert (parsed["master"], parsed["deployMode"], parsed["queue"]) == ("yarn", "cluster", "streaming")
     assert parsed["childArgs"] == f"[--conf orders.toml --set job.submission={KEY}]"

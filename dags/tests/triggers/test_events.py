@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hanging import HANGS_S
 
 if TYPE_CHECKING:
     from tests.conftest import Job
@@ -87,7 +88,7 @@ def events(trigger: Any, acts: Sequence[Callable[[], Any]], count: int = 1, afte
             await asyncio.sleep(after_s)
             assert not (hearing.done() and count), found
             await asyncio.to_thread(act)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + HANGS_S
         while len(found) < count and not hearing.done() and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.3)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide_airflow.errors import ControlUnreachable, TokenRefused
 from lowtide_airflow.job.services import Services
@@ -177,7 +178,7 @@ def test_what_goes_on_is_written_down_again_and_so_is_its_end(
 
     async def plays() -> None:
         watching = asyncio.create_task(anext(trigger.run()))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANGS_S):
             while clock.looks < 9:
                 await asyncio.sleep(0.001)
         watching.cancel()

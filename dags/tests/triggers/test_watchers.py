@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide_airflow.job.services import Services
 from lowtide_airflow.job.status import JobStatus
@@ -111,7 +112,7 @@ class Watched:
     async def looks(self) -> Watched:
         """Some more looks are over, with all that follows from them."""
         wanted = self._scene.looks + 3
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANGS_S):
             while self._scene.looks < wanted:
                 assert not self._hearing.done(), self._hearing
                 await asyncio.sleep(0.001)

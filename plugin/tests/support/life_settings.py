@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import msgspec
+from hanging import HANGS_S
 
 from lowtide.assignment.setting import ControlSetting, LifeSetting
 from lowtide.assignment.welcome import FrontStart
@@ -39,7 +40,7 @@ def setting(zookeeper: str = "", incarnation: int = 7, **others: Any) -> LifeSet
         fronts=[FrontStart(number=0, topic="in", partition=0, offset=0, opening=0)],
         topic_ids={"in": "the id of in"},
         kafka={"bootstrap.servers": "127.0.0.1:9"},
-        zookeeper=ZooKeeperAccess(hosts=zookeeper, root="lowtide", session_timeout_s=6.0, reach_limit_s=10.0),
+        zookeeper=ZooKeeperAccess(hosts=zookeeper, root="lowtide", session_timeout_s=20.0, reach_limit_s=HANGS_S),
         control=ControlSetting(host="127.0.0.1", port=0, token="a token of a test"),
     )
     return msgspec.structs.replace(plain, **others)

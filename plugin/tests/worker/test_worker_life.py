@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.conftest import Life, Task
 
 FRAME = Kind.FRAME
+Until = Callable[[Callable[[], bool]], bool]
 
 
 class Counter(IdleStage):
@@ -112,12 +113,11 @@ def test_a_second_task_is_refused_while_the_first_is_attached(running: Life) -> 
     assert one(first)[0] == 1
 
 
-def test_after_a_task_that_broke_off_the_next_is_refused(running: Life) -> None:
+def test_after_a_task_that_broke_off_the_next_is_refused(running: Life, until: Until) -> None:
     task = attached(running.attach("1/0", 0))
     one(task)
     task.close()
-    time.sleep(0.1)
-    assert "broke off" in str(running.attach("1/0", 1))
+    assert until(lambda: "broke off" in str(running.attach("1/0", 1)))
 
 
 def test_a_task_of_an_older_life_is_refused(running: Life) -> None:
@@ -142,14 +142,17 @@ def test_a_worker_that_ends_by_itself_is_said_with_its_status(running: Life) -> 
 
 
 def test_an_executor_lost_between_epochs_ends_the_life_and_leaves_no_worker(
-    running: Life, kill: Callable[[int], None], alive: Callable[[int], bool]
+    running: Life,
+    kill: Callable[[int], None],
+    alive: Callable[[int], bool],
+    until: Until,
 ) -> None:
     task = attached(running.attach("1/0", 0, executor="1"))
     _, pid = one(task)
     task.end(0)
     kill(running.executors["1"].pid)
     assert "worker 1/0" in running.cause()
-    assert not alive(pid)
+    assert until(lambda: not alive(pid))
 
 
 def test_a_users_exception_reaches_task_and_service_as_it_was_said(running: Life) -> None:
@@ -221,7 +224,7 @@ def test_no_process_is_left_after_a_normal_stop(life: Life, alive: Callable[[int
 
 
 def test_no_worker_is_left_after_the_fork_server_is_killed_while_user_code_hangs(
-    life: Life, alive: Callable[[int], bool], kill: Callable[[int], None]
+    life: Life, alive: Callable[[int], bool], kill: Callable[[int], None], until: Until
 ) -> None:
     class Hanging(Counter):
         def frame(self, message: bytes) -> list[tuple[int, bytes]]:
@@ -234,11 +237,11 @@ def test_no_worker_is_left_after_the_fork_server_is_killed_while_user_code_hangs
     pid = life.pids()["1/0"]
     kill(life.executors["0"].pid)
     assert "worker 1/0" in life.cause()
-    assert not alive(pid)
+    assert until(lambda: not alive(pid))
 
 
 def test_a_new_life_finds_no_worker_of_the_one_before(
-    running: Life, alive: Callable[[int], bool], until: Callable[[Callable[[], bool]], bool]
+    running: Life, alive: Callable[[int], bool], until: Until
 ) -> None:
     task = attached(running.attach("1/0", 0))
     _, pid = one(task)

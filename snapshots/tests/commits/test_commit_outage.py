@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide_snapshots.commits.log import Restored, ZooKeeperCommitLog
 from lowtide_snapshots.errors import CommitUnknown, Fenced, WriteUnknown, ZooKeeperUnavailable
@@ -39,9 +40,10 @@ def test_what_is_written_while_an_answer_is_lost_is_written_once(place: Any, tak
 def test_a_commit_that_nobody_answers_is_unknown_until_it_is_asked_again(place: Any, takes: Any, drop: str) -> None:
     taker = takes(place.job)
     with place.proxy() as proxy:
-        store = place.open(hosts=proxy.hosts, session_timeout_s=LONG_S, limit_s=0.7)
+        store = place.open(hosts=proxy.hosts, session_timeout_s=LONG_S)
         log, life = ZooKeeperCommitLog(store), place.living(store)
         sealed = taker.take(10)
+        place.waits(store, 0.7)
         proxy.drop, proxy.leaves = drop, True
         with pytest.raises(CommitUnknown, match=r"(?s)snapshot 000001-0001 .* not known.*commit it again"):
             taker.commit(log, sealed)
@@ -51,6 +53,7 @@ def test_a_commit_that_nobody_answers_is_unknown_until_it_is_asked_again(place: 
         seen = ZooKeeperCommitLog(place.open()).last()
         assert (seen is not None) == (drop == "answer")
         proxy.away = False
+        place.waits(store, HANGS_S)
         assert place.eventually(lambda: store._zk.connected)
         made = taker.commit(log, sealed)
         assert seen in (None, made)
@@ -61,16 +64,18 @@ def test_a_commit_that_nobody_answers_is_unknown_until_it_is_asked_again(place: 
 def test_what_was_unknown_is_never_done_once_another_life_has_begun(place: Any, takes: Any) -> None:
     taker = takes(place.job)
     with place.proxy() as proxy:
-        store = place.open(hosts=proxy.hosts, session_timeout_s=1.0, limit_s=0.7)
+        store = place.open(hosts=proxy.hosts)
         log, _ = ZooKeeperCommitLog(store), place.living(store)
-        sealed = taker.take(10)
+        sealed, session = taker.take(10), place.session(store)
+        place.waits(store, 0.7)
         proxy.drop, proxy.leaves = "request", True
         with pytest.raises(CommitUnknown):
             taker.commit(log, sealed)
+        place.end_session(session)
         new = place.open()
-        new.take_lease("the next", LONG_S, lambda _: None)
-        new.raise_incarnation()
+        place.living(new)
         proxy.away = False
+        place.waits(store, HANGS_S)
         assert place.eventually(lambda: store._zk.connected)
         with pytest.raises(Fenced):
             taker.commit(log, sealed)

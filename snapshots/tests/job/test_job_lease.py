@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide_snapshots.errors import Fenced, LeaseTaken
 
@@ -17,13 +18,12 @@ from lowtide_snapshots.job.store import JobStore
 
 pytestmark = pytest.mark.zookeeper
 
-SHORT_S = 1.0
 LONG_S = 10.0
 HOLDER = """
 import sys, time
 from lowtide_snapshots.job.store import JobStore
 
-store = JobStore(sys.argv[1], sys.argv[2], session_timeout_s=1.0).open()
+store = JobStore(sys.argv[1], sys.argv[2], session_timeout_s=2.0).open()
 store.take_lease("the one that is killed", 0, print)
 print("held", flush=True)
 time.sleep(60)
@@ -38,7 +38,7 @@ def test_of_two_drivers_one_leads_and_the_other_hears_whom_it_waits_for(place: A
     with pytest.raises(LeaseTaken, match=r"(?s)run by the first.*what to do: stop that one") as raised:
         second.take_lease("the second", 0.5, heard.append)
     assert raised.value.holder == "the first"
-    assert 0.5 <= time.monotonic() - started < 3
+    assert time.monotonic() - started >= 0.5
     assert len(heard) == 1
     assert "the first" in heard[0]
     assert first.holder() == second.holder() == "the first"
@@ -65,7 +65,7 @@ def test_the_lease_of_a_driver_that_was_killed_comes_free(place: Any) -> None:
         os.kill(process.pid, signal.SIGKILL)
     waited: list[str] = []
     mine = place.open()
-    mine.take_lease("the next", LONG_S, waited.append)
+    mine.take_lease("the next", HANGS_S, waited.append)
     assert len(waited) == 1
     assert "the one that is killed" in waited[0]
     assert mine.holder() == "the next"
@@ -108,7 +108,7 @@ def test_a_lease_that_was_taken_away_is_noticed(place: Any) -> None:
             return True
         return False
 
-    assert place.eventually(noticed, 3 * SHORT_S)
+    assert place.eventually(noticed)
 
 
 def test_a_lease_is_not_taken_again_by_a_life_that_is_over(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:

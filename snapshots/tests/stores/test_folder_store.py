@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hanging import HANGS_S
 from store_contract import SMALL, StoreContract
 
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
@@ -64,7 +65,7 @@ def test_a_writer_that_is_killed_leaves_no_half_object(tmp_path: Path) -> None:
     lines = [process.stdout.readline() for _ in range(4)]
     # In the middle of the next one.
     unfinished: list[Path] = []
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + HANGS_S
     while not unfinished and process.poll() is None and time.monotonic() < deadline:
         unfinished = list(tmp_path.glob("job/.*"))
     process.send_signal(signal.SIGKILL)

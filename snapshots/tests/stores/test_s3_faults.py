@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from faulty_proxy import Fault, FaultyProxy
+from hanging import HANGS_S
 from s3_server import S3Server
 from store_contract import SMALL, took_s
 
@@ -134,7 +135,7 @@ def test_what_fails_for_long_is_given_up_in_time_and_leaves_nothing(
         lambda: store.put("a", SMALL),
         lambda: store.names(""),
     ):
-        assert took_s(lambda act=act: _refused(StoreUnavailable, act)) < 6  # type: ignore[misc]
+        assert took_s(lambda act=act: _refused(StoreUnavailable, act)) < HANGS_S  # type: ignore[misc]
     # Growing pauses: it does not hammer a server that is in trouble.
     assert len(proxy.seen) < 40
     assert direct.names("") == []

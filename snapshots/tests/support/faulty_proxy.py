@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-WAIT_S = 30.0
+from hanging import HANGS_S
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(*answer, fault)
 
     def _ask(self, proxy: FaultyProxy, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", proxy.behind, timeout=WAIT_S)
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.behind, timeout=HANGS_S)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():

@@ -11,6 +11,8 @@ import uuid
 from pathlib import Path
 from typing import Any, Self
 
+from hanging import HANGS_S
+
 CLONE = Path(__file__).resolve().parents[3]
 ACCESS, SECRET = "lowtide", "lowtide-secret"
 ENVIRONMENT = {
@@ -21,7 +23,6 @@ ENVIRONMENT = {
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 """What boto3 needs to find these credentials and no others."""
-WAIT_S = 20.0
 
 
 class S3ServerMissing(Exception):
@@ -55,7 +56,7 @@ class S3Server:
             self._process = subprocess.Popen(
                 self._command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._environment()
             )
-        deadline = time.monotonic() + WAIT_S
+        deadline = time.monotonic() + HANGS_S
         while not _answers(self.port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
