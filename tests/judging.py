@@ -19,9 +19,9 @@ from lowtide.connectors.schema_registry import bound
 from lowtide.connectors.topics import Topics
 from lowtide.core.fronts.register import FrontRegister
 from lowtide.driver.query import topics_of
-from lowtide.flow.compiler import compile_job
-from lowtide.flow.message import Message
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.compiler import compile_job
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.schema.message import Message
 from lowtide.local.oracle import Output, Verdict, compare_lanes, read_log, read_output, read_sources
 from lowtide.local.run import run_log
 

@@ -22,7 +22,7 @@ import lowtide as lt
 from lowtide.cli.snapshot import take
 from lowtide.connectors.schema_registry import SchemaRegistry
 from lowtide.errors import FlowError, ServiceUnavailable
-from lowtide.flow.avro_schema import schema_text
+from lowtide.flow.formats.avro_schema import schema_text
 
 if TYPE_CHECKING:
     from tests.conftest import Spark

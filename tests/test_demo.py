@@ -19,7 +19,7 @@ from demo.reading import Reader, caught_up, steady
 from inverted_index import Document, flow
 
 from lowtide.conf import KafkaConf
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 from lowtide.local.oracle import Output, compare, expected_lanes, read_log, read_output
 
 if TYPE_CHECKING:

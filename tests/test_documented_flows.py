@@ -17,10 +17,10 @@ from tests.judging import Judge, produce
 import lowtide
 from lowtide import Flow, Message, Stamped
 from lowtide.cli.init import FLOW as FIRST_FLOW
-from lowtide.flow.endpoints import KafkaSink, KafkaSource
-from lowtide.flow.flow_file import load_flow
-from lowtide.flow.graph import DEAD_LETTERS
-from lowtide.flow.steps import Read, Write
+from lowtide.flow.formats.endpoints import KafkaSink, KafkaSource
+from lowtide.flow.plan.flow_file import load_flow
+from lowtide.flow.steps.graph import DEAD_LETTERS
+from lowtide.flow.steps.steps import Read, Write
 from lowtide.local.oracle import read_output
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from lowtide.cli.snapshot import take
 from lowtide.driver.job import Job
 from lowtide.driver.recovery import StartFrom
 from lowtide.errors import FlowError, LifeEnded
-from lowtide.flow.flow_file import load_flow
+from lowtide.flow.plan.flow_file import load_flow
 
 if TYPE_CHECKING:
     from tests.conftest import Spark

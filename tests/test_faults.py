@@ -15,8 +15,8 @@ from lowtide import Flow, kafka, raw
 from lowtide import json as as_json
 from lowtide.driver.job import Job
 from lowtide.errors import FlowError, LifeEnded, ServiceUnavailable, TooFewSlots, TopicUnknown
-from lowtide.flow.endpoints import Kafka as Topic
-from lowtide.flow.raw_record import Raw
+from lowtide.flow.formats.endpoints import Kafka as Topic
+from lowtide.flow.schema.raw_record import Raw
 
 if TYPE_CHECKING:
     from tests.conftest import Spark

@@ -22,7 +22,7 @@ from lowtide.connectors.lasts_records import Durable, durable_of
 from lowtide.connectors.topics import Topics
 from lowtide.core.fronts.floors import Steps, pack, unpack
 from lowtide.core.fronts.front import Front, Window
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.order import OrderKey
 from lowtide_tracker import Floor
 
 if TYPE_CHECKING:

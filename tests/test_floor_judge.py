@@ -10,7 +10,7 @@ from tests.floor_judge import FrontLog, Recorded, wrong_floors
 
 from lowtide.core.fronts.front import Front, Window
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.order.order import Position
 from lowtide.local.run import Message
 from lowtide.service.fronts.tail_state import Grant, Tail, TailState
 from lowtide_tracker import Floor

@@ -23,7 +23,7 @@ from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Pack
 from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.lasts import LaneName, LastsLost, _end_offset, open_lasts, own, read_lasts, records_of, topic_of
 from lowtide.connectors.topics import Topics
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.driver.opening import _claimed
 from lowtide.embedded import EmbeddedServices
 from lowtide.embedded import kafka as embedded_kafka

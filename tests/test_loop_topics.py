@@ -15,14 +15,14 @@ from lowtide.connectors.loop_line import LoopLine
 from lowtide.connectors.loop_topics import LoopTopic, open_loops
 from lowtide.connectors.topics import Topics
 from lowtide.errors import FlowError, LifeEnded
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.own_topics import loop_topics
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.own_topics import loop_topics
 from tests.conftest import unique
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lowtide.flow.plan import Plan
+    from lowtide.flow.plan.plan import Plan
     from tests.conftest import Kafka
 
 pytestmark = [pytest.mark.kafka]

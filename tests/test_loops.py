@@ -16,8 +16,8 @@ from tests.waiting import HANGS_S
 import lowtide as lt
 from lowtide.driver.job import Job
 from lowtide.errors import LifeEnded
-from lowtide.flow.compiler import compile_job
-from lowtide.flow.own_topics import loop_topics
+from lowtide.flow.plan.compiler import compile_job
+from lowtide.flow.plan.own_topics import loop_topics
 from tests.conftest import unique
 
 if TYPE_CHECKING:

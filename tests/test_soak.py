@@ -11,7 +11,7 @@ from tests.soak.load import DISORDER_MS, USERS, click
 from tests.soak.memory import MIB, Sample, grown, resident_bytes, table
 from tests.soak.run import kill_moments
 
-from lowtide.flow.check import check_flow
+from lowtide.flow.plan.check import check_flow
 
 
 def samples(worker: float, late: float) -> list[Sample]:

@@ -13,7 +13,7 @@ from lowtide import Flow, kafka, raw
 from lowtide.connectors.topics import Topics
 from lowtide.driver.starts import first_offsets
 from lowtide.errors import FlowError
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 
 if TYPE_CHECKING:
     from tests.conftest import Spark

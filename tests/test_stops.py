@@ -20,7 +20,7 @@ from lowtide.connectors.topics import Topics
 from lowtide.driver.job import Job
 from lowtide.driver.stops import last_offsets
 from lowtide.errors import FlowError, LifeEnded
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 from lowtide.local.oracle import read_output
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog
 from tests.conftest import unique

@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from lowtide.cli import topic as cli
 from lowtide.conf import Conf
 from lowtide.connectors.topics import LoginRefused, Topics
-from lowtide.core.operators.failure import Dead
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.faults.failure import Dead
+from lowtide.core.operators.order.order import Position
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lowtide.flow.compiler import DEFAULT_SLACK_MS
+from lowtide.flow.plan.compiler import DEFAULT_SLACK_MS
 from lowtide.histogram import Histogram
 from lowtide_bench.arrivals import Arrivals, percentiles
 

@@ -12,14 +12,14 @@ from typing import Any
 from lowtide.core.early_frames import Early
 from lowtide.core.frames import Outbox
 from lowtide.core.fronts.front import Front
-from lowtide.core.operators import exchange
 from lowtide.core.operators.barrier import Barrier
-from lowtide.core.operators.exchange import ExchangeNode
-from lowtide.core.operators.grouping import Grouping
+from lowtide.core.operators.plain import exchange
+from lowtide.core.operators.plain.exchange import ExchangeNode
+from lowtide.core.operators.plain.sink import SinkEncoder
+from lowtide.core.operators.plain.source import SourceNode
 from lowtide.core.operators.program import Program
-from lowtide.core.operators.sink import SinkEncoder
-from lowtide.core.operators.source import SourceNode
-from lowtide.flow.formats import JsonFormat, RawFormat
+from lowtide.core.operators.state.grouping import Grouping
+from lowtide.flow.formats.formats import JsonFormat, RawFormat
 from lowtide.process.interpreter import set_up_collector
 from lowtide.version import __version__
 from lowtide.worker.intake import Intake

@@ -19,13 +19,13 @@ from lowtide.core.effects import Effects
 from lowtide.core.frames import Outbox
 from lowtide.core.fronts.front import Front, Window
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.core.operators.limits import Limits
-from lowtide.core.operators.sink import Message, SinkEncoder
+from lowtide.core.operators.faults.limits import Limits
+from lowtide.core.operators.plain.sink import Message, SinkEncoder
 from lowtide.core.rows import PackedRows, open_rows
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
-from lowtide.flow.segments import segments_of
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.segments import segments_of
 from lowtide.worker.figures import Figures
 from lowtide.worker.intake import Intake
 from lowtide_bench.counted import SPREAD

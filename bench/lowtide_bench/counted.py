@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-from lowtide.flow.raw_record import Raw
+from lowtide.flow.schema.raw_record import Raw
 from lowtide_bench.record import KEYS, Int64s
 
 _VALUE = struct.Struct("<8sqqq")

@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from lowtide import Flow, Window, kafka, millis, raw, tumbling
 from lowtide.core.effects import Effects, Frame
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
-from lowtide.flow.raw_record import Raw
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.schema.raw_record import Raw
 from lowtide.process.interpreter import set_up_collector
 from lowtide_bench.ground import described
 from lowtide_bench.session import Say

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from lowtide import Flow, Window, kafka, minutes, raw, tumbling
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
-from lowtide.flow.raw_record import Raw
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.schema.raw_record import Raw
 from lowtide_bench.counted import SPREAD, count, state_message
 from lowtide_tracker import LocalTracker
 

@@ -20,7 +20,7 @@ from itertools import count
 from typing import Any
 
 from lowtide.assignment.messages import PartWritten, ShareFailed
-from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import SnapshotFailed
 from lowtide.process.interpreter import set_up_collector, without_collections

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtide import Window
-from lowtide.flow.raw_record import Raw
+from lowtide.flow.schema.raw_record import Raw
 from lowtide_bench.backlog import Message
 from lowtide_bench.child import Parent
 from lowtide_bench.counted import SPREAD

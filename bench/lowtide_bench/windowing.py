@@ -20,7 +20,7 @@ from lowtide import Flow, kafka, raw, tumbling
 from lowtide.conf import Conf
 from lowtide.connectors.topics import Topics
 from lowtide.driver.job import Job
-from lowtide.flow.raw_record import Raw
+from lowtide.flow.schema.raw_record import Raw
 from lowtide_bench.arrivals import percentiles
 from lowtide_bench.child import Child, ChildFailed
 from lowtide_bench.counted import SPREAD, count

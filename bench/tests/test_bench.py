@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from lowtide.core.operators.order import Position
-from lowtide.flow.compiler import compile_flow
+from lowtide.core.operators.order.order import Position
+from lowtide.flow.plan.compiler import compile_flow
 from lowtide.histogram import Histogram
 from lowtide.local.run import Message, run_log
 from lowtide_bench import boundaries, hops

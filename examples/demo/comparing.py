@@ -8,7 +8,7 @@ from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.connectors.floor_archive import read_archived
 from lowtide.connectors.lasts import read_lasts, topic_of
 from lowtide.core.fronts.register import FrontRegister
-from lowtide.flow.compiler import compile_job
+from lowtide.flow.plan.compiler import compile_job
 from lowtide.local.oracle import Output, Verdict, compare, read_output, read_sources
 
 LASTS_LIMIT_S = 20.0

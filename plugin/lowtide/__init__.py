@@ -19,26 +19,37 @@ from lowtide.errors import (
     SnapshotFailed,
     UserCodeFailed,
 )
-from lowtide.flow import agg
-from lowtide.flow.agg import Aggregate
-from lowtide.flow.avro import avro
-from lowtide.flow.clocks import Moment
-from lowtide.flow.durations import days, hours, millis, minutes, seconds
-from lowtide.flow.endpoints import kafka
-from lowtide.flow.formats import json, raw
-from lowtide.flow.joins import Joined, Table
-from lowtide.flow.markers import Alias, Epoch, Header, Key, Offset, Partition, Precision, Timestamp, Tombstone, Topic
-from lowtide.flow.message import Message
-from lowtide.flow.protobuf import protobuf
-from lowtide.flow.stamped import Stamped, stamped
-from lowtide.flow.streams import Broadcast, KeyedStream, Stream
-from lowtide.flow.window_words import calendar, session, sliding, tumbling
-from lowtide.flow.windowed import Windowed
-from lowtide.flow.windows import Window
+from lowtide.flow.formats.avro import avro
+from lowtide.flow.formats.endpoints import kafka
+from lowtide.flow.formats.formats import json, raw
+from lowtide.flow.formats.protobuf import protobuf
+from lowtide.flow.schema.markers import (
+    Alias,
+    Epoch,
+    Header,
+    Key,
+    Offset,
+    Partition,
+    Precision,
+    Timestamp,
+    Tombstone,
+    Topic,
+)
+from lowtide.flow.schema.message import Message
+from lowtide.flow.schema.stamped import Stamped, stamped
+from lowtide.flow.steps import agg
+from lowtide.flow.steps.agg import Aggregate
+from lowtide.flow.steps.clocks import Moment
+from lowtide.flow.steps.windows import Window
+from lowtide.flow.time.durations import days, hours, millis, minutes, seconds
+from lowtide.flow.words.joins import Joined, Table
+from lowtide.flow.words.streams import Broadcast, KeyedStream, Stream
+from lowtide.flow.words.window_words import calendar, session, sliding, tumbling
+from lowtide.flow.words.windowed import Windowed
 from lowtide.version import __version__
 
 if TYPE_CHECKING:
-    from lowtide.flow.raw_record import Raw
+    from lowtide.flow.schema.raw_record import Raw
     from lowtide_snapshots.job.news import News
 
 __all__ = [
@@ -105,7 +116,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """`Raw` and `News`, loaded on use."""
     if name == "Raw":
-        from lowtide.flow.raw_record import Raw
+        from lowtide.flow.schema.raw_record import Raw
 
         return Raw
     if name == "News":

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lowtide.errors import FlowError
-from lowtide.flow.endpoints import Kafka, KafkaSource
-from lowtide.flow.graph import FlowGraph
+from lowtide.flow.formats.endpoints import Kafka, KafkaSource
 from lowtide.flow.other_words import OF_FLOWS
 from lowtide.flow.site import user_site
-from lowtide.flow.steps import Read
-from lowtide.flow.streams import Stream
+from lowtide.flow.steps.graph import FlowGraph
+from lowtide.flow.steps.steps import Read
+from lowtide.flow.words.streams import Stream
 
 if TYPE_CHECKING:
-    from lowtide.flow.clocks import Moment
+    from lowtide.flow.steps.clocks import Moment
     from lowtide_snapshots.job.news import News
 
 __all__ = ["Flow", "Subject", "committed", "delivered", "done", "main", "min_time", "subscribe"]
@@ -75,7 +75,7 @@ class Flow(FlowGraph):
             every: From one moment to the next; multiples are counted from 1970 in UTC.
             tz: A time zone, on whose clocks multiples are counted from midnight: then a part of a day, or whole days.
         """
-        from lowtide.flow.clocks import clock_of
+        from lowtide.flow.steps.clocks import clock_of
 
         return Stream(self, self.add(clock_of(name, every, tz), name, (), user_site()))
 

@@ -23,8 +23,8 @@ from lowtide.driver.session import driver_archive
 from lowtide.embedded import EmbeddedServices
 from lowtide.embedded.kafka import broker_archive
 from lowtide.errors import LowtideError
-from lowtide.flow.endpoints import kafka
-from lowtide.flow.formats import raw
+from lowtide.flow.formats.endpoints import kafka
+from lowtide.flow.formats.formats import raw
 from lowtide.jars.class_archive import ClassArchive
 
 __all__ = ["rehearse"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lowtide as lt
-from lowtide.flow.check import check_flow
+from lowtide.flow.plan.check import check_flow
 from lowtide.testing import abort_once
 
 WORKER = """

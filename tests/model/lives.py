@@ -14,7 +14,7 @@ from lowtide.connectors.lasts_records import Durable, durable_of, floor_records
 from lowtide.connectors.sender import Packet
 from lowtide.connectors.topics import Topic
 from lowtide.connectors.transactions import Transactions
-from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.driver import opening as opening_module
 from lowtide.driver import recovery as recovery_module
 from lowtide.driver.frozen import job_record

@@ -17,14 +17,14 @@ from lowtide import Flow, json, kafka
 from lowtide.core.effects import Effects, Snapshot
 from lowtide.core.fronts.floors import Floors
 from lowtide.core.fronts.front import Front, Window
-from lowtide.core.operators.bundle import Bundle
-from lowtide.core.operators.order import FIRST_TICK, OrderKey, Position
-from lowtide.core.operators.sink import SinkEncoder
+from lowtide.core.operators.order.bundle import Bundle
+from lowtide.core.operators.order.order import FIRST_TICK, OrderKey, Position
+from lowtide.core.operators.plain.sink import SinkEncoder
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.fields import kept
-from lowtide.flow.plan import Plan
-from lowtide.flow.segments import segments_of
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.schema.fields import kept
 from lowtide.local.run import Message
 from lowtide_tracker import Floor, Graph, LocalTracker, Notice, Tracker
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from lowtide.connectors.lasts import records_of
 from lowtide.connectors.lasts_records import lane_name
-from lowtide.core.operators.bundle import Bundle
+from lowtide.core.operators.order.bundle import Bundle
 from lowtide.driver.recovery import StartFrom
 from lowtide_snapshots.zookeeper.memory_nodes import _apply
 from lowtide_snapshots.zookeeper.nodes import Create, Node, Operation

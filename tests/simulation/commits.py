@@ -9,7 +9,7 @@ from lives import Parts, merged, parts_of
 
 from lowtide.core.effects import Snapshot
 from lowtide.core.fronts.floors import NO_TICK
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.plan import Plan
 from lowtide_tracker import Floor
 
 

@@ -8,12 +8,12 @@ from typing import Any
 from lowtide.core import frames as frames_module
 from lowtide.core.cycle_inbox import CycleInbox
 from lowtide.core.effects import Effects, Frame
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.loop import LoopNode
 from lowtide.core.operators.node import Feed, Parcel
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.plain.loop import LoopNode
 from lowtide.core.worker import WorkerCore
-from lowtide.flow import segments as segments_module
-from lowtide.flow.steps import Feedback
+from lowtide.flow.plan import segments as segments_module
+from lowtide.flow.steps.steps import Feedback
 
 from .mutation import Mutation, Patch
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from heapq import heappop
 from typing import Any
 
-from lowtide.core.operators import windows as windows_module
-from lowtide.core.operators.beside import BesideNode
+from lowtide.core.operators.keyed.beside import BesideNode
 from lowtide.core.operators.node import Feed
-from lowtide.core.operators.portion import Portion
+from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.program import Program
-from lowtide.core.operators.timed_scan import TimedScanNode
-from lowtide.core.operators.timing import Timing
-from lowtide.core.operators.window_node import WindowNode
+from lowtide.core.operators.timers.timed_scan import TimedScanNode
+from lowtide.core.operators.timers.timing import Timing
+from lowtide.core.operators.windows import windows as windows_module
+from lowtide.core.operators.windows.window_node import WindowNode
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.moments import tick_due
+from lowtide.flow.time.moments import tick_due
 
 from .mutation import Mutation, Patch
 

@@ -13,19 +13,19 @@ from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.fronts.front import Front, Report
 from lowtide.core.fronts.own_floors import Grants, OwnFloors
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.core.operators import exchange as exchange_module
-from lowtide.core.operators import loop as looping_module
 from lowtide.core.operators import node as node_module
-from lowtide.core.operators import pending as pending_module
 from lowtide.core.operators.barrier import Barrier
-from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.held import pending as pending_module
 from lowtide.core.operators.node import Feed
-from lowtide.core.operators.order import OrderKey, tick_of
-from lowtide.core.operators.per_record import FlatMapNode
-from lowtide.core.operators.sink import WriteNode
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey, tick_of
+from lowtide.core.operators.plain import exchange as exchange_module
+from lowtide.core.operators.plain import loop as looping_module
+from lowtide.core.operators.plain.per_record import FlatMapNode
+from lowtide.core.operators.plain.sink import WriteNode
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Write
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.steps import Write
 from lowtide_tracker import Floor
 
 from .commits import Commit, Taking

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from state_flows import Document
 
-from lowtide.core.operators.failure import AtRecord
-from lowtide.core.operators.order import tick_of
-from lowtide.core.operators.window_node import WindowNode
-from lowtide.flow.steps import Through, WhenDone
+from lowtide.core.operators.faults.failure import AtRecord
+from lowtide.core.operators.order.order import tick_of
+from lowtide.core.operators.windows.window_node import WindowNode
+from lowtide.flow.steps.steps import Through, WhenDone
 from lowtide_tracker import Floor
 
 from .job import LAST_TICK, Grouping, Job

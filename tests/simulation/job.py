@@ -15,9 +15,9 @@ from state_flows import FLOWS
 from lowtide import Flow, kafka, raw
 from lowtide.core.effects import Frame
 from lowtide.core.fronts.floors import NO_TICK, Floors
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Clock
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.steps import Clock
 from lowtide.local.run import Message, run_log
 from lowtide_tracker import Floor
 

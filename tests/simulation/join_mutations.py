@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lowtide.core.operators import join_node as join_module
-from lowtide.core.operators import join_side
-from lowtide.core.operators import join_table as table_module
-from lowtide.core.operators.group import Group
-from lowtide.core.operators.join_node import JoinNode
-from lowtide.core.operators.join_side import Held, JoinSide, SavedRecord
-from lowtide.core.operators.join_table import TableJoinNode
+from lowtide.core.operators.joins import join_node as join_module
+from lowtide.core.operators.joins import join_side
+from lowtide.core.operators.joins import join_table as table_module
+from lowtide.core.operators.joins.join_node import JoinNode
+from lowtide.core.operators.joins.join_side import Held, JoinSide, SavedRecord
+from lowtide.core.operators.joins.join_table import TableJoinNode
 from lowtide.core.operators.node import Feed
+from lowtide.core.operators.state.group import Group
 
 from .mutation import Mutation, Patch
 

@@ -17,13 +17,13 @@ from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.fronts.front import Front, Window
-from lowtide.core.operators.bundle import Bundle
-from lowtide.core.operators.order import FIRST_TICK, tick_of
+from lowtide.core.operators.order.bundle import Bundle
+from lowtide.core.operators.order.order import FIRST_TICK, tick_of
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.fields import kept
-from lowtide.flow.plan import Plan
-from lowtide.flow.segments import segments_of
-from lowtide.flow.steps import Read
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.schema.fields import kept
+from lowtide.flow.steps.steps import Read
 from lowtide.local.run import Message
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 

@@ -11,7 +11,7 @@ from random_flows import Writer
 from random_logs import logs, message_of
 
 import lowtide
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 
 from .verdict import Violation
 from .world import Step, Trace, World

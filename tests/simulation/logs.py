@@ -10,7 +10,7 @@ from state_flows import Document
 
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.fronts.source_rows import ROW_BYTES
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.order.order import Position
 from lowtide.local.run import Message
 from lowtide_tracker import Floor
 

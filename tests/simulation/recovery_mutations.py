@@ -7,9 +7,9 @@ from typing import Any
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.fronts.front import Front
 from lowtide.core.operators.barrier import Barrier
-from lowtide.core.operators.beside import BesideNode
-from lowtide.core.operators.group import Touched
-from lowtide.core.operators.grouping import Grouping
+from lowtide.core.operators.keyed.beside import BesideNode
+from lowtide.core.operators.state.group import Touched
+from lowtide.core.operators.state.grouping import Grouping
 from lowtide.core.worker import WorkerCore
 
 from .channel import Channel

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lowtide.core.fronts.floors import Floors
-from lowtide.core.operators.bundle import NO_KEY, Bundle
-from lowtide.core.operators.failure import Dead
-from lowtide.core.operators.order import OrderKey
-from lowtide.core.operators.sink import SinkEncoder
-from lowtide.flow.plan import Plan
+from lowtide.core.operators.faults.failure import Dead
+from lowtide.core.operators.order.bundle import NO_KEY, Bundle
+from lowtide.core.operators.order.order import OrderKey
+from lowtide.core.operators.plain.sink import SinkEncoder
+from lowtide.flow.plan.plan import Plan
 from lowtide_tracker import Floor
 
 from .verdict import Violation

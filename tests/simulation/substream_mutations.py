@@ -7,15 +7,15 @@ from typing import Any
 
 from lowtide.core import worker as worker_module
 from lowtide.core.operators import program as program_module
-from lowtide.core.operators.beside import BesideNode
-from lowtide.core.operators.clock_node import ClockNode
-from lowtide.core.operators.group import Group
-from lowtide.core.operators.timed_scan import TimedScanNode
+from lowtide.core.operators.keyed.beside import BesideNode
+from lowtide.core.operators.state.group import Group
+from lowtide.core.operators.timers.clock_node import ClockNode
+from lowtide.core.operators.timers.timed_scan import TimedScanNode
 from lowtide.core.worker import WorkerCore
-from lowtide.flow import segments as segments_module
-from lowtide.flow.plan import Plan
-from lowtide.flow.segments import Segments, segments_of
-from lowtide.flow.steps import Clock, WhenDone
+from lowtide.flow.plan import segments as segments_module
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.segments import Segments, segments_of
+from lowtide.flow.steps.steps import Clock, WhenDone
 
 from .mutation import Mutation, Patch
 

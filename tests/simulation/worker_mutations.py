@@ -11,16 +11,16 @@ from lowtide.core import early_frames as early_module
 from lowtide.core import worker as worker_module
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.operators.barrier import Barrier
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.exchange import ExchangeNode
-from lowtide.core.operators.grouping import GroupingNode
+from lowtide.core.operators.held.pending import Pending
+from lowtide.core.operators.keyed.scan import ScanGrouping
 from lowtide.core.operators.node import Parcel
-from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.plain.exchange import ExchangeNode
 from lowtide.core.operators.program import Program
-from lowtide.core.operators.scan import ScanGrouping
+from lowtide.core.operators.state.grouping import GroupingNode
 from lowtide.core.worker import WorkerCore
-from lowtide.flow import segments as segments_module
-from lowtide.flow.plan import Vertex
+from lowtide.flow.plan import segments as segments_module
+from lowtide.flow.plan.plan import Vertex
 from lowtide_tracker import Floor, LocalTracker
 
 from .mutation import Mutation, Patch

@@ -10,13 +10,13 @@ from zlib import crc32
 
 from state_flows import Count
 
-from lowtide.core.operators.failure import AtRecord
-from lowtide.flow.columns import Messages
-from lowtide.flow.formats import Format
-from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.reading import Decoded
-from lowtide.flow.steps import OWN, FlatMap, Scan, Write
-from lowtide.flow.writable import Rule, Writable
+from lowtide.core.operators.faults.failure import AtRecord
+from lowtide.flow.formats.formats import Format
+from lowtide.flow.formats.reading import Decoded
+from lowtide.flow.formats.writable import Rule, Writable
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.schema.columns import Messages
+from lowtide.flow.steps.steps import OWN, FlatMap, Scan, Write
 
 from .verdict import Violation
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from lowtide.connectors.loop_topics import LoopTopic
 from lowtide.core.effects import LastKeys
 from lowtide.core.fronts.front import Window
-from lowtide.core.operators.limits import Limits
-from lowtide.flow.plan import Plan
+from lowtide.core.operators.faults.limits import Limits
+from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.format.manifest import Part
 from lowtide_snapshots.stores import StoreSetting
 

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lowtide.flow.graph import FlowGraph
+    from lowtide.flow.steps.graph import FlowGraph
 
 __all__ = ["main", "main_flow"]
 

@@ -11,10 +11,10 @@ import click
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
 from lowtide.errors import FlowError
-from lowtide.flow.check import advice, check_flow, load_flow, render
-from lowtide.flow.compiler import compile_flow, compile_job
-from lowtide.flow.explain import explain as explain_plan
-from lowtide.flow.findings import Finding
+from lowtide.flow.plan.check import advice, check_flow, load_flow, render
+from lowtide.flow.plan.compiler import compile_flow, compile_job
+from lowtide.flow.plan.explain import explain as explain_plan
+from lowtide.flow.types.findings import Finding
 from lowtide.local.trial import try_flow
 from lowtide.process.pandas_later import leave_pandas_for_later
 

@@ -12,9 +12,9 @@ from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
 from lowtide.doctor import CHECKS, Answer, Surroundings, Verdict, ask
 from lowtide.errors import ServiceUnavailable
-from lowtide.flow.check import load_flow
-from lowtide.flow.compiler import compile_job
-from lowtide.flow.graph import FlowGraph
+from lowtide.flow.plan.check import load_flow
+from lowtide.flow.plan.compiler import compile_job
+from lowtide.flow.steps.graph import FlowGraph
 
 COLOURS: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 NEWEST = 10_000

@@ -14,8 +14,8 @@ import msgspec
 from lowtide.conf import Conf
 from lowtide.driver.recovery import StartFrom
 from lowtide.driver.spark_conf import conf_settings, submitted
-from lowtide.flow.flow_file import load_flow
-from lowtide.flow.graph import FlowGraph
+from lowtide.flow.plan.flow_file import load_flow
+from lowtide.flow.steps.graph import FlowGraph
 from lowtide.jobs.detached import detach
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.runner import Runner

@@ -14,7 +14,7 @@ from lowtide.connectors.lasts import newest, topic_of
 from lowtide.connectors.lasts_records import durable_of
 from lowtide.connectors.topics import Topics
 from lowtide.core.fronts.register import FrontRegister, Partition
-from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.driver.frozen import settled_conf
 from lowtide.driver.placement import START, refuse_forgotten, refuse_other_delivery
 from lowtide.driver.preflight import Surroundings, sink_topics
@@ -22,9 +22,9 @@ from lowtide.driver.preflight import look as look_at_kafka
 from lowtide.driver.record_types import changed_records
 from lowtide.driver.recovery import StartFrom, refuse_other_state
 from lowtide.errors import LowtideError
-from lowtide.flow.compiler import compile_job
-from lowtide.flow.graph import FlowGraph
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.compiler import compile_job
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.graph import FlowGraph
 from lowtide_snapshots.commits.choice import Choice, choose
 from lowtide_snapshots.format.fingerprint import Difference, compare
 from lowtide_snapshots.job.store import JobStore

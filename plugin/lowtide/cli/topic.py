@@ -16,8 +16,8 @@ from lowtide.connectors.dead_letters import letter_of
 from lowtide.connectors.topic_records import read_topic, write_topic
 from lowtide.connectors.topics import Topics
 from lowtide.driver.preflight import NewTopic, letters_topic, needed_topics
-from lowtide.flow.compiler import compile_job
-from lowtide.flow.flow_file import load_flow
+from lowtide.flow.plan.compiler import compile_job
+from lowtide.flow.plan.flow_file import load_flow
 
 
 @click.group()

@@ -27,7 +27,7 @@ from lowtide.connectors.lasts_records import (
 from lowtide.connectors.topics import TopicExists, Topics
 from lowtide.core.fronts.floors import Steps
 from lowtide.errors import LifeEnded, ServiceUnavailable
-from lowtide.flow.own_topics import name_beside
+from lowtide.flow.plan.own_topics import name_beside
 from lowtide_tracker import Floor
 
 __all__ = [

@@ -40,9 +40,9 @@ from typing import Any
 import msgspec
 
 from lowtide.core.fronts.floors import Steps
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.errors import LowtideError
-from lowtide.flow.plan import Vertex
+from lowtide.flow.plan.plan import Vertex
 from lowtide_tracker import Floor
 
 __all__ = [

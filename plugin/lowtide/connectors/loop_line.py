@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from lowtide.connectors.sender import Sender, too_slow
 from lowtide.core.frames import is_of_life, mark_of_life
 from lowtide.errors import LifeEnded, LowtideError
-from lowtide.flow.headers import Headers
+from lowtide.flow.schema.headers import Headers
 
 __all__ = ["INCARNATION", "LoopLine"]
 

@@ -15,8 +15,8 @@ from lowtide.conf import Conf
 from lowtide.connectors.sender import SLACK_BYTES
 from lowtide.connectors.topics import TopicExists, Topics
 from lowtide.errors import FlowError, TopicUnknown
-from lowtide.flow.own_topics import loop_topics
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.own_topics import loop_topics
+from lowtide.flow.plan.plan import Plan
 
 __all__ = ["LoopTopic", "open_loops"]
 

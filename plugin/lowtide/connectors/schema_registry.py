@@ -15,9 +15,9 @@ from urllib.parse import quote, urlsplit
 from lowtide.conf import Conf, RegistryConf
 from lowtide.conf.secret import read_secret
 from lowtide.errors import ConfError, FlowError, ServiceUnavailable
-from lowtide.flow.avro import AvroFormat, Bound, SchemaUnknown
-from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Read, Write
+from lowtide.flow.formats.avro import AvroFormat, Bound, SchemaUnknown
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.steps.steps import Read, Write
 
 __all__ = ["SchemaRegistry", "bound", "registry_of"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from lowtide.errors import FrameTooLarge, LowtideError, ServiceUnavailable
-from lowtide.flow.headers import Headers
+from lowtide.flow.schema.headers import Headers
 
 __all__ = ["SETTINGS", "Headers", "Outgoing", "Packet", "Sender", "refusal", "too_slow"]
 

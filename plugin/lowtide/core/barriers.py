@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lowtide.core.effects import LastKeys, letters_of
 from lowtide.core.operators.barrier import Barrier
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.plan import Plan
 
 __all__ = ["Lanes", "barriers_of"]
 

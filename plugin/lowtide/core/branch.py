@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from lowtide.core.ending_faults import Ending
 from lowtide.core.fronts.end import end_tick
 from lowtide.core.operators.barrier import Barrier
-from lowtide.core.operators.ordered import Holding
+from lowtide.core.operators.held.ordered import Holding
 from lowtide.core.operators.program import Program
 from lowtide_tracker import LocalTracker
 

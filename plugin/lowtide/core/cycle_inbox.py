@@ -19,9 +19,9 @@ from heapq import heappop, heappush
 
 from lowtide.core.early_frames import CHEAP, COSTLY, Optimism
 from lowtide.core.effects import Frame
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.group import SPARE
-from lowtide.core.operators.order import tick_of
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import tick_of
+from lowtide.core.operators.state.group import SPARE
 
 __all__ = ["FIRST_PORTION", "CycleInbox"]
 

@@ -15,8 +15,8 @@ from heapq import heappop, heappush
 from itertools import groupby
 
 from lowtide.core.effects import Frame
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.order import tick_of
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import tick_of
 
 __all__ = ["FIRST_WINDOW_MS", "Early", "Optimism"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.bundle import Bundle
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.bundle import Bundle
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.program import Captured
 
 __all__ = ["Effects", "Frame", "LastKeys", "Snapshot", "letters_of"]

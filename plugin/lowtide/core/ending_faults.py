@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.failure import error_of
-from lowtide.core.operators.order import tick_of
-from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.faults.failure import error_of
+from lowtide.core.operators.held.pending import Pending
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import tick_of
 from lowtide_tracker import LocalTracker
 
 __all__ = ["Ending"]

@@ -14,7 +14,7 @@ A frame is one msgpack array::
 | sent_ns | when it was made, ns since 1970 |
 | value | what sender and receiver fold into the tracker at each of the ticks; in a mark the epoch's number |
 | ticks | the distinct ticks, ascending |
-| ats | per record its packed order key (`operators/order.py`) |
+| ats | per record its packed order key (`operators/order/order.py`) |
 | units | per record its hash unit |
 | flags | per record whether it is a tombstone; nil where none is |
 | rows | per record a map of its fields (`fields.py`) |

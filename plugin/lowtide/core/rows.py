@@ -17,7 +17,7 @@ class PackedRows(msgspec.Struct, array_like=True, gc=False):
         timestamps: n, ms.
         keys: n, None where a record has none.
         values: n, None for Kafka's tombstones.
-        headers: n packed lists of headers (`lowtide.flow.headers`); None where no record has any.
+        headers: n packed lists of headers (`lowtide.flow.schema.headers`); None where no record has any.
     """
 
     born_ns: int

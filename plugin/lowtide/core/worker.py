@@ -5,7 +5,7 @@
     effects = core.notice(notice)   # min time has moved: ordered groupings, then barriers release (R6, R12)
     flush = core.flush()            # to the tracker
 
-A frame is tracked in its exchange's segment (`flow/segments.py`). What waits for the same segments is a *branch*
+A frame is tracked in its exchange's segment (`flow/plan/segments.py`). What waits for the same segments is a *branch*
 (`core/branch.py`): ordered groupings of a branch listen to the min time of its segments, barriers to that of their
 outlet too if a record may end the life, groupings prune at the global one (R14).
 
@@ -25,16 +25,16 @@ from lowtide.core.branch import Branch, branches_of
 from lowtide.core.effects import Effects, Frame, LastKeys, Snapshot, letters_of
 from lowtide.core.fronts.front import Front
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.bundle import Bundle, Piece
-from lowtide.core.operators.failure import ends_life, letters
-from lowtide.core.operators.limits import Limits
+from lowtide.core.operators.faults.failure import ends_life, letters
+from lowtide.core.operators.faults.limits import Limits
 from lowtide.core.operators.node import Feed, Parcel
-from lowtide.core.operators.order import FIRST_TICK
-from lowtide.core.operators.portion import Portion
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.bundle import Bundle, Piece
+from lowtide.core.operators.order.order import FIRST_TICK
+from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.program import Captured, Program
 from lowtide.errors import TimeWentBack
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.format.parts import SHARED_UNIT
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 

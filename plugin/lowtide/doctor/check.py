@@ -12,9 +12,9 @@ from lowtide.conf import Conf
 from lowtide.connectors.topics import Topics
 from lowtide.embedded import ServiceStatus, service_status
 from lowtide.errors import LowtideError
-from lowtide.flow.compiler import compile_job
-from lowtide.flow.graph import FlowGraph
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.compiler import compile_job
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.graph import FlowGraph
 
 Verdict = Literal["ok", "warn", "fail"]
 

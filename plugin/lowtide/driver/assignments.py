@@ -14,16 +14,16 @@ from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.core.early_frames import FIRST_WINDOW_MS
 from lowtide.core.fronts.floors import pack
 from lowtide.core.fronts.front import Window
-from lowtide.core.operators.limits import Limits
-from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.faults.limits import Limits
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.driver.frozen import job_record
 from lowtide.driver.opening import Opening
 from lowtide.driver.placement import text_of
 from lowtide.driver.preflight import Surroundings
 from lowtide.driver.stops import stops_of
-from lowtide.flow.plan import Plan
-from lowtide.flow.segments import segments_of
-from lowtide.flow.steps import Write
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.steps.steps import Write
 from lowtide.status.moment import JobShape
 from lowtide.worker.level_deployment import LevelDeployment
 

@@ -18,7 +18,7 @@ from lowtide.core.fronts.register import FrontRegister
 from lowtide.driver.frozen import job_record
 from lowtide.driver.relied_on import relied_on
 from lowtide.errors import FlowError, LifeEnded
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.errors import RecordDiffers
 from lowtide_snapshots.job.borrowed import Borrowed
 from lowtide_snapshots.job.store import JobStore

@@ -16,8 +16,8 @@ from lowtide.conf import KafkaConf
 from lowtide.connectors.topics import Topic, Topics
 from lowtide.core.fronts.register import FrontEntry, FrontRegister, SourceTooShort
 from lowtide.errors import FlowError
-from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Read
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.steps import Read
 
 __all__ = ["least_lag_ms", "refuse_compacted", "refuse_compacted_replay", "replay_faults"]
 

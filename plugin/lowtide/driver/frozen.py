@@ -11,8 +11,8 @@ from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.starts import refuse_other_starts
 from lowtide.driver.stops import refuse_other_stops
 from lowtide.errors import FlowError
-from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Read
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.steps import Read
 from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.job.submissions import refuse_again
 from lowtide_snapshots.keys.hashing import HASH_VERSION

@@ -36,10 +36,10 @@ from lowtide.driver.session import drop_executors, has_executors, master_of, ses
 from lowtide.driver.stops import has_an_end
 from lowtide.errors import ConfError, LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.events import EventLog
-from lowtide.flow.compiler import compile_job
-from lowtide.flow.graph import FlowGraph
-from lowtide.flow.plan import Plan
-from lowtide.flow.plan_pickle import dump_plan, register_modules
+from lowtide.flow.plan.compiler import compile_job
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.plan_pickle import dump_plan, register_modules
+from lowtide.flow.steps.graph import FlowGraph
 from lowtide.status.certificate import read_certificate
 from lowtide.status.control_client import ControlClient
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog

@@ -26,7 +26,7 @@ from lowtide.connectors.topics import Topic
 from lowtide.core.effects import letters_of
 from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.register import FrontRegister, Partition
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.driver.borrowed_floors import borrow_floors, refuse_half_borrowed
 from lowtide.driver.compacted import refuse_compacted_replay
 from lowtide.driver.frozen import job_record
@@ -39,8 +39,8 @@ from lowtide.driver.relied_on import relied_on
 from lowtide.driver.starts import first_offsets, preload_ends, refuse_other_starts, starts_of
 from lowtide.driver.stops import last_offsets, refuse_other_stops, stops_of
 from lowtide.errors import FlowError, LifeEnded
-from lowtide.flow.plan import Plan
-from lowtide.flow.start import EARLIEST
+from lowtide.flow.formats.start import EARLIEST
+from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.job.store import JobStore
 from lowtide_tracker import Floor
 

@@ -13,12 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from lowtide.connectors.lasts import LaneName
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.driver.recovery import refuse_shorter_lasts
 from lowtide.errors import FlowError
-from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.schema import schema_of
-from lowtide.flow.steps import KeyBy, Write
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.schema.schema import schema_of
+from lowtide.flow.steps.steps import KeyBy, Write
 from lowtide_snapshots.format.manifest import Manifest
 
 __all__ = [

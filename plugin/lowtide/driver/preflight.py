@@ -14,9 +14,9 @@ from lowtide.connectors.topics import Topic, Topics
 from lowtide.driver.compacted import least_lag_ms, refuse_compacted
 from lowtide.driver.query import topics_of
 from lowtide.errors import FlowError, TooFewSlots
-from lowtide.flow.graph import FlowGraph
-from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Read, Write
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.graph import FlowGraph
+from lowtide.flow.steps.steps import Read, Write
 
 
 def sink_topics(plan: Plan) -> list[str]:

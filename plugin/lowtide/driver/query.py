@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import spark_options
-from lowtide.flow.columns import columns_of
-from lowtide.flow.endpoints import KafkaSource
-from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Read
+from lowtide.flow.formats.endpoints import KafkaSource
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.schema.columns import columns_of
+from lowtide.flow.steps.steps import Read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,11 +10,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lowtide.flow.kinds import Kind, Nullable
-from lowtide.flow.nested_kinds import Mapping as MappingKind
-from lowtide.flow.nested_kinds import Sequenced, Struct
-from lowtide.flow.plan import Plan
-from lowtide.flow.schema import kind_of
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.schema.kinds import Kind, Nullable
+from lowtide.flow.schema.nested_kinds import Mapping as MappingKind
+from lowtide.flow.schema.nested_kinds import Sequenced, Struct
+from lowtide.flow.schema.schema import kind_of
 from lowtide_snapshots.format.fingerprint import Difference
 from lowtide_snapshots.job.store import JobStore
 

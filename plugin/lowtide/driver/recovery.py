@@ -10,10 +10,10 @@ from lowtide.conf import Conf
 from lowtide.conf.store_access import store_setting
 from lowtide.connectors.lasts import LaneName
 from lowtide.core.fronts.floors import Steps
-from lowtide.core.operators.order import OrderKey
-from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.order.order import OrderKey
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.errors import FlowError, LifeEnded
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.commits.choice import Choice, choose, manifest_of
 from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.commits.moment import iso_of

@@ -10,10 +10,10 @@ from lowtide.conf import Conf
 from lowtide.connectors.topics import Topic, Topics
 from lowtide.core.fronts.register import FrontRegister
 from lowtide.errors import FlowError
-from lowtide.flow.endpoints import KafkaSource
-from lowtide.flow.plan import Plan
-from lowtide.flow.start import Start
-from lowtide.flow.steps import Read
+from lowtide.flow.formats.endpoints import KafkaSource
+from lowtide.flow.formats.start import Start
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.steps import Read
 
 __all__ = ["Place", "first_offsets", "preload_ends", "refuse_other_starts", "refuse_to_come", "starts_of"]
 

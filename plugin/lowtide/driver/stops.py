@@ -10,9 +10,9 @@ from lowtide.connectors.topics import Topic, Topics
 from lowtide.core.fronts.register import FrontRegister
 from lowtide.driver.starts import Place, refuse_to_come
 from lowtide.errors import FlowError
-from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Read
-from lowtide.flow.stop import Stop
+from lowtide.flow.formats.stop import Stop
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.steps import Read
 
 __all__ = ["has_an_end", "last_offsets", "refuse_other_stops", "stops_of"]
 

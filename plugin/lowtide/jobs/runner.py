@@ -18,8 +18,8 @@ from lowtide.driver.recovery import StartFrom
 from lowtide.driver.session import session_runs
 from lowtide.driver.spark_conf import submitted
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
-from lowtide.flow.compiler import compile_job
-from lowtide.flow.graph import FlowGraph
+from lowtide.flow.plan.compiler import compile_job
+from lowtide.flow.steps.graph import FlowGraph
 from lowtide.jobs.broker import check_broker
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.jvm import child_jvm, end_jvm, lead_output, said_of

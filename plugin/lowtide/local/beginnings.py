@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lowtide.core.operators.keys import plain
+from lowtide.core.operators.order.keys import plain
 from lowtide.errors import FlowError
-from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import OWN, Scan
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.steps.steps import OWN, Scan
 from lowtide.local.interpreter import Run
 
 __all__ = ["States", "begin_with"]

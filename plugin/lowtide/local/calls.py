@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowtide.core.operators.failure import Failure, UserError, raised
-from lowtide.core.operators.map_batches import MapBatchesNode
+from lowtide.core.operators.faults.failure import Failure, UserError, raised
+from lowtide.core.operators.plain.map_batches import MapBatchesNode
 from lowtide.core.operators.program import per_record_node
-from lowtide.flow.plan import Vertex
+from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.site import Function
-from lowtide.flow.steps import Filter, FlatMap, MapBatches
+from lowtide.flow.steps.steps import Filter, FlatMap, MapBatches
 from lowtide.local.items import Item
 
 

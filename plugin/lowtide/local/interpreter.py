@@ -11,19 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.core.operators.exchange import front_unit
-from lowtide.core.operators.failure import Dead, Failure, as_json, failed_at, unreadable, unwritable
-from lowtide.core.operators.keys import key_of
-from lowtide.core.operators.loop import key_changed, key_refused, misfit, too_many_turns
-from lowtide.core.operators.order import FIRST_TURN, delivered_ms
-from lowtide.core.operators.pairing import Pairing
-from lowtide.core.operators.per_record import not_bool
-from lowtide.core.operators.watch import record_watch
-from lowtide.flow.clocks import Sighted
-from lowtide.flow.moments import moment
-from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.schema import schema_of
-from lowtide.flow.steps import (
+from lowtide.core.operators.faults.failure import Dead, Failure, as_json, failed_at, unreadable, unwritable
+from lowtide.core.operators.faults.watch import record_watch
+from lowtide.core.operators.joins.pairing import Pairing
+from lowtide.core.operators.order.keys import key_of
+from lowtide.core.operators.order.order import FIRST_TURN, delivered_ms
+from lowtide.core.operators.plain.exchange import front_unit
+from lowtide.core.operators.plain.loop import key_changed, key_refused, misfit, too_many_turns
+from lowtide.core.operators.plain.per_record import not_bool
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.schema.schema import schema_of
+from lowtide.flow.steps.clocks import Sighted
+from lowtide.flow.steps.steps import (
     Again,
     Broadcast,
     Clock,
@@ -49,6 +48,7 @@ from lowtide.flow.steps import (
     WindowBy,
     Write,
 )
+from lowtide.flow.time.moments import moment
 from lowtide.local.calls import Failed, call, called
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.joins import ROWS, AsofPairs, Pairs, Rows

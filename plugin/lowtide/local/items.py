@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.order.order import Position
 
 
 class Order(NamedTuple):
@@ -27,7 +27,7 @@ class Message:
         timestamp: The log's timestamp in ms.
         key: Its key, None for none.
         value: Its value, None for a tombstone.
-        headers: Packed (`lowtide.flow.headers`); empty for none.
+        headers: Packed (`lowtide.flow.schema.headers`); empty for none.
         topic: Its topic.
         partition: Its partition.
     """

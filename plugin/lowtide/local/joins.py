@@ -8,15 +8,15 @@ from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Any
 
-from lowtide.core.operators.join_asof import AsofNearness
-from lowtide.core.operators.keys import key_of, meets_nothing
-from lowtide.core.operators.nearness import Nearness
-from lowtide.core.operators.order import CLOCK, Position
-from lowtide.core.operators.pairing import Pairing
-from lowtide.flow.durations import ticks_of
-from lowtide.flow.moments import micros
-from lowtide.flow.plan import Plan, Vertex, side_of
-from lowtide.flow.steps import Join, JoinAsof, JoinTable, Table
+from lowtide.core.operators.joins.join_asof import AsofNearness
+from lowtide.core.operators.joins.nearness import Nearness
+from lowtide.core.operators.joins.pairing import Pairing
+from lowtide.core.operators.order.keys import key_of, meets_nothing
+from lowtide.core.operators.order.order import CLOCK, Position
+from lowtide.flow.plan.plan import Plan, Vertex, side_of
+from lowtide.flow.steps.steps import Join, JoinAsof, JoinTable, Table
+from lowtide.flow.time.durations import ticks_of
+from lowtide.flow.time.moments import micros
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.windows import OnTime
 

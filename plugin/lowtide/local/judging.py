@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lowtide.core.operators.watch import shown_function
-from lowtide.flow.findings import Finding
-from lowtide.flow.plan import Plan, Vertex
+from lowtide.core.operators.faults.watch import shown_function
+from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.site import Function, Site
-from lowtide.flow.steps import Step, WindowBy, functions_of
+from lowtide.flow.steps.steps import Step, WindowBy, functions_of
+from lowtide.flow.types.findings import Finding
 
 __all__ = ["Calls", "Failing", "Tried", "apart", "judged", "name_of"]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from lowtide.flow.endpoints import KafkaSink
-from lowtide.flow.formats import raw
-from lowtide.flow.moments import micros
-from lowtide.flow.plan import Plan, Vertex, side_of
-from lowtide.flow.steps import Join, WindowBy
+from lowtide.flow.formats.endpoints import KafkaSink
+from lowtide.flow.formats.formats import raw
+from lowtide.flow.plan.plan import Plan, Vertex, side_of
+from lowtide.flow.steps.steps import Join, WindowBy
+from lowtide.flow.time.moments import micros
 from lowtide.local.run import Message, run_log
 
 __all__ = ["QUANTILES", "Lateness", "lateness_of"]

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.order.order import Position
 from lowtide.errors import FlowError, ServiceUnavailable, TopicUnknown
-from lowtide.flow.headers import pack_headers
-from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Read
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.schema.headers import pack_headers
+from lowtide.flow.steps.steps import Read
 from lowtide.local.run import Message, run_log
 from lowtide.process.interpreter import without_collections
 from lowtide_tracker.floors import Floor

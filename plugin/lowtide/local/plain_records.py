@@ -6,8 +6,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from lowtide.flow.kinds import Nullable, Scalar
-from lowtide.flow.schema import schema_of
+from lowtide.flow.schema.kinds import Nullable, Scalar
+from lowtide.flow.schema.schema import schema_of
 
 INT64 = range(-(1 << 63), 1 << 63)
 

@@ -8,20 +8,20 @@ from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 
 from lowtide.core.fronts.floors import NO_TICK
-from lowtide.core.operators.failure import Dead, as_json
-from lowtide.core.operators.keys import plain
-from lowtide.core.operators.order import Position, delivered_ms
+from lowtide.core.operators.faults.failure import Dead, as_json
+from lowtide.core.operators.order.keys import plain
+from lowtide.core.operators.order.order import Position, delivered_ms
 from lowtide.errors import FlowError
-from lowtide.flow.columns import columns_of
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.graph import DEAD_LETTERS, FlowGraph
-from lowtide.flow.headers import pack_headers
-from lowtide.flow.inference import key_column
-from lowtide.flow.message import Message as Given
-from lowtide.flow.moments import micros_of, tick_due
-from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.stamped import Stamped
-from lowtide.flow.steps import Read, Write
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.schema.columns import columns_of
+from lowtide.flow.schema.headers import pack_headers
+from lowtide.flow.schema.message import Message as Given
+from lowtide.flow.schema.stamped import Stamped
+from lowtide.flow.steps.graph import DEAD_LETTERS, FlowGraph
+from lowtide.flow.steps.steps import Read, Write
+from lowtide.flow.time.moments import micros_of, tick_due
+from lowtide.flow.types.inference import key_column
 from lowtide.local.beginnings import States, begin_with
 from lowtide.local.interpreter import OnCall, Run
 from lowtide.local.items import Item, Message, Order

@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from lowtide.flow.kinds import Choice, Kind, Nullable, Scalar
-from lowtide.flow.nested_kinds import Mapping, Sequenced, Struct
-from lowtide.flow.plain_kinds import Fixed, Identifier
-from lowtide.flow.schema import schema_of
+from lowtide.flow.schema.kinds import Choice, Kind, Nullable, Scalar
+from lowtide.flow.schema.nested_kinds import Mapping, Sequenced, Struct
+from lowtide.flow.schema.plain_kinds import Fixed, Identifier
+from lowtide.flow.schema.schema import schema_of
 
 __all__ = ["SAMPLES", "samples_of"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from lowtide.core.operators.keys import key_of
-from lowtide.core.operators.scan import calling
-from lowtide.core.operators.states import States
+from lowtide.core.operators.keyed.scan import calling
+from lowtide.core.operators.order.keys import key_of
+from lowtide.core.operators.state.states import States
 from lowtide.errors import FlowError
-from lowtide.flow.durations import ticks_of
-from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.site import Function
-from lowtide.flow.steps import Broadcast, Deduplicate, FlatScan, Last, Scan
+from lowtide.flow.steps.steps import Broadcast, Deduplicate, FlatScan, Last, Scan
+from lowtide.flow.time.durations import ticks_of
 from lowtide.local.calls import Failed, called
 from lowtide.local.items import Item
 

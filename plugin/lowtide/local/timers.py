@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lowtide.core.operators.failure import Failure
-from lowtide.core.operators.folding import Refused
-from lowtide.core.operators.key_dues import KeyDues
-from lowtide.core.operators.keys import plain
-from lowtide.core.operators.order import CLOCK, Position
-from lowtide.core.operators.timing import Timing
+from lowtide.core.operators.faults.failure import Failure
+from lowtide.core.operators.order.keys import plain
+from lowtide.core.operators.order.order import CLOCK, Position
+from lowtide.core.operators.state.key_dues import KeyDues
+from lowtide.core.operators.timers.timing import Timing
+from lowtide.core.operators.windows.folding import Refused
 from lowtide.errors import FlowError
-from lowtide.flow.clocks import ends_at
-from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Clock
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.steps.clocks import ends_at
+from lowtide.flow.steps.steps import Clock
 from lowtide.local.calls import Failed
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.state import Scanned

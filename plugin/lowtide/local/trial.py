@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from lowtide.core.operators.failure import Dead, UserError, shortened
-from lowtide.core.operators.order import CLOCK
+from lowtide.core.operators.faults.failure import Dead, UserError, shortened
+from lowtide.core.operators.order.order import CLOCK
 from lowtide.errors import FlowError
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.endpoints import KafkaSink
-from lowtide.flow.flow_file import load_flow
-from lowtide.flow.formats import raw
-from lowtide.flow.graph import FlowGraph
-from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.formats.endpoints import KafkaSink
+from lowtide.flow.formats.formats import raw
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.flow_file import load_flow
+from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.site import Function
-from lowtide.flow.steps import WindowBy
+from lowtide.flow.steps.graph import FlowGraph
+from lowtide.flow.steps.steps import WindowBy
 from lowtide.local.judging import Calls, Tried, apart, judged, name_of
 from lowtide.local.run import by_front, run_plan
 from lowtide.local.samples import samples_of

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from lowtide.core.operators.failure import Failure
-from lowtide.core.operators.folding import EMPTY, Folding, Refused, window_of
-from lowtide.core.operators.keys import plain
-from lowtide.core.operators.order import CLOCK, Position
-from lowtide.flow.moments import instant_over, micros, micros_of, span_over
-from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import WindowBy
-from lowtide.flow.windows import Session, Span, spans_of
+from lowtide.core.operators.faults.failure import Failure
+from lowtide.core.operators.order.keys import plain
+from lowtide.core.operators.order.order import CLOCK, Position
+from lowtide.core.operators.windows.folding import EMPTY, Folding, Refused, window_of
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.steps.steps import WindowBy
+from lowtide.flow.steps.windows import Session, Span, spans_of
+from lowtide.flow.time.moments import instant_over, micros, micros_of, span_over
 from lowtide.local.calls import Failed
 from lowtide.local.items import Item, Message, Order
 from lowtide_snapshots.keys.canonical import encode_key

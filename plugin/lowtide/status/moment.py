@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lowtide.flow.segments import segments_of
-from lowtide.flow.steps import WhenDone
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.steps.steps import WhenDone
 from lowtide.status.gauges import FrontGauges, WorkerState
 from lowtide.status.job_view import SnapshotsView
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
-    from lowtide.flow.plan import Plan, Vertex
+    from lowtide.flow.plan.plan import Plan, Vertex
 
 __all__ = ["JobShape", "Moment"]
 
 OUTLET = "(before the sinks)"
-"""Stands for the steps where a segment has none: what may end the life waits there (`flow/segments.py`)."""
+"""Stands for the steps where a segment has none: what may end the life waits there (`flow/plan/segments.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def _is_labelled(vertex: Vertex) -> bool:
 
 
 def _label_of(vertex: Vertex) -> str:
-    from lowtide.flow.schema import schema_of
+    from lowtide.flow.schema.schema import schema_of
 
     assert isinstance(vertex.step, WhenDone)
     assert vertex.step.label is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from lowtide.core.fronts.front import Front
-from lowtide.core.operators.bundle import Bundle
+from lowtide.core.operators.order.bundle import Bundle
 from lowtide.histogram import Histogram
 from lowtide.status.gauges import FrontGauges, WorkerGauges
 

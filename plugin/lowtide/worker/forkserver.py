@@ -260,7 +260,7 @@ def _import_all(store: str) -> None:
     import pyarrow  # noqa: F401
     import xxhash  # noqa: F401
 
-    import lowtide.flow.defaults
+    import lowtide.flow.schema.defaults
     import lowtide.worker.main
     import lowtide.worker.stage  # noqa: F401
     from lowtide_snapshots.stores import prepare

@@ -18,9 +18,9 @@ from lowtide.assignment.deployment import Deployment
 from lowtide.assignment.messages import Cancel, Committed, WorkerNews
 from lowtide.assignment.welcome import Welcome
 from lowtide.core.effects import Frame
-from lowtide.core.operators.limits import PLACE_BYTES
+from lowtide.core.operators.faults.limits import PLACE_BYTES
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.fields import kept
+from lowtide.flow.schema.fields import kept
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.status.gauges import LineGauges
 from lowtide.worker.delivered_times import DeliveredTimes

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from lowtide.core.effects import Frame
 from lowtide.core.frames import FrameKind, Inbox, open_frame
-from lowtide.core.operators.batch import Batch
-from lowtide.flow.plan import Plan
+from lowtide.core.operators.order.batch import Batch
+from lowtide.flow.plan.plan import Plan
 from lowtide.worker.figures import Figures
 
 __all__ = ["Intake"]

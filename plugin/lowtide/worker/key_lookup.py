@@ -8,12 +8,12 @@ from contextlib import suppress
 import msgspec
 
 from lowtide.assignment.messages import LabelsEnded, Look, Looked, LookForLabels
-from lowtide.core.operators.group import Key
-from lowtide.core.operators.grouping import NOTHING
-from lowtide.core.operators.saved_step import KeyUnreadable, saved_steps
+from lowtide.core.operators.state.group import Key
+from lowtide.core.operators.state.grouping import NOTHING
+from lowtide.core.operators.state.saved_step import KeyUnreadable, saved_steps
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.json_writable import sayable
-from lowtide.flow.when_done import ENDED
+from lowtide.flow.formats.json_writable import sayable
+from lowtide.flow.steps.when_done import ENDED
 
 __all__ = ["KeyLookup"]
 

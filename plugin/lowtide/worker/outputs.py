@@ -9,11 +9,11 @@ from lowtide.assignment.deployment import Deployment
 from lowtide.connectors.delivery import Headers, Outgoing, Packet, Sinks
 from lowtide.connectors.lasts import records_of
 from lowtide.connectors.lasts_records import lane_name
-from lowtide.core.operators.bundle import Bundle
-from lowtide.core.operators.failure import Dead, clock_of
-from lowtide.core.operators.order import CLOCK
-from lowtide.core.operators.sink import SinkEncoder
-from lowtide.flow.headers import unpack_headers
+from lowtide.core.operators.faults.failure import Dead, clock_of
+from lowtide.core.operators.order.bundle import Bundle
+from lowtide.core.operators.order.order import CLOCK
+from lowtide.core.operators.plain.sink import SinkEncoder
+from lowtide.flow.schema.headers import unpack_headers
 from lowtide.worker.figures import Figures, span
 
 __all__ = ["Outputs"]

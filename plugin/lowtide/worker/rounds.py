@@ -8,7 +8,7 @@ from lowtide.assignment.deployment import Deployment
 from lowtide.connectors.loop_line import LoopLine
 from lowtide.core.effects import Frame
 from lowtide.core.frames import Outbox
-from lowtide.flow.headers import Headers
+from lowtide.flow.schema.headers import Headers
 
 __all__ = ["Rounds"]
 

@@ -40,11 +40,11 @@ from lowtide.assignment.messages import (
     reader,
 )
 from lowtide.connectors.lasts_records import lane_name
-from lowtide.core.operators.order import FIRST_TICK
-from lowtide.core.operators.saved_step import SavedStep, saved_steps
+from lowtide.core.operators.order.order import FIRST_TICK
+from lowtide.core.operators.state.saved_step import SavedStep, saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import LowtideError
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.errors import cause_of
 from lowtide_snapshots.format.manifest import LaneLast, Part

@@ -33,9 +33,9 @@ from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.frames import Outbox
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.core.operators.failure import AtRecord, clock_of
-from lowtide.core.operators.late_seen import LateSeen
-from lowtide.core.operators.order import CLOCK
+from lowtide.core.operators.faults.failure import AtRecord, clock_of
+from lowtide.core.operators.order.order import CLOCK
+from lowtide.core.operators.windows.late_seen import LateSeen
 from lowtide.core.rows import open_rows
 from lowtide.errors import LifeEnded
 from lowtide.status.gauges import KeptGauges, LateGauges, WorkerGauges

@@ -16,8 +16,8 @@ from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.fronts.floors import NO_TICK, unpack
 from lowtide.core.fronts.front import Front
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Read, Write
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.steps import Read, Write
 from lowtide.worker.saver import Saver
 from lowtide.worker.state_loader import load_state
 from lowtide_tracker import LocalTracker

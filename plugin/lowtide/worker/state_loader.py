@@ -8,11 +8,11 @@ from typing import Any
 
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
-from lowtide.core.operators.order import FIRST_TICK
+from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.program import Captured
-from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.errors import LifeEnded
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.plan import Plan
 from lowtide.process.interpreter import without_collections
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.format.manifest import Part

@@ -18,11 +18,11 @@ from lowtide.connectors.courier import LARGE_RECORDS, Courier
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
 from lowtide.connectors.sender import Sender
 from lowtide.connectors.transactions import Transactions
-from lowtide.core.operators.bundle import Piece
-from lowtide.core.operators.order import OrderKey, delivered_ms
-from lowtide.core.operators.sink import SinkEncoder
+from lowtide.core.operators.order.bundle import Piece
+from lowtide.core.operators.order.order import OrderKey, delivered_ms
+from lowtide.core.operators.plain.sink import SinkEncoder
 from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 Make = Callable[..., Delivery]

@@ -19,7 +19,7 @@ import pytest
 from hanging import HANGS_S
 
 from lowtide.core.rows import PackedRows, open_rows
-from lowtide.flow.headers import unpack_headers
+from lowtide.flow.schema.headers import unpack_headers
 from lowtide.jars.java import find_java
 from lowtide.jars.shim import shim_jar
 from lowtide.jars.third_party import pyspark_folder

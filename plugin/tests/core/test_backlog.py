@@ -11,9 +11,9 @@ from lowtide.core.effects import Effects
 from lowtide.core.fronts.front import Front, Window
 from lowtide.core.fronts.source_rows import ROW_BYTES, SourceRows
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.fields import kept
-from lowtide.flow.segments import segments_of
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.schema.fields import kept
 from lowtide_tracker import Floor, Graph, LocalTracker, Tracker
 
 SLACK_MS = 2

@@ -11,14 +11,14 @@ from programs import by_lane, source_rows
 from lowtide import Flow, agg, json, kafka, millis, raw, tumbling
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.fronts.front import Front, Window
-from lowtide.core.operators.order import Position
-from lowtide.core.operators.sink import SinkEncoder
+from lowtide.core.operators.order.order import Position
+from lowtide.core.operators.plain.sink import SinkEncoder
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.explain import explain
-from lowtide.flow.fields import kept
-from lowtide.flow.plan import Plan
-from lowtide.flow.segments import segments_of
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.explain import explain
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.schema.fields import kept
 from lowtide.local.run import Message, run_log
 from lowtide_tracker import Floor, Graph, LocalTracker, Tracker
 

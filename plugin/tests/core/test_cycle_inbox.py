@@ -11,9 +11,9 @@ import pytest
 from lowtide.core.cycle_inbox import FIRST_PORTION, CycleInbox
 from lowtide.core.early_frames import Optimism
 from lowtide.core.effects import Frame
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.group import SPARE
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey
+from lowtide.core.operators.state.group import SPARE
 
 NUMBERS = count(1)
 

@@ -12,18 +12,18 @@ from core_rig import Event, plan, read, reader, total
 
 from lowtide import Flow, json, kafka, raw
 from lowtide.core.effects import Effects
-from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.held.ordered import Holding
+from lowtide.core.operators.held.pending import Pending
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import OrderKey, tick_of
-from lowtide.core.operators.ordered import Holding
-from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey, tick_of
 from lowtide.core.operators.program import Program
 from lowtide.core.worker import WorkerCore
-from lowtide.flow import plan as plan_module
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.segments import segments_of
-from lowtide.flow.steps import Scan
+from lowtide.flow.plan import plan as plan_module
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.steps.steps import Scan
 from lowtide_tracker import Flush, Graph, LocalTracker, Notice, Request, Tracker
 
 CAPACITY = 1000

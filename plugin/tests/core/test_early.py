@@ -9,8 +9,8 @@ import pytest
 
 from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Frame
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey
 
 
 @dataclass(frozen=True)

@@ -16,18 +16,18 @@ from lowtide import Flow, json, kafka, protobuf, raw
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.ending_faults import Ending
 from lowtide.core.fronts.front import Front, Window
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.failure import Failure, Fault, MessageRefused, NotWritable, TooLarge, UserError
-from lowtide.core.operators.limits import Limits
-from lowtide.core.operators.order import OrderKey, Position
-from lowtide.core.operators.pending import UnmatchedTombstone
-from lowtide.core.operators.sink import SinkEncoder
+from lowtide.core.operators.faults.failure import Failure, Fault, MessageRefused, NotWritable, TooLarge, UserError
+from lowtide.core.operators.faults.limits import Limits
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey, Position
+from lowtide.core.operators.order.unmatched import UnmatchedTombstone
+from lowtide.core.operators.plain.sink import SinkEncoder
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import LowtideError
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.fields import kept
-from lowtide.flow.plan import Plan
-from lowtide.flow.segments import segments_of
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.schema.fields import kept
 from lowtide.local.run import Message, run_log
 from lowtide_tracker import Floor, Graph, LocalTracker, Tracker
 

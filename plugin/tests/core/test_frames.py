@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from lowtide.core.effects import Frame
 from lowtide.core.frames import FrameKind, Head, Inbox, Outbox, open_frame, rows_in
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.errors import LifeEnded
-from lowtide.flow.fields import encode_rows
+from lowtide.flow.schema.fields import encode_rows
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from lowtide.core.rows import PackedRows, open_rows
-from lowtide.flow.headers import unpack_headers
+from lowtide.flow.schema.headers import unpack_headers
 
 MESSAGE = bytes.fromhex(
     "99 0a 14 a2 696e 04 93 07 08 09 93 64 65 66 93 c4016b c0 c4024b4b 93 c4027676 c400 c0 c0".replace(" ", "")

@@ -12,11 +12,11 @@ import lowtide as lt
 from lowtide import Flow, json, kafka, millis, raw, tumbling
 from lowtide.core.effects import letters_of
 from lowtide.core.fronts.front import Front, Window
-from lowtide.core.operators.bundle import Bundle
-from lowtide.core.operators.order import OrderKey, Position
+from lowtide.core.operators.order.bundle import Bundle
+from lowtide.core.operators.order.order import OrderKey, Position
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import TimeWentBack
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 from lowtide.local.run import Message
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 

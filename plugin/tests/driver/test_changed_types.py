@@ -12,12 +12,12 @@ import pytest
 
 from lowtide import Flow, Window, json, kafka, minutes, tumbling
 from lowtide.cli.recovery import Recovery
-from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.driver.frozen import job_record
 from lowtide.driver.recovery import refuse_other_state
 from lowtide.errors import FlowError
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.commits.choice import Choice
 from lowtide_snapshots.commits.record import Commit
 from lowtide_snapshots.format.fingerprint import compare

@@ -20,8 +20,8 @@ from lowtide.connectors.lasts import Durable, LaneName
 from lowtide.connectors.topics import Topic
 from lowtide.core.effects import letters_of
 from lowtide.core.fronts.register import FrontRegister, Partition
-from lowtide.core.operators.order import OrderKey
-from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.order.order import OrderKey
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.driver.borrowed_floors import refuse_half_borrowed
 from lowtide.driver.frozen import _settled, job_record
 from lowtide.driver.opening import _by_vertex, _completed, _ids
@@ -31,10 +31,10 @@ from lowtide.driver.recovery import Recovered, _floors_of, refuse_other_state, r
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.relied_on import relied_on
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
-from lowtide.flow import zones
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.moments import micros_of
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.time import zones
+from lowtide.flow.time.moments import micros_of
 from lowtide_snapshots.commits.log import Commit
 from lowtide_snapshots.errors import Fenced, LeaseTaken, RecordDiffers, SnapshotsError, ZooKeeperUnavailable
 from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, Part
@@ -268,7 +268,7 @@ def test_a_time_zone_whose_days_begin_otherwise_is_refused(
     refuse_other_state(by_days(), was, print)
     marks, place = zones.day_marks("Europe/Berlin"), (year - zones.FIRST_YEAR) * zones.DIGITS
     other = marks if place < 0 else marks[:place] + "x" * zones.DIGITS + marks[place + zones.DIGITS :]
-    monkeypatch.setattr("lowtide.core.operators.saved_step.day_marks", {"Europe/Berlin": other}.get)
+    monkeypatch.setattr("lowtide.core.operators.state.saved_step.day_marks", {"Europe/Berlin": other}.get)
     with (
         pytest.raises(FlowError, match=rf"Europe/Berlin, which begin otherwise in {year}") if refused else nullcontext()
     ):

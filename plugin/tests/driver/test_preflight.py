@@ -22,8 +22,8 @@ from lowtide.driver.preflight import (
     sink_topics,
 )
 from lowtide.errors import FlowError
-from lowtide.flow.compiler import compile_flow, compile_job
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.compiler import compile_flow, compile_job
+from lowtide.flow.plan.plan import Plan
 
 TOPIC = Topic("out", 1, "CreateTime", "delete", "id of out")
 

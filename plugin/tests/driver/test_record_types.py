@@ -13,8 +13,8 @@ from lowtide import Flow, Precision, kafka, raw
 from lowtide import json as as_json
 from lowtide.driver import record_types
 from lowtide.driver.record_types import changed_records, kept_records
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 import lowtide as lt
 from lowtide.errors import FlowError
-from lowtide.flow.aggregation import Aggregation, aggregation_of
-from lowtide.flow.schema import kind_of, schema_of
-from lowtide.flow.signature import accepts
+from lowtide.flow.schema.schema import kind_of, schema_of
+from lowtide.flow.steps.aggregation import Aggregation, aggregation_of
+from lowtide.flow.steps.signature import accepts
 
 FULL = (1 << 63) - 1
 

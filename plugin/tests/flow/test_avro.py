@@ -22,10 +22,10 @@ import lowtide as lt
 from lowtide.conf import Conf
 from lowtide.connectors.schema_registry import SchemaRegistry, bound, registry_of
 from lowtide.errors import ConfError, FlowError, ServiceUnavailable
-from lowtide.flow.avro import AvroFormat, Bound, schema_text
-from lowtide.flow.check import check_flow
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.steps import Read, Write
+from lowtide.flow.formats.avro import AvroFormat, Bound, schema_text
+from lowtide.flow.plan.check import check_flow
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.steps.steps import Read, Write
 
 
 class Colour(Enum):

@@ -15,10 +15,10 @@ import pytest
 
 from lowtide import Flow, json, kafka
 from lowtide.errors import FlowError
-from lowtide.flow.check import check_flow, dump_plan, load_flow, load_plan, render
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.explain import explain
-from lowtide.flow.plan_pickle import PLAN_LIMIT_BYTES
+from lowtide.flow.plan.check import check_flow, dump_plan, load_flow, load_plan, render
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.explain import explain
+from lowtide.flow.plan.plan_pickle import PLAN_LIMIT_BYTES
 
 FLOWS = Path(__file__).parents[1] / "flows"
 
@@ -121,7 +121,7 @@ def test_a_pickled_plan_is_the_same_plan() -> None:
 
 WORKER = """
 import sys
-from lowtide.flow.plan_pickle import load_plan
+from lowtide.flow.plan.plan_pickle import load_plan
 from lowtide.core.operators.program import Program
 from lowtide.core.fronts.source_rows import SourceRows
 plan = load_plan(open(sys.argv[1], "rb").read())
@@ -199,7 +199,7 @@ def test_a_file_named_like_a_loaded_module_is_loaded_all_the_same(tmp_path: Path
 
 CHECK = """
 import sys, time
-from lowtide.flow.check import check_flow, load_flow
+from lowtide.flow.plan.check import check_flow, load_flow
 check_flow(load_flow(sys.argv[1]))
 sys.stdout.write(f"{time.process_time()} {' '.join({'pyspark', 'confluent_kafka'} & set(sys.modules))}")
 """

@@ -8,11 +8,11 @@ import pytest
 
 import lowtide as lt
 from lowtide.errors import FlowError
-from lowtide.flow.check import check_flow as check
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.every import Every
-from lowtide.flow.moments import micros_of, moment
-from lowtide.flow.segments import segments_of
+from lowtide.flow.plan.check import check_flow as check
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.time.every import Every
+from lowtide.flow.time.moments import micros_of, moment
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import pytest
 import lowtide as lt
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.errors import FlowError
-from lowtide.flow.check import check_flow
-from lowtide.flow.columns import columns_of
-from lowtide.flow.headers import pack_headers, unpack_headers
-from lowtide.flow.reading import Decoded
-from lowtide.flow.schema import SchemaRefused
+from lowtide.flow.formats.reading import Decoded
+from lowtide.flow.plan.check import check_flow
+from lowtide.flow.schema.columns import columns_of
+from lowtide.flow.schema.headers import pack_headers, unpack_headers
+from lowtide.flow.schema.schema import SchemaRefused
 
 MOMENT = datetime(2026, 3, 1, 10, 0, 1, 500_000, tzinfo=UTC)
 MOMENT_MS = 1_772_359_201_500

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide import Flow, Raw, json, kafka, raw
-from lowtide.core.operators.exchange import front_unit
+from lowtide.core.operators.plain.exchange import front_unit
 from lowtide.errors import FlowError
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.explain import explain
-from lowtide.flow.plan import Plan
-from lowtide.flow.plan_pickle import dump_plan, load_plan
-from lowtide.flow.segments import segments_of
-from lowtide.flow.steps import Broadcast, KeyBy, Relay
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.explain import explain
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.plan_pickle import dump_plan, load_plan
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.steps.steps import Broadcast, KeyBy, Relay
 
 
 @dataclass(frozen=True)

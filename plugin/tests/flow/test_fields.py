@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowtide.flow.fields import decoder_of, encode_rows, fits_of, keeps, kept, key_of
-from lowtide.flow.raw_record import Raw
-from lowtide.flow.schema import schema_of
+from lowtide.flow.schema.fields import decoder_of, encode_rows, fits_of, keeps, kept, key_of
+from lowtide.flow.schema.raw_record import Raw
+from lowtide.flow.schema.schema import schema_of
 
 
 class Colour(Enum):

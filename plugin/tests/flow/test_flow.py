@@ -15,10 +15,10 @@ import pytest
 import lowtide as lt
 from lowtide import Flow, KeyedStream, Raw, json, kafka, raw
 from lowtide.errors import FlowError
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.findings import FlowRefused
-from lowtide.flow.inference import Inference
 from lowtide.flow.other_words import OF_AGGREGATES, OF_FLOWS, OF_STREAMS
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.types.findings import FlowRefused
+from lowtide.flow.types.inference import Inference
 
 
 @dataclass(frozen=True)

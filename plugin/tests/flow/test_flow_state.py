@@ -11,9 +11,9 @@ import pytest
 
 from lowtide import Flow, KeyedStream, Stream, json, kafka, minutes, tumbling
 from lowtide.errors import FlowError
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.findings import FlowRefused
-from lowtide.flow.inference import Inference
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.types.findings import FlowRefused
+from lowtide.flow.types.inference import Inference
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 import lowtide as lt
-from lowtide.core.operators.failure import UserError
-from lowtide.core.operators.order import Position
-from lowtide.core.operators.scan import ScanGrouping
+from lowtide.core.operators.faults.failure import UserError
+from lowtide.core.operators.keyed.scan import ScanGrouping
+from lowtide.core.operators.order.order import Position
 from lowtide.errors import FlowError
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.explain import explain
-from lowtide.flow.findings import FlowRefused
-from lowtide.flow.flow_file import load_flow
-from lowtide.flow.inference import Inference
-from lowtide.flow.plan_pickle import dump_plan
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.explain import explain
+from lowtide.flow.plan.flow_file import load_flow
+from lowtide.flow.plan.plan_pickle import dump_plan
+from lowtide.flow.types.findings import FlowRefused
+from lowtide.flow.types.inference import Inference
 from lowtide.local.run import Message, run_log
 
 
@@ -343,10 +343,10 @@ LOOK = """
 import sys
 import threading
 from lowtide.core.operators.program import Program
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.order import OrderKey
-from lowtide.core.operators.saved_step import saved_steps
-from lowtide.flow.plan_pickle import load_plan
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey
+from lowtide.core.operators.state.saved_step import saved_steps
+from lowtide.flow.plan.plan_pickle import load_plan
 
 plan = load_plan(open(sys.argv[1], "rb").read())
 program = Program(plan, 1)

@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from programs import rows_of_values
 
-from lowtide.flow.fields import decoder_of, encode_rows
-from lowtide.flow.formats import json, raw
-from lowtide.flow.raw_record import Raw
+from lowtide.flow.formats.formats import json, raw
+from lowtide.flow.schema.fields import decoder_of, encode_rows
+from lowtide.flow.schema.raw_record import Raw
 
 
 @dataclass(frozen=True)

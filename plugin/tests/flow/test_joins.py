@@ -12,11 +12,11 @@ import pytest
 
 import lowtide as lt
 from lowtide.errors import FlowError
-from lowtide.flow.check import check_flow
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.explain import explain
-from lowtide.flow.plan_pickle import dump_plan, load_plan
-from lowtide.flow.steps import Connect
+from lowtide.flow.plan.check import check_flow
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.explain import explain
+from lowtide.flow.plan.plan_pickle import dump_plan, load_plan
+from lowtide.flow.steps.steps import Connect
 from lowtide.local.run import run_plan
 
 

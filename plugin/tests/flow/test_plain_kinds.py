@@ -16,8 +16,8 @@ from programs import rows_of_values
 
 import lowtide as lt
 from lowtide.errors import FlowError
-from lowtide.flow.fields import decoder_of, encode_rows, fits_of, saves_of
-from lowtide.flow.schema import SchemaRefused, WrongType, kind_of, schema_of
+from lowtide.flow.schema.fields import decoder_of, encode_rows, fits_of, saves_of
+from lowtide.flow.schema.schema import SchemaRefused, WrongType, kind_of, schema_of
 from lowtide.local.samples import samples_of
 
 Money = Annotated[Decimal, lt.Precision(18, 2)]

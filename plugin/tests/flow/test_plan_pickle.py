@@ -10,10 +10,10 @@ import pytest
 
 from lowtide import Flow, json, kafka
 from lowtide.errors import FlowError
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.flow_file import load_flow
-from lowtide.flow.formats import JsonFormat
-from lowtide.flow.plan_pickle import dump_plan, load_plan
+from lowtide.flow.formats.formats import JsonFormat
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.flow_file import load_flow
+from lowtide.flow.plan.plan_pickle import dump_plan, load_plan
 
 FLOWS = Path(__file__).parents[1] / "flows"
 
@@ -49,7 +49,7 @@ READ = """
 import dataclasses, pickle, sys
 import lowtide
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.flow.formats import JsonFormat
+from lowtide.flow.formats.formats import JsonFormat
 
 Basket = pickle.load(open(sys.argv[1], "rb"))
 owner, items, limit, _ = dataclasses.fields(Basket)
@@ -85,10 +85,10 @@ def test_what_stands_for_nothing_is_pickled_by_name() -> None:
 RUN = """
 import sys
 from pathlib import Path
-from lowtide.flow.fields import decoder_of, encode_rows
-from lowtide.flow.formats import JsonFormat
+from lowtide.flow.schema.fields import decoder_of, encode_rows
+from lowtide.flow.formats.formats import JsonFormat
 from lowtide.local.run import run_plan
-from lowtide.flow.plan_pickle import load_plan
+from lowtide.flow.plan.plan_pickle import load_plan
 
 plan = load_plan(Path(sys.argv[1]).read_bytes())
 assert "typed" not in sys.modules

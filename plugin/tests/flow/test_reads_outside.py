@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import lowtide as lt
-from lowtide.flow.check import advice
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.check import advice
+from lowtide.flow.plan.compiler import compile_flow
 
 
 @dataclass(frozen=True)

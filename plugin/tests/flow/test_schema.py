@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowtide.flow.schema import SchemaRefused, WrongType, schema_of
+from lowtide.flow.schema.schema import SchemaRefused, WrongType, schema_of
 
 
 class Colour(Enum):

@@ -14,9 +14,9 @@ from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.fronts.register import FrontRegister, Partition
 from lowtide.driver.starts import refuse_other_starts, refuse_to_come
 from lowtide.errors import FlowError
-from lowtide.flow.check import check_flow
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.start import Start, start_of
+from lowtide.flow.formats.start import Start, start_of
+from lowtide.flow.plan.check import check_flow
+from lowtide.flow.plan.compiler import compile_flow
 
 
 def flow_from(start: Any) -> lt.Flow:

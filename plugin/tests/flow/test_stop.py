@@ -14,9 +14,9 @@ from lowtide.core.fronts.register import FrontRegister, Partition
 from lowtide.driver.starts import refuse_to_come
 from lowtide.driver.stops import has_an_end, refuse_other_stops
 from lowtide.errors import FlowError
-from lowtide.flow.check import check_flow
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.stop import Stop, stop_of
+from lowtide.flow.formats.stop import Stop, stop_of
+from lowtide.flow.plan.check import check_flow
+from lowtide.flow.plan.compiler import compile_flow
 
 
 def flow_to(stop: Any) -> lt.Flow:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from programs import rows_of_values
 
 import lowtide as lt
-from lowtide.flow.formats import _reading_of
-from lowtide.flow.raw_record import Raw
-from lowtide.flow.wire import has_times
+from lowtide.flow.formats.formats import _reading_of
+from lowtide.flow.schema.raw_record import Raw
+from lowtide.flow.schema.wire import has_times
 
 DIGITS = "[0-9]{1,9}"
 

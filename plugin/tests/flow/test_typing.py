@@ -67,10 +67,10 @@ def checked(tmp_path: Path, rest: str) -> list[str]:
 
 def test_a_checker_knows_the_records_of_each_stream(tmp_path: Path) -> None:
     streams = [text.partition("Revealed type is ")[2] for text in checked(tmp_path, RIGHT)]
-    assert [text.strip('"').replace("lowtide.flow.streams.", "") for text in streams] == [
+    assert [text.strip('"').replace("lowtide.flow.words.streams.", "") for text in streams] == [
         "Stream[some_flow.Order]",
         "Stream[some_flow.Order]",
-        "Stream[lowtide.flow.raw_record.Raw]",
+        "Stream[lowtide.flow.schema.raw_record.Raw]",
         "Stream[some_flow.Total]",
     ]
 

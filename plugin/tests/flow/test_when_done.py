@@ -9,10 +9,10 @@ import pytest
 
 import lowtide as lt
 from lowtide.errors import FlowError
-from lowtide.flow.check import check_flow as check
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.segments import segments_of
-from lowtide.flow.steps import Through
+from lowtide.flow.plan.check import check_flow as check
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.steps.steps import Through
 
 
 @dataclass(frozen=True)

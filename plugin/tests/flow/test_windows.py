@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 import lowtide as lt
 from lowtide.errors import FlowError
-from lowtide.flow import windows
-from lowtide.flow.check import check_flow
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.explain import explain
-from lowtide.flow.findings import FlowRefused
-from lowtide.flow.moments import micros, micros_of, moment, tick_due
-from lowtide.flow.plan_pickle import dump_plan, load_plan
-from lowtide.flow.windows import longest_us, spans_of
+from lowtide.flow.plan.check import check_flow
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.explain import explain
+from lowtide.flow.plan.plan_pickle import dump_plan, load_plan
+from lowtide.flow.steps import windows
+from lowtide.flow.steps.windows import longest_us, spans_of
+from lowtide.flow.time.moments import micros, micros_of, moment, tick_due
+from lowtide.flow.types.findings import FlowRefused
 from lowtide.local.run import run_plan
 
 

@@ -22,12 +22,12 @@ from programs import rows_of_values
 from proto_messages import add_field, generated_by
 
 import lowtide as lt
-from lowtide.flow.avro import Bound, schema_text
-from lowtide.flow.check import advice, check_flow
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.fields import fits_of
-from lowtide.flow.formats import Format
-from lowtide.flow.marks import bare_of
+from lowtide.flow.formats.avro import Bound, schema_text
+from lowtide.flow.formats.formats import Format
+from lowtide.flow.plan.check import advice, check_flow
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.schema.fields import fits_of
+from lowtide.flow.schema.marks import bare_of
 
 SEEDS = range(100)
 ROWS = 24

@@ -14,10 +14,10 @@ from random import Random
 
 import pytest
 
-from lowtide.flow.every import DAY, Every
-from lowtide.flow.moments import DAY_US, FIRST_US, LAST_US, micros_of, moment
-from lowtide.flow.windows import Calendar, CalendarUnit, Span, longest_us, spans_of
-from lowtide.flow.zones import first_shown
+from lowtide.flow.steps.windows import Calendar, CalendarUnit, Span, longest_us, spans_of
+from lowtide.flow.time.every import DAY, Every
+from lowtide.flow.time.moments import DAY_US, FIRST_US, LAST_US, micros_of, moment
+from lowtide.flow.time.zones import first_shown
 
 UNITS: tuple[CalendarUnit, ...] = ("day", "week", "month")
 HOUR_US = 3_600_000_000

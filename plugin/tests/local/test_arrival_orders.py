@@ -14,9 +14,9 @@ from programs import Programs, beside, by_lane
 from state_flows import FLOWS, Count, Document, above_one, changed_keys, halve, loop, size, source, words
 
 from lowtide import Flow, json, kafka, raw
-from lowtide.core.operators.order import Position
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.segments import segments_of
+from lowtide.core.operators.order.order import Position
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.segments import segments_of
 from lowtide.local.run import Message, run_log
 
 texts = st.lists(st.sampled_from(["to", "be", "or", "not"]), max_size=4).map(" ".join)

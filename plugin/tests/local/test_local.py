@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from lowtide import Flow, Raw, json, kafka, raw
-from lowtide.core.operators.failure import Dead, MessageRefused, UserError
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.faults.failure import Dead, MessageRefused, UserError
+from lowtide.core.operators.order.order import Position
 from lowtide.errors import FlowError
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 from lowtide.local.run import Message, Order, run_log
 
 

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 import lowtide as lt
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.order.order import Position
 from lowtide.errors import UserCodeFailed
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 from lowtide.local.lateness import lateness_of
 from lowtide.local.run import Message
 

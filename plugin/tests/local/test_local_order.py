@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide import Flow, Stream, json, kafka, raw
-from lowtide.core.operators.order import Position
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
+from lowtide.core.operators.order.order import Position
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
 from lowtide.local.run import Delivered, Message, Order, label_log, run_log
 from lowtide_tracker.floors import Floor
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lowtide.flow.schema import schema_of
+from lowtide.flow.schema.schema import schema_of
 from lowtide.local.plain_records import is_plain
 
 

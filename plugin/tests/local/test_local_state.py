@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lowtide import Flow, KeyedStream, Stream, json, kafka, raw
-from lowtide.core.operators.failure import Dead, UserError
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.faults.failure import Dead, UserError
+from lowtide.core.operators.order.order import Position
 from lowtide.errors import FlowError, UserCodeFailed
 
 

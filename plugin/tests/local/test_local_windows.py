@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lowtide as lt
-from lowtide.core.operators.failure import UserError
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.faults.failure import UserError
+from lowtide.core.operators.order.order import Position
 from lowtide.errors import FlowError
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.moments import micros_of
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.time.moments import micros_of
 from lowtide.local.interpreter import Run
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.lateness import lateness_of

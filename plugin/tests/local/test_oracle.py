@@ -10,10 +10,10 @@ import pytest
 from lowtide import Flow, json, kafka
 from lowtide.conf import KafkaConf
 from lowtide.connectors.topics import Topics
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.order.order import Position
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import FlowError, TopicUnknown
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 from lowtide.local.oracle import Output, compare, compare_lanes, expected_lanes, read_log, read_output, read_sources
 from lowtide.local.run import Message
 from lowtide_tracker.floors import Floor

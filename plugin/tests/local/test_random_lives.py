@@ -12,7 +12,7 @@ from random_flows import Writer
 from random_logs import logs, message_of
 
 import lowtide
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 
 SEEDS = range(104)
 UNITS = 8

@@ -21,8 +21,8 @@ from random_logs import logs, message_of
 
 import lowtide
 from lowtide import Flow
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
 from lowtide.local.run import run_log
 from lowtide_tracker import Floor
 

@@ -13,8 +13,8 @@ from typing import Literal
 import pytest
 
 from lowtide.cli.main import run
-from lowtide.flow.raw_record import Raw
-from lowtide.flow.schema import schema_of
+from lowtide.flow.schema.raw_record import Raw
+from lowtide.flow.schema.schema import schema_of
 from lowtide.local.judging import LISTED
 from lowtide.local.samples import SAMPLES, samples_of
 

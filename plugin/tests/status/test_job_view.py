@@ -13,7 +13,7 @@ from seen import MIN_TIME, PARTITIONS, SHAPE, moment, reader, report, worker
 from lowtide.cli.status_page import show
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.events import EventLog
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 from lowtide.histogram import Histogram
 from lowtide.status.gauges import FrontGauges, KeptGauges, LateGauges, LineGauges
 from lowtide.status.job_view import FrontView, JobView, Percentiles

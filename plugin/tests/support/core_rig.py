@@ -11,10 +11,10 @@ from programs import source_rows
 from lowtide import Flow, json, kafka, raw
 from lowtide.core.effects import Effects, LastKeys
 from lowtide.core.fronts.front import Front, Window
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.order.order import Position
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
 from lowtide.local.run import Message
 from lowtide_tracker import Floor, LocalTracker, Notice
 

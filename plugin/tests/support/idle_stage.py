@@ -10,7 +10,7 @@ import cloudpickle
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.messages import WorkerNews, WorkerOrder
 from lowtide.assignment.welcome import Welcome
-from lowtide.core.operators.limits import Limits
+from lowtide.core.operators.faults.limits import Limits
 from lowtide.status.gauges import LineGauges, WorkerGauges
 from lowtide.worker.protocol import Emitted, Frames, Reported
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 from programs import END, Programs, by_lane
 
 from lowtide.core.fronts.floors import NO_TICK
-from lowtide.core.operators.failure import Dead, letters
-from lowtide.core.operators.order import FIRST_TICK
+from lowtide.core.operators.faults.failure import Dead, letters
+from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.program import Captured
-from lowtide.core.operators.saved_step import saved_steps
-from lowtide.flow.plan import Plan, side_of
-from lowtide.flow.steps import STATEFUL, Clock, Connect, Join, Loop, WindowBy
-from lowtide.flow.windows import Windows
+from lowtide.core.operators.state.saved_step import saved_steps
+from lowtide.flow.plan.plan import Plan, side_of
+from lowtide.flow.steps.steps import STATEFUL, Clock, Connect, Join, Loop, WindowBy
+from lowtide.flow.steps.windows import Windows
 from lowtide.local.run import Message, run_log
 from lowtide_snapshots.format.manifest import ttl_of
 from lowtide_snapshots.format.parts import KINDS, SHARED

@@ -7,11 +7,11 @@ from typing import Any
 
 from programs import Programs, source_rows
 
-from lowtide.core.operators.limits import Limits
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.faults.limits import Limits
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.program import Program
-from lowtide.core.operators.saved_step import saved_steps
-from lowtide.flow.plan import Plan
+from lowtide.core.operators.state.saved_step import saved_steps
+from lowtide.flow.plan.plan import Plan
 from lowtide.local.run import Message
 from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part
 

@@ -9,15 +9,15 @@ from typing import Any
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.fronts.labels import Clock, label
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.core.operators.bundle import Piece
-from lowtide.core.operators.failure import Dead, ends_life, error_of, letters
+from lowtide.core.operators.faults.failure import Dead, ends_life, error_of, letters
+from lowtide.core.operators.held.pending import Pending
 from lowtide.core.operators.node import Feed, Parcel
-from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.order.bundle import Piece
+from lowtide.core.operators.plain.sink import SinkEncoder
 from lowtide.core.operators.program import Program
-from lowtide.core.operators.sink import SinkEncoder
-from lowtide.flow.fields import kept
-from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Read
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.schema.fields import kept
+from lowtide.flow.steps.steps import Read
 from lowtide.local.run import Message
 
 END = 1 << 62

@@ -9,8 +9,8 @@ from interpreter import Came
 from interpreter_bytes import dumped
 from random_flows import Part, Thing
 
-from lowtide.core.operators.order import Position
-from lowtide.flow.headers import pack_headers
+from lowtide.core.operators.order.order import Position
+from lowtide.flow.schema.headers import pack_headers
 from lowtide.local.run import Message
 
 UNREADABLE: list[bytes | None] = [

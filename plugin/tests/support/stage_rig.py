@@ -21,9 +21,9 @@ from lowtide.assignment.welcome import FrontStart, Welcome
 from lowtide.connectors.delivery import Outgoing, Packet
 from lowtide.core.frames import open_frame
 from lowtide.core.fronts.front import Window
-from lowtide.core.operators.limits import Limits
+from lowtide.core.operators.faults.limits import Limits
 from lowtide.core.rows import PackedRows
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.status.gauges import FrontGauges
 from lowtide.worker.host import LevelHost

@@ -18,13 +18,13 @@ from lowtide import Flow, Stamped, Window, hours, json, kafka, minutes, tumbling
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
 from lowtide.core.effects import Effects, Frame
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.program import Captured
-from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
 from lowtide.worker.stage_parts import make_core
 from lowtide.worker.state_loader import load_state
 from lowtide_snapshots.format.manifest import Manifest

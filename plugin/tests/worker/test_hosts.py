@@ -38,8 +38,8 @@ from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.delivery import Packet
 from lowtide.core.frames import FrameKind
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.segments import segments_of
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.segments import segments_of
 from lowtide.process.wire import Kind
 from lowtide.worker import saver as saver_module
 from lowtide.worker.host import FLUSH_S

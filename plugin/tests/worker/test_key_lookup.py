@@ -17,7 +17,7 @@ import lowtide as lt
 from lowtide.assignment.messages import Look, Looked, WorkerOrder
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import FlowError, ServiceUnavailable
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 from lowtide.service.workers import questions as questions_module
 from lowtide.service.workers.crew import Crew
 from lowtide.service.workers.questions import Questions

@@ -11,9 +11,9 @@ from lowtide.assignment.deployment import Deployment
 from lowtide.connectors.lasts import LaneName, records_of
 from lowtide.connectors.lasts_records import lane_name
 from lowtide.core.effects import letters_of
-from lowtide.core.operators.bundle import NO_KEY, Bundle, Piece
-from lowtide.core.operators.failure import Dead
-from lowtide.core.operators.order import OrderKey, Position
+from lowtide.core.operators.faults.failure import Dead
+from lowtide.core.operators.order.bundle import NO_KEY, Bundle, Piece
+from lowtide.core.operators.order.order import OrderKey, Position
 from lowtide.worker.figures import Figures, span
 from lowtide.worker.outputs import Outputs
 from lowtide_tracker import Floor

@@ -13,13 +13,13 @@ from stage_rig import PARTITIONS, Kept, Order, Rig, Served, deployment, packed
 from lowtide import Flow, kafka, raw
 from lowtide import json as as_json
 from lowtide.connectors.loop_topics import LoopTopic
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.order.order import Position
 from lowtide.core.rows import open_rows
 from lowtide.errors import LifeEnded
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.headers import Headers
-from lowtide.flow.own_topics import loop_topics
-from lowtide.flow.plan import Grouping, Plan
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.own_topics import loop_topics
+from lowtide.flow.plan.plan import Grouping, Plan
+from lowtide.flow.schema.headers import Headers
 from lowtide.local.run import Message, run_log
 from lowtide.worker.level_deployment import LevelDeployment
 

@@ -32,11 +32,11 @@ from lowtide.assignment.messages import (
     ShareNews,
     ShareSaved,
 )
-from lowtide.core.operators.order import Position
-from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.order.order import Position
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import LifeEnded
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 from lowtide.local.run import Message
 from lowtide.worker import saver as saver_module
 from lowtide.worker.saver import Saver

@@ -30,7 +30,7 @@ from stage_rig import (
 from lowtide.assignment.messages import Grant, NewFronts, Reached
 from lowtide.core.frames import FrameKind
 from lowtide.core.fronts.front import Window
-from lowtide.core.operators.limits import Limits
+from lowtide.core.operators.faults.limits import Limits
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.worker import stage as stage_module
 from lowtide.worker.host import FLUSH_S, KEEP_FLOORS_S

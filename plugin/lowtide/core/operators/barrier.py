@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from lowtide.core.fronts.floors import NO_TICK, Floors
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.bundle import NO_KEY, Bundle, Piece
-from lowtide.core.operators.order import OrderKey
-from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.held.pending import Pending
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.bundle import NO_KEY, Bundle, Piece
+from lowtide.core.operators.order.order import OrderKey
 from lowtide_tracker import Floor
 
 __all__ = ["Barrier"]

@@ -9,13 +9,13 @@ from functools import cache
 from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.failure import Failure, Fault, faults
-from lowtide.core.operators.order import step_id, with_child, with_trace
-from lowtide.flow.fields import fits_of
-from lowtide.flow.plan import Vertex
-from lowtide.flow.schema import schema_of
-from lowtide.flow.steps import Write
+from lowtide.core.operators.faults.failure import Failure, Fault, faults
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import step_id, with_child, with_trace
+from lowtide.flow.plan.plan import Vertex
+from lowtide.flow.schema.fields import fits_of
+from lowtide.flow.schema.schema import schema_of
+from lowtide.flow.steps.steps import Write
 
 __all__ = ["Feed", "Node", "Parcel"]
 

@@ -16,41 +16,40 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.beside import BesideNode
-from lowtide.core.operators.clock_node import ClockNode, SignNode
-from lowtide.core.operators.connect import ConnectNode
-from lowtide.core.operators.deduplicate import DeduplicateGrouping
-from lowtide.core.operators.ended import EndedGrouping
-from lowtide.core.operators.exchange import EntryNode, ExchangeNode
-from lowtide.core.operators.group import Key
-from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
-from lowtide.core.operators.join_asof import AsofNode
-from lowtide.core.operators.join_node import JoinNode
-from lowtide.core.operators.join_side import JoinSide
-from lowtide.core.operators.join_table import TableJoinNode, TableNode
-from lowtide.core.operators.last import LastGrouping
-from lowtide.core.operators.late_seen import LateSeen
-from lowtide.core.operators.limits import Limits
-from lowtide.core.operators.loop import BACK, AgainNode, LoopNode
-from lowtide.core.operators.map_batches import MapBatchesNode
-from lowtide.core.operators.memory import Kept
-from lowtide.core.operators.merge import MergeNode
+from lowtide.core.operators.faults.limits import Limits
+from lowtide.core.operators.held.ordered import Holding, OrderedNode
+from lowtide.core.operators.joins.join_asof import AsofNode
+from lowtide.core.operators.joins.join_node import JoinNode
+from lowtide.core.operators.joins.join_side import JoinSide
+from lowtide.core.operators.joins.join_table import TableJoinNode, TableNode
+from lowtide.core.operators.keyed.beside import BesideNode
+from lowtide.core.operators.keyed.connect import ConnectNode
+from lowtide.core.operators.keyed.deduplicate import DeduplicateGrouping
+from lowtide.core.operators.keyed.ended import EndedGrouping
+from lowtide.core.operators.keyed.last import LastGrouping
+from lowtide.core.operators.keyed.scan import FlatScanGrouping, ScanGrouping
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import FIRST_TICK
-from lowtide.core.operators.ordered import Holding, OrderedNode
-from lowtide.core.operators.per_record import FilterNode, FlatMapNode, MapNode, PerRecord, SideNode, SplitNode
-from lowtide.core.operators.portion import Portion
-from lowtide.core.operators.scan import FlatScanGrouping, ScanGrouping
-from lowtide.core.operators.sink import WriteNode
-from lowtide.core.operators.source import SourceNode
-from lowtide.core.operators.through import ThroughNode
-from lowtide.core.operators.timed_scan import TimedScanNode
-from lowtide.core.operators.window_node import LateNode, WindowNode
-from lowtide.flow.durations import ticks_of
-from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.segments import segments_of
-from lowtide.flow.steps import (
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.memory import Kept
+from lowtide.core.operators.order.order import FIRST_TICK
+from lowtide.core.operators.order.portion import Portion
+from lowtide.core.operators.plain.exchange import EntryNode, ExchangeNode
+from lowtide.core.operators.plain.loop import BACK, AgainNode, LoopNode
+from lowtide.core.operators.plain.map_batches import MapBatchesNode
+from lowtide.core.operators.plain.merge import MergeNode
+from lowtide.core.operators.plain.per_record import FilterNode, FlatMapNode, MapNode, PerRecord, SideNode, SplitNode
+from lowtide.core.operators.plain.sink import WriteNode
+from lowtide.core.operators.plain.source import SourceNode
+from lowtide.core.operators.plain.through import ThroughNode
+from lowtide.core.operators.state.group import Key
+from lowtide.core.operators.state.grouping import NOTHING, Grouping, GroupingNode
+from lowtide.core.operators.timers.clock_node import ClockNode, SignNode
+from lowtide.core.operators.timers.timed_scan import TimedScanNode
+from lowtide.core.operators.windows.late_seen import LateSeen
+from lowtide.core.operators.windows.window_node import LateNode, WindowNode
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.steps.steps import (
     Again,
     Clock,
     Connect,
@@ -80,6 +79,7 @@ from lowtide.flow.steps import (
     WindowBy,
     Write,
 )
+from lowtide.flow.time.durations import ticks_of
 
 Captured = dict[str, dict[int, list[tuple[Key, Any]]]]
 """State by vertex and hash unit: each key with what is saved of it."""

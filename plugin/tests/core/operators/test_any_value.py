@@ -17,9 +17,9 @@ from one_level import Level, parcels_of, saved_and_read
 from programs import END, Programs, by_lane
 
 import lowtide as lt
-from lowtide.core.operators.order import Position
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.headers import pack_headers
+from lowtide.core.operators.order.order import Position
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.schema.headers import pack_headers
 from lowtide.local.run import Message, run_log
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide.core.operators.barrier import Barrier
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.bundle import NO_KEY, Bundle
-from lowtide.core.operators.order import OrderKey
-from lowtide.core.operators.pending import UnmatchedTombstone
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.bundle import NO_KEY, Bundle
+from lowtide.core.operators.order.order import OrderKey
+from lowtide.core.operators.order.unmatched import UnmatchedTombstone
 from lowtide.errors import TimeWentBack
 from lowtide_tracker import Floor
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from lives import OneLife, Parts, merged
 
 from lowtide import Flow, json, kafka
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.beside import BESIDE, KEYED, BesideNode
+from lowtide.core.operators.keyed.beside import BESIDE, KEYED, BesideNode
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import FIRST_TICK, OrderKey, Position, tick_of
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.steps import Broadcast, Scan
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import FIRST_TICK, OrderKey, Position, tick_of
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.steps.steps import Broadcast, Scan
 from lowtide.local.run import Message
 from lowtide_snapshots.format.parts import SHARED_UNIT
 

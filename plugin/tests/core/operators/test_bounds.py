@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 import lowtide as lt
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.group import Expiry
-from lowtide.core.operators.key_dues import KeyDues
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.program import Program
-from lowtide.core.operators.windows import SessionWindows
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
+from lowtide.core.operators.state.group import Expiry
+from lowtide.core.operators.state.key_dues import KeyDues
+from lowtide.core.operators.windows.windows import SessionWindows
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
 
 RECORDS = 4_000
 SPARE = 1_500

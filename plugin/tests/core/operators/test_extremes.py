@@ -18,10 +18,10 @@ import pytest
 from programs import Programs, by_lane
 
 import lowtide as lt
-from lowtide.core.operators.order import Position
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.headers import pack_headers, unpack_headers
-from lowtide.flow.plan import Plan
+from lowtide.core.operators.order.order import Position
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.schema.headers import pack_headers, unpack_headers
 from lowtide.local.run import Message, run_log, run_plan
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lowtide as lt
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.beside import BesideNode
-from lowtide.core.operators.grouping import NOTHING, Grouping
+from lowtide.core.operators.held.pending import Pending
+from lowtide.core.operators.keyed.beside import BesideNode
 from lowtide.core.operators.node import Feed
-from lowtide.core.operators.order import FIRST_TICK, OrderKey
-from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import FIRST_TICK, OrderKey
 from lowtide.core.operators.program import Program
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.durations import ticks_of
+from lowtide.core.operators.state.grouping import NOTHING, Grouping
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.time.durations import ticks_of
 
 END = 1 << 40
 

@@ -12,20 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide import Flow, json, kafka
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.deduplicate import DeduplicateGrouping
-from lowtide.core.operators.failure import Fault
-from lowtide.core.operators.grouping import Grouping
-from lowtide.core.operators.last import LastGrouping
+from lowtide.core.operators.faults.failure import Fault
+from lowtide.core.operators.held.ordered import OrderedNode
+from lowtide.core.operators.held.pending import Pending
+from lowtide.core.operators.keyed.deduplicate import DeduplicateGrouping
+from lowtide.core.operators.keyed.last import LastGrouping
+from lowtide.core.operators.keyed.scan import FlatScanGrouping, ScanGrouping, classes_of
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import OrderKey, path_of, tick_of
-from lowtide.core.operators.ordered import OrderedNode
-from lowtide.core.operators.pending import Pending, UnmatchedTombstone
-from lowtide.core.operators.scan import FlatScanGrouping, ScanGrouping, classes_of
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey, path_of, tick_of
+from lowtide.core.operators.order.unmatched import UnmatchedTombstone
+from lowtide.core.operators.state.grouping import Grouping
 from lowtide.errors import TimeWentBack
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Vertex
-from lowtide.flow.steps import FlatScan, Last, Scan
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Vertex
+from lowtide.flow.steps.steps import FlatScan, Last, Scan
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ import pytest
 from programs import Programs, by_lane
 
 import lowtide as lt
-from lowtide.core.operators.order import Position
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
+from lowtide.core.operators.order.order import Position
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
 from lowtide.local.lateness import lateness_of
 from lowtide.local.run import Message, run_log
 

@@ -15,15 +15,15 @@ from one_level import Level, parcels_of, saved_and_read
 from programs import Programs, by_lane
 
 import lowtide as lt
-from lowtide.core.operators.join_asof import AsofNode
-from lowtide.core.operators.limits import Limits
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.faults.limits import Limits
+from lowtide.core.operators.joins.join_asof import AsofNode
+from lowtide.core.operators.order.order import Position
 from lowtide.core.operators.program import Program
-from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.errors import StateTooLarge
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Join
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.steps import Join
 from lowtide.local.run import Message, run_log
 from lowtide_snapshots.format.fingerprint import compare
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowtide.core.operators.group import SPARE
-from lowtide.core.operators.key_dues import KeyDues
+from lowtide.core.operators.state.group import SPARE
+from lowtide.core.operators.state.key_dues import KeyDues
 
 keys = st.integers(0, 5)
 puts = st.tuples(keys, st.integers(0, 30), st.integers(0, 2))

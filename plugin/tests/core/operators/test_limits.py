@@ -12,12 +12,12 @@ from stage_rig import NOW, Kept, Rig, Served, deployment, kept, opened, orders, 
 
 from lowtide import Flow, json, kafka, raw
 from lowtide.core.fronts.front import Front, Window
-from lowtide.core.operators.limits import LETTER_BYTES, Limits
-from lowtide.core.operators.order import Position
+from lowtide.core.operators.faults.limits import LETTER_BYTES, Limits
+from lowtide.core.operators.order.order import Position
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import FrameTooLarge
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.segments import segments_of
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.segments import segments_of
 from lowtide.local.run import Message
 from lowtide_tracker import LocalTracker, Notice
 

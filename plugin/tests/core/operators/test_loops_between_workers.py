@@ -12,16 +12,16 @@ import pytest
 from programs import Programs, by_lane
 
 from lowtide import Flow, json, kafka, raw
-from lowtide.core.operators import exchange as exchange_module
-from lowtide.core.operators.failure import Fault
-from lowtide.core.operators.order import OrderKey, Position, turns_of, with_next_turn, with_turn
-from lowtide.core.operators.pending import UnmatchedTombstone
-from lowtide.core.operators.unchanged import changed_only
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.explain import explain
-from lowtide.flow.plan import Plan
-from lowtide.flow.segments import segments_of
-from lowtide.flow.steps import Feedback, Relay
+from lowtide.core.operators.faults.failure import Fault
+from lowtide.core.operators.order.order import OrderKey, Position, turns_of, with_next_turn, with_turn
+from lowtide.core.operators.order.unmatched import UnmatchedTombstone
+from lowtide.core.operators.plain import exchange as exchange_module
+from lowtide.core.operators.state.unchanged import changed_only
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.explain import explain
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.steps.steps import Feedback, Relay
 from lowtide.local.run import Message, run_log
 
 UNITS = 8

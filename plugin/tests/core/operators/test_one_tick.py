@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import lowtide as lt
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.program import Program
-from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow
 
 RECORDS = 1_500
 TICK = 1_000

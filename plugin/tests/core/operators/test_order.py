@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from lowtide import Flow, json, kafka
 from lowtide.core.effects import Frame
 from lowtide.core.frames import Outbox, open_frame
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.exchange import ExchangeNode, front_unit
-from lowtide.core.operators.merge import MergeNode
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import (
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import (
     OrderKey,
     Position,
     ascending,
@@ -34,10 +32,12 @@ from lowtide.core.operators.order import (
     with_child,
     with_trace,
 )
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.fields import encode_rows, kept
-from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Broadcast, KeyBy, Merge, Relay
+from lowtide.core.operators.plain.exchange import ExchangeNode, front_unit
+from lowtide.core.operators.plain.merge import MergeNode
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.schema.fields import encode_rows, kept
+from lowtide.flow.steps.steps import Broadcast, KeyBy, Merge, Relay
 
 
 @dataclass(frozen=True)
@@ -217,8 +217,8 @@ def test_an_exchange_of_records_with_many_traces_remembers_only_some(monkeypatch
     ats = [OrderKey(0, 0, n, (), n % 7).packed() for n in range(40)]
     rows = [Event(n % 9) for n in range(40)]
     whole = exchanged(KeyBy(("key",)), "by-key", 8, Batch(ats, [], rows))
-    monkeypatch.setattr("lowtide.core.operators.exchange.MAX_TAILS", 2)
-    monkeypatch.setattr("lowtide.core.operators.exchange.MAX_KEYS", 2)
+    monkeypatch.setattr("lowtide.core.operators.plain.exchange.MAX_TAILS", 2)
+    monkeypatch.setattr("lowtide.core.operators.plain.exchange.MAX_KEYS", 2)
     again = exchanged(KeyBy(("key",)), "by-key", 8, Batch(ats, [], rows))
     assert (again.ats, again.units) == (whole.ats, whole.units)
     expected = [n % 7 ^ step_id("job", "by-key", 0, unit) for n, unit in enumerate(whole.units)]

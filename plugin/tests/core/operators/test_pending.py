@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.group import SPARE
-from lowtide.core.operators.order import OrderKey
-from lowtide.core.operators.pending import Pending, UnmatchedTombstone
+from lowtide.core.operators.held.pending import Pending
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey
+from lowtide.core.operators.order.unmatched import UnmatchedTombstone
+from lowtide.core.operators.state.group import SPARE
 from lowtide.errors import TimeWentBack
 
 DEPTH = 2
@@ -195,7 +196,7 @@ def test_what_has_been_taken_back_may_be_left_out_at_any_time(given_records: lis
     model.add(left)
     expected = model.release(100)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lowtide.core.operators.pending.SPARE", 0)
+        patch.setattr("lowtide.core.operators.held.pending.SPARE", 0)
         pending = Pending("here")
         try:
             for size in sizes:

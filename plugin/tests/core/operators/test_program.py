@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from programs import Programs, by_lane, source_rows
 
 from lowtide import Flow, Raw, json, kafka, raw
-from lowtide.core.operators.failure import MessageRefused, UserError, letters
-from lowtide.core.operators.order import Position, path_of, position_of
+from lowtide.core.operators.faults.failure import MessageRefused, UserError, letters
+from lowtide.core.operators.order.order import Position, path_of, position_of
 from lowtide.core.operators.program import Program
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.fields import encode_rows
-from lowtide.flow.schema import schema_of
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.schema.fields import encode_rows
+from lowtide.flow.schema.schema import schema_of
 from lowtide.local.run import Message, run_log
 
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from lowtide import Flow, json, kafka
-from lowtide.core.operators.order import OrderKey
-from lowtide.core.operators.saved_step import SavedStep, _fitted, saved_steps
+from lowtide.core.operators.order.order import OrderKey
+from lowtide.core.operators.state.saved_step import SavedStep, _fitted, saved_steps
 from lowtide.errors import LifeEnded
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.kinds import Kind
-from lowtide.flow.plan import Plan
-from lowtide.flow.schema import kind_of
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
+from lowtide.flow.schema.kinds import Kind
+from lowtide.flow.schema.schema import kind_of
 from lowtide_snapshots.format.fingerprint import compare
 from lowtide_snapshots.format.manifest import shape_of, ttl_of
 from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part

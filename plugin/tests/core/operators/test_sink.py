@@ -14,13 +14,13 @@ from programs import Programs, by_lane
 from proto_messages import add_field, generated_by
 
 from lowtide import Flow, json, kafka, protobuf, raw
-from lowtide.core.operators.bundle import Piece
-from lowtide.core.operators.failure import NotWritable
-from lowtide.core.operators.order import OrderKey, Position
-from lowtide.core.operators.sink import SinkEncoder
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.formats import JsonFormat
-from lowtide.flow.plan import Plan
+from lowtide.core.operators.faults.failure import NotWritable
+from lowtide.core.operators.order.bundle import Piece
+from lowtide.core.operators.order.order import OrderKey, Position
+from lowtide.core.operators.plain.sink import SinkEncoder
+from lowtide.flow.formats.formats import JsonFormat
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
 from lowtide.local.run import Message, run_log
 
 LIMIT = 2**31

@@ -11,13 +11,13 @@ import pytest
 from programs import Programs, by_lane
 
 from lowtide import Flow, KeyedStream, Stream, json, kafka, raw
-from lowtide.core.operators.failure import UserError
-from lowtide.core.operators.order import Position
-from lowtide.core.operators.watch import WATCHED_BYTES, Watch
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.fields import saves_of
-from lowtide.flow.kinds import Mismatch, encode_strictly
-from lowtide.flow.schema import kind_of
+from lowtide.core.operators.faults.failure import UserError
+from lowtide.core.operators.faults.watch import WATCHED_BYTES, Watch
+from lowtide.core.operators.order.order import Position
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.schema.fields import saves_of
+from lowtide.flow.schema.kinds import Mismatch, encode_strictly
+from lowtide.flow.schema.schema import kind_of
 from lowtide.local.run import Message, run_log
 
 

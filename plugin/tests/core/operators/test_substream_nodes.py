@@ -15,14 +15,14 @@ import lowtide as lt
 from lowtide.assignment.messages import LabelsEnded, LookForLabels
 from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.front import Front, Window
-from lowtide.core.operators import ended as ended_module
-from lowtide.core.operators.grouping import NOTHING
-from lowtide.core.operators.order import Position, tick_of
+from lowtide.core.operators.keyed import ended as ended_module
+from lowtide.core.operators.order.order import Position, tick_of
 from lowtide.core.operators.program import Captured, Program
-from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.state.grouping import NOTHING
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
 from lowtide.local.run import Message
 from lowtide.worker.key_lookup import KeyLookup
 from lowtide_snapshots.format.fingerprint import compare

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lowtide as lt
-from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.failure import UserError
+from lowtide.core.operators.faults.failure import UserError
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import CLOCK, OrderKey, tick_of
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import CLOCK, OrderKey, tick_of
 from lowtide.core.operators.program import Program
-from lowtide.core.operators.saved_step import saved_steps
-from lowtide.core.operators.timed_scan import TimedScanNode
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
+from lowtide.core.operators.state.saved_step import saved_steps
+from lowtide.core.operators.timers.timed_scan import TimedScanNode
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part
 
 UNIT = {"a": 3, "b": 5, "c": 3}

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import lowtide as lt
-from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.node import Feed
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.program import Program
-from lowtide.core.operators.window_node import WindowNode
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.raw_record import Raw
+from lowtide.core.operators.windows.window_node import WindowNode
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.schema.raw_record import Raw
 
 KEYS, AT_ONCE = 10_000, 1_000
 GOAL_BYTES = 300

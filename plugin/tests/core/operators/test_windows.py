@@ -15,11 +15,11 @@ from one_level import Level, parcels_of, saved_and_read
 from programs import Programs, by_lane
 
 import lowtide as lt
-from lowtide.core.operators.order import Position
-from lowtide.core.operators.portion import Portion
-from lowtide.core.operators.saved_step import saved_steps
-from lowtide.flow.compiler import compile_flow
-from lowtide.flow.plan import Plan
+from lowtide.core.operators.order.order import Position
+from lowtide.core.operators.order.portion import Portion
+from lowtide.core.operators.state.saved_step import saved_steps
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.plan import Plan
 from lowtide.local.run import Message, run_log
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)

@@ -1,0 +1,1 @@
+"""Faults: records that a step cannot handle, and limits of size."""

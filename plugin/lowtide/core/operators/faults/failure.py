@@ -1,0 +1,333 @@
+"""A record that a step could not handle: what happened, and what becomes of it."""
+
+from __future__ import annotations
+
+import json
+import reprlib
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, is_dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lowtide.core.fronts.source_rows import SourceRows
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import CLOCK, Position, delivered_ms, position_of, tick_of
+from lowtide.errors import FrameTooLarge, LowtideError, RecordRefused, UserCodeFailed
+from lowtide.flow.formats.formats import Format
+from lowtide.flow.formats.json_writable import json_rule, json_writable, sayable
+from lowtide.flow.formats.writable import Writable
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.steps.steps import MapBatches, Read, Write
+
+_PACKAGE = str(Path(__file__).parents[3])
+_NOT_ITERABLE = "object is not iterable"
+_TRACEBACK_LIMIT_FRAMES = 30
+_TRACEBACK_LIMIT_CHARACTERS = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One record that failed.
+
+    Attributes:
+        index: Its index in the batch that the step was given.
+        record: The record the step was given, or its result if that is what does not fit.
+        error: What happened, in one line.
+        traceback_text: The user's part of the traceback; empty where nothing was raised.
+        too_large: Whether it is the record's size that does not fit.
+        way_out: What to do where dead letters are no way out: such a failure ends the job in any case. Else empty.
+    """
+
+    index: int
+    record: object
+    error: str
+    traceback_text: str = ""
+    too_large: bool = False
+    way_out: str = ""
+
+
+class AtRecord(LowtideError):
+    """A failure at one record of the log.
+
+    Attributes:
+        vertex: The step's name.
+        position: Where the record stands in the log.
+    """
+
+    def __init__(self, vertex: Vertex, position: Position, what: str, **rest: str) -> None:
+        super().__init__(what, **rest)
+        self.vertex = vertex.name
+        self.position = position
+
+    def name_front(self, partition: str) -> None:
+        """Say the source partition's name where so far its front's number stands."""
+        self.where = self.where.replace(str(self.position), f"{partition}, offset {self.position.sequence}", 1)
+
+    def name_clock(self, plan: Plan) -> None:
+        """Say which step's clock it was, where so far its number stands; at a record of the log do nothing."""
+        if self.position.front == CLOCK:
+            self.where = self.where.replace(str(self.position), clock_of(plan, self.position), 1)
+
+
+class UserError(AtRecord, UserCodeFailed):
+    """Correct the function of the named step, or give the flow a sink for dead letters."""
+
+    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+        super().__init__(
+            vertex,
+            position,
+            f'step "{vertex.name}": {failure.error}',
+            where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
+            way_out=failure.way_out
+            or "correct the function, or let such records go to Flow(..., dead_letters=kafka(topic, raw()))",
+            details=failure.traceback_text,
+        )
+
+
+class MessageRefused(AtRecord, RecordRefused):
+    """Correct the source's dataclass or format, or give the flow a sink for dead letters."""
+
+    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+        super().__init__(
+            vertex,
+            position,
+            f'source "{vertex.name}": a message {failure.error}',
+            where=f"{vertex.site}, message at {position}: {shortened(failure.record)}",
+            way_out="correct the dataclass, or let such messages go to Flow(..., dead_letters=kafka(topic, raw()))",
+        )
+
+
+class NotWritable(AtRecord, RecordRefused):
+    """Correct the step before the sink or the type that it writes, or give the flow a sink for dead letters."""
+
+    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+        assert isinstance(vertex.step, Write), "only sinks write"
+        super().__init__(
+            vertex,
+            position,
+            f'sink "{vertex.name}", topic "{vertex.step.sink.topic}": a record {failure.error}',
+            where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
+            way_out=failure.way_out
+            or "let the step before it give what fits, or write another type, or let such records go to "
+            "Flow(..., dead_letters=kafka(topic, raw()))",
+        )
+
+
+class TooLarge(AtRecord, FrameTooLarge):
+    """Raise exchange.max_frame_bytes, make the record smaller, or give the flow a sink for dead letters."""
+
+    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+        super().__init__(
+            vertex,
+            position,
+            f'"{vertex.name}": a record {failure.error}',
+            where=f"{vertex.site}, record at {position}",
+            way_out="raise exchange.max_frame_bytes in the configuration, make the record smaller, or let such records "
+            "go to Flow(..., dead_letters=kafka(topic, raw()))",
+        )
+
+
+def clock_of(plan: Plan, position: Position) -> str:
+    """What stands at a position of the clock, for people."""
+    return f'the clock of step "{plan.vertices[position.sequence // plan.units].name}"'
+
+
+def unreadable(index: int, value: bytes | None, format_: object, record: type, reason: str) -> Failure:
+    """The failure of a message that is no record."""
+    return Failure(index, value, f"cannot be read as {format_} of {record.__qualname__}: {reason}")
+
+
+def unwritable(index: int, record: object, format_: Format[Any]) -> Failure | None:
+    """The failure of a record that a sink's format cannot write; None if it can."""
+    what = format_.writable.fault(record)
+    return None if what is None else Failure(index, record, f"cannot be written as {format_}: {what}")
+
+
+def raised(index: int, record: object, error: BaseException) -> Failure:
+    """The failure of a call that raised, with the traceback below our own frames."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        trace = trace.tb_next
+    if isinstance(error, StopIteration):
+        return Failure(index, record, "raised StopIteration; use return, or next(..., default)")
+    if trace is None and str(error).endswith(_NOT_ITERABLE):
+        return Failure(index, record, f"returned {str(error).split()[0]}, expected an iterable of records")
+    lines = traceback.format_exception(type(error), error, trace, limit=-_TRACEBACK_LIMIT_FRAMES)
+    text = "".join(lines)[-_TRACEBACK_LIMIT_CHARACTERS:]
+    return Failure(index, record, f"raised {type(error).__name__}: {error}", text)
+
+
+def shortened(record: object) -> str:
+    """A record for people: its repr with long parts left out; never raises."""
+    shortener = reprlib.Repr()
+    shortener.maxstring = shortener.maxother = 200
+    try:
+        return shortener.repr(record)
+    except Exception:  # noqa: BLE001 - a __repr__ of the user's
+        return f"<{type(record).__qualname__} whose repr raises>"
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A record for the dead letters.
+
+    Attributes:
+        vertex: The name of the step that failed.
+        position: Where the message that the record was made of stands in the log; the way back to it.
+        timestamp: When the record's tick began, in ms.
+        error: What happened, in one line.
+        key: At level 0 the original message's key; after an exchange, where the message is not known any more, None.
+        value: At level 0 the original message's value; after an exchange the failed step's record as JSON. Of what is
+            larger than a frame only the first part.
+        headers: At level 0 the original message's headers, packed as they came; else None.
+    """
+
+    vertex: str
+    position: Position
+    timestamp: int
+    error: str
+    key: bytes | None
+    value: bytes | None
+    headers: bytes | None = None
+
+    def describe(self) -> list[tuple[str, bytes]]:
+        """What goes beside the original as headers of the dead letter."""
+        return [
+            ("lowtide.vertex", self.vertex.encode()),
+            ("lowtide.front", str(self.position.front).encode()),
+            ("lowtide.offset", str(self.position.sequence).encode()),
+            ("lowtide.error", self.error.encode("utf-8", "replace")),
+        ]
+
+
+def as_json(record: object) -> bytes:
+    """A record as JSON, or as text if it is none: it failed, so its fields may hold anything.
+
+    What JSON would make something else of stands as Python shows it.
+    """
+    try:
+        if _json_says(record):
+            return msgspec.json.encode(record)
+        plain = sayable(msgspec.to_builtins(record, builtin_types=(datetime,)))
+        return json.dumps(plain, default=_instant, ensure_ascii=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return shortened(record).encode("utf-8", "replace")
+
+
+def _instant(moment: datetime) -> str:
+    """A time as JSON has it, also at an offset of seconds."""
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+_by_json: Callable[[Any], Writable] = json_writable
+
+
+def _json_says(record: Any) -> bool:
+    """True if JSON can write a record or a state whose fields are of their types."""
+    if isinstance(record, dict):
+        return all(map(_json_says, record.values()))
+    if isinstance(record, list | tuple):
+        return all(map(_json_says, record))
+    rule = json_rule(type(record))
+    if rule is not None:
+        return bool(rule.fits(record))
+    try:
+        return not is_dataclass(record) or _by_json(type(record)).fault(record) is None
+    except Exception:  # noqa: BLE001 - its fields may hold anything
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The message that a record of level 0 was made of: its key, value and packed headers."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One record that failed at a step.
+
+    Attributes:
+        vertex: The step.
+        failure: What happened.
+        original: The message it was made of; None after an exchange.
+    """
+
+    vertex: Vertex
+    failure: Failure
+    original: Original | None
+
+
+def faults(vertex: Vertex, batch: Batch, failures: Sequence[Failure], rows: SourceRows | None) -> Batch:
+    """Make a batch of `Fault`s.
+
+    Args:
+        vertex: The step that failed.
+        batch: The records the step was given; a failure's index says which.
+        failures: At least one.
+        rows: The messages at level 0.
+    """
+    found = batch.pick([failure.index for failure in failures])
+    made = [
+        Fault(vertex, failure, None if rows is None else original_of(rows, position_of(at).sequence))
+        for failure, at in zip(failures, found.ats, strict=True)
+    ]
+    return found.with_rows(made)
+
+
+def ends_life(plan: Plan, fault: Fault) -> bool:
+    """Whether a fault ends the life, if nothing takes it back; else it becomes a dead letter."""
+    return plan.dead_letters is None or isinstance(fault.vertex.step, MapBatches) or bool(fault.failure.way_out)
+
+
+def error_of(at: bytes, fault: Fault) -> AtRecord:
+    """What a life ends with at a fault with this order key."""
+    return failed_at(fault.vertex, position_of(at), fault.failure)
+
+
+def failed_at(vertex: Vertex, position: Position, failure: Failure) -> AtRecord:
+    """The error that a failure at a step ends the job with, if there are no dead letters."""
+    if failure.too_large:
+        return TooLarge(vertex, position, failure)
+    if isinstance(vertex.step, Read):
+        return MessageRefused(vertex, position, failure)
+    return (NotWritable if isinstance(vertex.step, Write) else UserError)(vertex, position, failure)
+
+
+def letters(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[Dead]:
+    """Make dead letters of faults that do not end the life, in order.
+
+    Args:
+        plan: The plan.
+        ats: Their order keys.
+        found: The faults, none of them taken back.
+    """
+    made = []
+    for at, fault in zip(ats, found, strict=True):
+        original = fault.original or Original(None, as_json(fault.failure.record), None)
+        made.append(
+            Dead(
+                fault.vertex.name,
+                position_of(at),
+                delivered_ms(tick_of(at), plan.slack_ms),
+                fault.failure.error,
+                original.key,
+                original.value,
+                original.headers,
+            )
+        )
+    return made
+
+
+def original_of(rows: SourceRows, offset: int) -> Original:
+    """The message with this offset."""
+    index = rows.index_of(offset)
+    headers = None if rows.headers is None else rows.headers[index]
+    return Original(rows.keys[index], rows.values[index], headers or None)  # Whatever came beside it in its batch.

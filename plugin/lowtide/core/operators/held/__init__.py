@@ -1,0 +1,1 @@
+"""Held records: what waits until nothing before it can come."""

@@ -1,0 +1,108 @@
+"""`join_asof`: every record with the newest one before it, when log time has come to where no newer one can come.
+
+Records and partners lie on the two sides of a join, with other ends: a record's is the tick at which it comes out, a
+partner's the one at which the last record comes out that it may be for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+
+from lowtide.core.operators.faults.failure import Fault
+from lowtide.core.operators.joins.join_node import LEFT, RIGHT, JoinNode
+from lowtide.core.operators.joins.join_side import Dues, Held, JoinSide
+from lowtide.core.operators.joins.nearness import Nearness
+from lowtide.core.operators.node import Feed
+from lowtide.core.operators.order.keys import meets_nothing
+from lowtide.core.operators.state.group import Key
+from lowtide.core.operators.windows.window_node import Made
+from lowtide.flow.plan.plan import Plan, Vertex, side_of
+from lowtide.flow.steps.steps import JoinAsof
+from lowtide.flow.time.moments import instant_over, micros
+
+__all__ = ["AsofNearness", "AsofNode"]
+
+
+class AsofNearness(Nearness):
+    """What such a join says of time; see `Nearness`."""
+
+    def ends(self, port: int, moment: int, tick: int) -> tuple[int, int]:
+        """The tick at which a record comes out, or the last one for a partner, and the moment.
+
+        It may be a record's own tick, if a clock upstream has brought it: then it comes out after all that these did.
+        """
+        last, wait = moment + self._reach[port], self._waits[1 - port]
+        return instant_over(last, wait, self._slack_us), last + wait
+
+
+class Partners(JoinSide):
+    """The right stream's records, by key and time."""
+
+    def __init__(self, name: str, port: int, nearness: Nearness) -> None:
+        super().__init__(name, port, nearness, None)
+        self._by_time: dict[Key, list[tuple[int, bytes, Held]]] = {}
+
+    def newest(self, key: Key, moment: int, back: int) -> Held | None:
+        """The newest record of a key that is not after a moment, and not more than `back` before it; O(log of them)."""
+        found = [] if meets_nothing(key) else self._by_time.get(key, [])
+        place = bisect_right(found, moment, key=_moment)
+        return found[place - 1][2] if place and found[place - 1][0] >= moment - back else None
+
+    def put(self, held: Held) -> None:
+        """Take a record."""
+        super().put(held)
+        insort(self._by_time.setdefault(held.key, []), (held.moment, held.at, held))
+
+    def forget(self, held: Held) -> None:
+        """Let a record go that no one will ask for."""
+        super().forget(held)
+        found = self._by_time[held.key]
+        del found[bisect_right(found, (held.moment, held.at), key=_place) - 1]
+        if not found:
+            del self._by_time[held.key]
+
+
+class AsofNode(JoinNode):
+    """One `join_asof`, of one worker's hash units; see `JoinNode`."""
+
+    def __init__(self, vertex: Vertex, plan: Plan, max_bytes: int | None = None) -> None:
+        super().__init__(vertex, plan, max_bytes)
+        step = vertex.step
+        assert isinstance(step, JoinAsof)
+        self._nearness = AsofNearness(step, plan.slack_ms)
+        self._back = micros(step.before)
+        self._inner = step.how == "inner"
+        self._dues = Dues()
+        self._partners = Partners(side_of(vertex, RIGHT), RIGHT, self._nearness)
+        self.sides = [JoinSide(side_of(vertex, LEFT), LEFT, self._nearness, self._dues), self._partners]
+
+    def _pair(self, held: Held, made: Made) -> None:
+        """Nothing comes with a record."""
+
+    def _close(self, tick: int, feed: Feed) -> None:
+        """Give the records of a tick with their partners; each result has its number in its hash unit."""
+        made = Made()
+        unit, number = -1, 0
+        for held in self._dues.of(tick):
+            partner = self._partners.newest(held.key, held.moment, self._back)
+            if partner is None and self._inner:
+                continue
+            if held.unit != unit:
+                unit, number = held.unit, 0
+                at_of = self._clock.of(tick, unit)
+            number += 1
+            row = None if partner is None else partner.row
+            out, failure = self._pairing(held.row, held.row, row, self._clock.position(unit))
+            if failure is None:
+                made.give(at_of(number), unit, out)
+            else:
+                made.fail(at_of(number), unit, Fault(self.vertex, failure, None))
+        self._emit(made, tick, feed)
+
+
+def _moment(entry: tuple[int, bytes, Held]) -> int:
+    return entry[0]
+
+
+def _place(entry: tuple[int, bytes, Held]) -> tuple[int, bytes]:
+    return entry[:2]

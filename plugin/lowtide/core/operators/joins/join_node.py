@@ -1,0 +1,179 @@
+"""A join of two streams: pairs come out with the record that comes later, unpaired records when log time has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lowtide.core.operators.faults.failure import Fault
+from lowtide.core.operators.held.ports import PortsNode, in_turn
+from lowtide.core.operators.joins.join_side import Dues, Held, JoinSide
+from lowtide.core.operators.joins.nearness import Nearness
+from lowtide.core.operators.joins.pairing import Pairing
+from lowtide.core.operators.node import Feed, Node
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.clock import ClockKeys, parted_at_the_clock
+from lowtide.core.operators.order.keys import meets_nothing
+from lowtide.core.operators.order.order import position_of, with_child
+from lowtide.core.operators.windows.late_seen import LateSeen
+from lowtide.core.operators.windows.window_node import Made
+from lowtide.errors import StateTooLarge
+from lowtide.flow.plan.plan import Plan, Vertex, side_of
+from lowtide.flow.schema.fields import key_of
+from lowtide.flow.steps.steps import Join
+
+__all__ = ["JoinNode"]
+
+LEFT, RIGHT = 0, 1
+"""The ports."""
+
+Ports = Sequence[Batch | None]
+"""What each port brought, in order; None for nothing."""
+
+
+class JoinNode(PortsNode):
+    """One join, of one worker's hash units.
+
+    Args:
+        vertex: The step.
+        plan: The plan.
+        max_bytes: How much memory its records may take; None for any.
+
+    Attributes:
+        sides: What is kept of the two streams.
+        late_seen: By port what was late so far.
+    """
+
+    def __init__(self, vertex: Vertex, plan: Plan, max_bytes: int | None = None) -> None:
+        super().__init__(vertex, 2)
+        step = vertex.step
+        assert isinstance(step, Join)
+        ports = (LEFT, RIGHT)
+        self._keys = [key_of(plan.key_of(vertex, port)) for port in ports]
+        self._nearness = Nearness(step, plan.slack_ms)
+        self._pairing = Pairing(vertex, [plan.vertices[parent].gives for parent in vertex.parents])
+        self._dues = Dues()
+        self._clock = ClockKeys(plan, vertex)
+        self._lates: dict[int, Node] = {}
+        self._slack_us = plan.slack_ms * 1_000
+        self._max_bytes = max_bytes
+        self.late_seen = [LateSeen() for _ in ports]
+        self.sides = [
+            JoinSide(side_of(vertex, port), port, self._nearness, self._dues if step.outer[port] else None)
+            for port in ports
+        ]
+
+    def lead_late(self, port: int, follower: Node) -> None:
+        """Say who takes what is late at a port; without one it is dropped."""
+        self._lates[port] = follower
+
+    @property
+    def due_tick(self) -> int | None:
+        """The smallest tick at which a record comes out alone, as far as is known; None if none will."""
+        return self._dues.first
+
+    def advance(self, min_time: int, feed: Feed) -> None:
+        """Let records and the clock have their turns, in order, below the level's min time."""
+        ticks: dict[int, list[Batch | None]] = {}
+        for port, pending in enumerate(self._pending):
+            for batch in pending.release(min_time):
+                ticks.setdefault(batch.ticks[0], [None, None])[port] = batch
+        for tick in sorted(ticks):
+            self._close_before(tick, feed)
+            self._tick(tick, ticks[tick], feed)
+        self._close_before(min_time, feed)
+        for side in self.sides:
+            side.close(min_time)
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """See that what is kept has not outgrown its limit (errors: StateTooLarge)."""
+        kept = [side.kept for side in self.sides]
+        size = sum(each.bytes for each in kept)
+        if self._max_bytes is None or size <= self._max_bytes:
+            return
+        left, right = (f"{each.number:,} records ({each.bytes:,} bytes)" for each in kept)
+        raise StateTooLarge(
+            f'join "{self.vertex.name}" keeps about {size:,} bytes in one worker, and may keep {self._max_bytes:,}: '
+            f"{left} of the left stream and {right} of the right one wait for partners",
+            where=str(self.vertex.site),
+            way_out="let it keep less: a shorter before=, after= or wait=, or records with fewer fields before the "
+            "join; or spread it over more workers (job.parallelism); or raise worker.max_join_bytes, if the machines "
+            "have the memory",
+        )
+
+    def _close_before(self, tick: int, feed: Feed) -> None:
+        while (due := self._dues.first) is not None and due < tick:
+            self._close(due, feed)
+
+    def _tick(self, tick: int, batches: Ports, feed: Feed) -> None:
+        """One tick: what upstream clocks gave, then the records that stay alone, then all other records."""
+        parts = [(None, None) if batch is None else parted_at_the_clock(batch, tick) for batch in batches]
+        self._records([early for early, _ in parts], tick, tick, feed)
+        if self._dues.first == tick:
+            self._close(tick, feed)
+        self._records([others for _, others in parts], tick, tick + 1, feed)
+
+    def _records(self, batches: Ports, tick: int, first: int, feed: Feed) -> None:
+        """Pair records of one tick, what is due before tick `first` being over."""
+        made, lates = Made(), ([], [])  # type: tuple[Made, tuple[list[int], list[int]]]
+        for at, port, index in in_turn(batches):
+            batch = batches[port]
+            assert batch is not None
+            row = batch.rows[index]
+            held = Held(at, self._keys[port](row), batch.units[index], row, port, self._nearness)
+            why = self._nearness.lateness(port, held.moment, tick, first)
+            self.late_seen[port].records += 1
+            if why is not None:
+                self.late_seen[port].add(why, at, tick * self._slack_us, held.moment)
+                lates[port].append(index)
+            elif not meets_nothing(held.key):
+                self._pair(held, made)
+                self.sides[port].put(held)
+            elif self.sides[port].comes_alone:
+                self.sides[port].put(held)
+        self._emit(made, tick, feed)
+        for port, late in enumerate(lates):
+            batch = batches[port]
+            if late and batch is not None and port in self._lates:
+                self._lates[port].take(batch.pick(late), 0, feed)
+
+    def _pair(self, held: Held, made: Made) -> None:
+        """Pair a record with those of the other side, in their order; each pair has its number, also one that fails."""
+        port, number, position = held.port, 0, position_of(held.at)
+        others = self.sides[1 - port]
+        for other in others.of(held.key):
+            left, right = (held, other) if port == LEFT else (other, held)
+            if not self._nearness.meet(left.moment, right.moment):
+                continue
+            number += 1
+            held.paired = held.tick
+            others.paired(other, held.tick)
+            out, failure = self._pairing(held.row, left.row, right.row, position)
+            at = with_child(held.at, number)
+            if failure is None:
+                made.give(at, held.unit, out)
+            else:
+                made.fail(at, held.unit, Fault(self.vertex, failure, None))
+
+    def _close(self, tick: int, feed: Feed) -> None:
+        """Give what stays alone at a tick; each result has its number in its hash unit, and so has what fails."""
+        made = Made()
+        unit, number = -1, 0
+        for held in self._dues.of(tick):
+            if held.unit != unit:
+                unit, number = held.unit, 0
+                at_of = self._clock.of(tick, unit)
+            number += 1
+            left, right = (held.row, None) if held.port == LEFT else (None, held.row)
+            out, failure = self._pairing(held.row, left, right, self._clock.position(unit))
+            if failure is None:
+                made.give(at_of(number), unit, out)
+            else:
+                made.fail(at_of(number), unit, Fault(self.vertex, failure, None))
+        self._emit(made, tick, feed)
+
+    def _emit(self, made: Made, tick: int, feed: Feed) -> None:
+        if made.rows:
+            self.pass_on(Batch(made.ats, made.units, made.rows, None, [tick]), feed)
+        if made.faults:
+            feed.fail(Batch(made.fault_ats, made.fault_units, list(made.faults), None, [tick]))

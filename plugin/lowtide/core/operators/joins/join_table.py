@@ -1,0 +1,185 @@
+"""`join_table`: every record with its key's row of a table, as of the record's place in the order.
+
+A late row would change every later record of its key, so the step always runs in order: it holds what comes at either
+port until nothing before it can come any more.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import Any
+
+from lowtide.core.operators.faults.failure import Failure, Fault
+from lowtide.core.operators.held.ports import PortsNode, in_turn
+from lowtide.core.operators.joins.pairing import Pairing
+from lowtide.core.operators.node import Feed, Node
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.keys import meets_nothing
+from lowtide.core.operators.order.memory import Kept, Scale
+from lowtide.core.operators.order.order import FIRST_TICK, position_of, tick_bytes, tick_of
+from lowtide.core.operators.state.group import Group, Groups, Key, Touched
+from lowtide.core.operators.state.grouping import NOTHING
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.schema.fields import key_of
+from lowtide.flow.steps.steps import JoinTable, Table
+
+__all__ = ["TableJoinNode", "TableNode"]
+
+RECORDS, ROWS = 0, 1
+"""The ports."""
+ROW_BYTES = 350
+"""About what a row takes beside itself, its key among it."""
+
+
+class TableNode(Node):
+    """Hands the records of a table to the joins that look at it: each keeps the rows of its own place in the order."""
+
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Pass records on."""
+        self.pass_on(batch, feed)
+
+
+class TableJoinNode(PortsNode):
+    """One `join_table`, of one worker's hash units.
+
+    Elements of a key are (order key, row from there on, None for none) since the prune time.
+
+    Args:
+        vertex: The step.
+        plan: The plan.
+        table: What the table says of its rows.
+        ttl: After how many ticks without a record a key has no row any more; None for never.
+    """
+
+    def __init__(self, vertex: Vertex, plan: Plan, table: Table, ttl: int | None) -> None:
+        super().__init__(vertex, 2)
+        assert isinstance(vertex.step, JoinTable)
+        self._keys = [key_of(plan.key_of(vertex, port)) for port in (RECORDS, ROWS)]
+        self._deleted = None if table.deleted is None else attrgetter(table.deleted)
+        self._inner = vertex.step.how == "inner"
+        self._pairing = Pairing(vertex, [plan.vertices[parent].gives for parent in vertex.parents])
+        self._ttl = ttl
+        self._kept = Groups(ttl, self._forget, self._is_none)
+        self._groups = self._kept.by_key
+        self._scale = Scale()
+        self._touched = Touched()
+
+    @property
+    def kept(self) -> Kept:
+        """How many rows there are, and about how much memory they take, with those that have gone but still wait."""
+        return Kept("rows", len(self._groups), round((ROW_BYTES + self._scale.mean) * len(self._kept)))
+
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Hold records of one port."""
+        super().take(batch, port, feed)
+        if port == ROWS:
+            self._touched.add(batch.units, batch.ticks[-1])
+
+    def advance(self, min_time: int, feed: Feed) -> None:
+        """Process everything below the level's min time, in order: outputs, then faults."""
+        batches = self.released(min_time)
+        records, rows = batches
+        outs, failures, changed = dict[int, Any](), dict[int, Failure](), list[Group]()
+        for at, port, index in in_turn(batches):
+            if port == ROWS and rows is not None:
+                changed += self._put(at, rows.units[index], rows.rows[index])
+            elif records is not None:
+                record = records.rows[index]
+                row = self._row(self._keys[RECORDS](record), tick_of(at))
+                if row is not None or not self._inner:
+                    out, failure = self._pairing(record, record, row, position_of(at))
+                    if failure is None:
+                        outs[index] = out
+                    else:
+                        failures[index] = failure
+        if rows is not None:
+            self._kept.touch(rows.ticks[-1], changed)
+        if records is not None and outs:
+            self.pass_on(records.pick(list(outs)).with_rows(list(outs.values())), feed)
+        if records is not None and failures:
+            faults = [Fault(self.vertex, failure, None) for failure in failures.values()]
+            feed.fail(records.pick(list(failures)).with_rows(list[Any](faults)))
+
+    def _put(self, at: bytes, unit: int, row: Any) -> list[Group]:
+        """Take a row; return its group, or none where no record can have its key."""
+        key = self._keys[ROWS](row)
+        if meets_nothing(key):
+            return []
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(key, unit, None)
+        self._scale.weigh(row)
+        gone = self._deleted is not None and self._deleted(row)
+        group.put(at, None if gone else row)
+        return [group]
+
+    def _row(self, key: Key, tick: int) -> Any:
+        """The row of a key for a record of a tick, after all rows before it; None if it has none."""
+        group = None if meets_nothing(key) else self._groups.get(key)
+        if group is None or (self._ttl is not None and tick - group.newest_tick() >= self._ttl):
+            return None
+        return group.elements[-1][1] if group.elements else group.base
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def prune(self, tick: int) -> None:
+        """Forget the rows below `tick` but the last one of each key; O(rows that came since)."""
+        self._kept.prune(tick)
+
+    def changed(self, since: int) -> list[int]:
+        """The hash units that may have changed at a tick or later."""
+        return self._touched.since(since)
+
+    def capture(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
+        """The keys' rows below a tick, by hash unit, of all units that may have changed at `since` or later."""
+        assert tick >= self._kept.pruned, "the state below a pruned tick is gone"
+        parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since)}
+        for key, group in self._groups.items():
+            if group.unit in parts:
+                row = self._below(group, tick)
+                if row is not NOTHING:
+                    parts[group.unit].append((key, row))
+        return parts
+
+    def look(self, key: Key, tick: int) -> Any:
+        """The row of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
+        group = self._groups.get(key)
+        return NOTHING if group is None else self._below(group, tick)
+
+    def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
+        """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
+        self._kept.prune(tick)
+        for unit, rows in parts.items():
+            self._touched.add([unit], tick - 1)
+            for key, row in rows:
+                base, touched = (row, tick - 1) if self._ttl is None else row
+                if touched is None:  # As in `ScanGrouping`.
+                    touched = tick - 1
+                    self._touched.add([unit], tick)
+                group = self._groups[key] = Group(key, unit, base)
+                group.touched = touched
+                self._scale.weigh(base)
+                self._kept.rest(group)
+
+    def _forget(self, group: Group, count: int) -> None:
+        at, group.base = group.elements[count - 1]
+        group.touched = tick_of(at)
+        del group.elements[:count]
+
+    def _is_none(self, group: Group, tick: int) -> bool:
+        return self._state(group, len(group.elements), tick) is NOTHING
+
+    def _below(self, group: Group, tick: int) -> Any:
+        return self._state(group, bisect_left(group.elements, (tick_bytes(tick),)), tick)
+
+    def _state(self, group: Group, count: int, tick: int) -> Any:
+        """What is to be saved at a tick of a key's first `count` elements, and of those before; see `Grouping`."""
+        at, row = group.elements[count - 1] if count else (b"", group.base)
+        if row is None:
+            return NOTHING
+        if self._ttl is None:
+            return row
+        touched = tick_of(at) if count else group.touched
+        return NOTHING if tick - touched >= self._ttl else (row, touched)

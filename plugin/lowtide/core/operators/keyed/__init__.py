@@ -1,0 +1,1 @@
+"""Keyed steps: a function, a key's state, a record."""

@@ -1,0 +1,230 @@
+"""Scans, per key and in order: `function(state, record) -> (state, output)`, or `-> (state, outputs)`."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lowtide.core.operators.faults.failure import Failure, Fault, raised
+from lowtide.core.operators.faults.watch import record_watch, shown_function
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.order import position_of, tick_of, with_child
+from lowtide.core.operators.plain.per_record import said_type
+from lowtide.core.operators.state.group import Group
+from lowtide.core.operators.state.grouping import NOTHING, Appended, Change, Grouping, Mended, apply_changes
+from lowtide.core.operators.state.states import States, classes_of
+from lowtide.flow.plan.plan import Vertex
+from lowtide.flow.site import Function
+from lowtide.flow.steps.steps import FlatScan, Scan
+
+__all__ = ["FlatScanGrouping", "Listing", "ScanGrouping", "Scanner", "calling", "classes_of", "laid_out"]
+
+
+class ScanGrouping(Grouping):
+    """Keeps the states since the prune time, so that a late record replays from the right one.
+
+    An element is (order key, record, state behind it, output); an output may be a `Fault`, and then the state is the
+    one before it. A state that is too old when a record comes is the initial one: looked at then, and nowhere else.
+    """
+
+    def __init__(self, vertex: Vertex, columns: Sequence[str], ttl: int | None = None) -> None:
+        assert isinstance(vertex.step, Scan)
+        super().__init__(vertex, columns, ttl)
+        self._scan = Scanner(vertex)
+        self._initial = vertex.step.initial
+
+    def _append(self, batch: Batch, appended: Appended) -> None:
+        groups, initial, scan, key_of, ttl = self._groups, self._initial, self._scan, self._key, self._ttl
+        function, gives, fixed, saves = scan.function, scan.gives, scan.fixed, scan.states.saves
+        touched, outs, changes = appended.touched, appended.outs, appended.changes
+        units, flags = batch.units, batch.flags
+        # This loop is what a scan costs, so it says everything once and calls nothing but the user's function, and one
+        # look at the state, where nobody can change records and states in place.
+        for index, (at, row) in enumerate(zip(batch.ats, batch.rows, strict=True)):
+            key = key_of(row)
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group(key, units[index], initial)
+            touched.append(group)
+            elements = group.elements
+            if elements:
+                newest, _, state, _ = elements[-1]
+            else:
+                newest, state = b"", group.base
+            if at <= newest or (changes and key in changes):
+                appended.left.append(index)
+                changes.setdefault(key, []).append(Change(at, row, flags is not None and flags[index]))
+                continue
+            if ttl is not None and tick_of(at) - (tick_of(newest) if newest else group.touched) >= ttl:
+                state = initial
+            if fixed:
+                try:
+                    after, out = function(state, row)
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
+                    after, out = state, scan.failed(row, error)
+                else:
+                    if type(out) is not gives or not saves(after):
+                        after, out = scan.judged(state, row, after, out, None)
+            else:
+                after, out = scan(at, state, row)
+            elements.append((at, row, after, out))
+            outs.append(out)
+
+    def _mend(self, group: Group, changes: list[Change], mended: Mended) -> None:
+        elements, scan, unit = group.elements, self._scan, group.unit
+        start = bisect_left(elements, (changes[0].at,))
+        old = elements[start:]
+        rows = apply_changes(self._place, ((at, row) for at, row, _, _ in old), changes)
+        mended.taken += [(at, unit, out) for at, _, _, out in old]
+        state, ttl = elements[start - 1][2] if start else group.base, self._ttl
+        touched = tick_of(elements[start - 1][0]) if start else group.touched
+        del elements[start:]
+        for at, row in rows:
+            if ttl is not None:
+                before, touched = touched, tick_of(at)
+                if touched - before >= ttl:
+                    state = self._initial
+            state, out = scan(at, state, row)
+            elements.append((at, row, state, out))
+            mended.given.append((at, unit, out))
+
+    def _fold(self, group: Group, count: int) -> None:
+        if count:
+            at, _, group.base, _ = group.elements[count - 1]
+            if self._ttl is not None:
+                group.touched = tick_of(at)
+            del group.elements[:count]
+
+    def _state(self, group: Group, count: int, tick: int) -> Any:
+        state = group.elements[count - 1][2] if count else group.base
+        if self._ttl is None:
+            return NOTHING if self._scan.states.is_initial(state) else state
+        touched = tick_of(group.elements[count - 1][0]) if count else group.touched
+        gone = tick - touched >= self._ttl or self._scan.states.is_initial(state)
+        return NOTHING if gone else (state, touched)
+
+    def _restore(self, group: Group, state: Any, tick: int) -> None:
+        if self._ttl is None:
+            group.base = state
+        else:
+            group.base, touched = state
+            group.touched = tick - 1 if touched is None else touched
+            if touched is None:
+                # A step that did not forget did not note when a key was touched: it counts from the snapshot on. A part
+                # that says nothing of that would count anew for whoever begins with it later.
+                self._touched.add([group.unit], tick)
+
+
+class FlatScanGrouping(ScanGrouping):
+    """The same with any number of outputs: in an element they are one tuple."""
+
+    def insert(self, batch: Batch) -> tuple[Batch | None, Batch | None]:
+        """As of any grouping; outputs are numbered from 1 in their child paths (R4)."""
+        outputs, faults = super().insert(batch)
+        return None if outputs is None else laid_out(outputs), faults
+
+
+def laid_out(batch: Batch) -> Batch | None:
+    """Tuples of outputs as outputs; None if there are none."""
+    places = [(index, number, out) for index, outs in enumerate(batch.rows) for number, out in enumerate(outs, 1)]
+    if not places:
+        return None
+    ats, units, flags = batch.ats, batch.units, batch.flags
+    return Batch(
+        [with_child(ats[index], number) for index, number, _ in places],
+        [units[index] for index, _, _ in places],
+        [out for _, _, out in places],
+        None if flags is None else [flags[index] for index, _, _ in places],
+    )
+
+
+class Listing:
+    """A flat scan's function with its outputs as a tuple, so that what a generator raises counts for its record.
+
+    Args:
+        function: The user's.
+        gives: The class of the outputs.
+    """
+
+    def __init__(self, function: Function, gives: type) -> None:
+        self._function = function
+        self._gives = {gives}
+        self.__qualname__ = shown_function(function)
+
+    def __call__(self, state: Any, row: Any, *beside: Any) -> tuple[Any, Any]:
+        """The state after a record and a tuple of its outputs; if one is no output, that one in a list instead."""
+        after, given = self._function(state, row, *beside)
+        outs = tuple(given)
+        if not set(map(type, outs)) <= self._gives:
+            return after, next([out] for out in outs if type(out) not in self._gives)
+        return after, outs
+
+
+def calling(vertex: Vertex) -> tuple[Function, type, Callable[[Any], str]]:
+    """What is called for each record of a scan, the class of what it gives beside the state, and what others are."""
+    step, name = vertex.step, vertex.gives.__qualname__
+    assert isinstance(step, Scan)
+    if isinstance(step, FlatScan):
+        return Listing(step.function, vertex.gives), tuple, lambda out: f"gave {said_type(out[0])}, expected {name}"
+    return step.function, vertex.gives, lambda out: f"returned the output {said_type(out)}, expected {name}"
+
+
+class Scanner:
+    """A scan's function, with what its results have to be.
+
+    Attributes:
+        function: The user's; of a flat scan a `Listing` of it.
+        gives: The class of the outputs; of a flat scan tuple.
+        says: What is wrong with an output of another class.
+        states: What the states have to be.
+        fixed: Whether nobody can change what the function is given in place.
+    """
+
+    def __init__(self, vertex: Vertex, broadcast: Vertex | None = None) -> None:
+        """Make one; the states of `broadcast` are seen beside."""
+        assert isinstance(vertex.step, Scan)
+        self._vertex = vertex
+        self._beside = None if broadcast is None else States(broadcast)
+        self.function, self.gives, self.says = calling(vertex)
+        self.states = States(vertex)
+        self._records = record_watch(vertex)
+        self.fixed = self.states.fixed and self._records is None and self._beside is None
+
+    def __call__(self, at: bytes, state: Any, row: Any, *beside: Any) -> tuple[Any, Any]:
+        """The state after a record and its output; the state before it and a `Fault` if the function fails.
+
+        Raises:
+            UserError: the function changed a state in place.
+        """
+        function, states, seen, records = self.function, self.states, self._beside, self._records
+        given, row_alone = [state], [row]
+        looked = None if states.fixed else states.look(given)
+        looked_beside = None if seen is None or seen.fixed else seen.look(beside)
+        looked_record = None if records is None else records.look(row_alone)
+        try:
+            after, out = function(state, row, *beside)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
+            after, out = state, self.failed(row, error)
+        else:
+            if type(out) is not self.gives or looked is None or not states.saves(after):
+                after, out = self.judged(state, row, after, out, looked)
+        if looked is not None and not states.same(given, looked):
+            raise states.changed(function, position_of(at), row)
+        if seen is not None and looked_beside is not None and not seen.same(beside, looked_beside):
+            raise seen.changed(function, position_of(at), row)
+        if records is not None and not records.same(row_alone, looked_record):
+            raise records.changed(row, position_of(at))
+        return after, out
+
+    def judged(self, state: Any, row: Any, after: Any, out: Any, looked: bytes | None) -> tuple[Any, Any]:
+        """What a call gave, if it is as it has to be; the state before it and a `Fault` otherwise."""
+        if type(out) is not self.gives:
+            failure: Failure | None = Failure(0, row, self.says(out))
+        else:
+            failure = self.states.fault(row, after, looked)
+        return (after, out) if failure is None else (state, Fault(self._vertex, failure, None))
+
+    def failed(self, row: Any, error: BaseException) -> Fault:
+        """The fault of a call that raised, or whose result is no pair."""
+        return Fault(self._vertex, raised(0, row, error), None)

@@ -1,0 +1,1 @@
+"""Order: the places of records, and batches of records with their places."""

@@ -1,0 +1,117 @@
+"""`write`: records for a barrier, and what becomes of them after it: messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+from lowtide.core.operators.faults.failure import Failure, NotWritable, unwritable
+from lowtide.core.operators.node import Feed, Node
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.bundle import Piece
+from lowtide.core.operators.order.order import delivered_ms, position_of
+from lowtide.flow.formats.endpoints import KafkaSink
+from lowtide.flow.plan.plan import Vertex
+from lowtide.flow.schema.columns import columns_of
+from lowtide.flow.schema.headers import Headers
+from lowtide.flow.steps.steps import Write
+from lowtide.flow.types.inference import key_column
+
+Message = tuple[str, int, "bytes | None", "bytes | None", int, "Headers | None"]
+"""Topic, partition, key, value, timestamp in ms (`delivered_ms`, R13), headers."""
+
+
+class WriteNode(Node):
+    """Hands records to the barrier before a sink; those that its format cannot write fail here, and can be taken back.
+
+    A format that can write every record of its type costs nothing; else it is a look at each.
+    """
+
+    looks = True
+
+    def __init__(self, vertex: Vertex) -> None:
+        super().__init__(vertex)
+        self._format = sink_of(vertex).format
+        rule = self._format.writable.rule
+        self._fits = None if rule is None else rule.fits
+
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Hand on what can be written."""
+        fits = self._fits
+        if fits is not None:
+            for row in batch.rows:
+                if not fits(row):
+                    batch = self._writable(batch, feed)
+                    break
+        if batch.ats:
+            feed.delivers.append((self.vertex.id, batch))
+
+    def _writable(self, batch: Batch, feed: Feed) -> Batch:
+        """The records that can be written, perhaps none."""
+        found = (unwritable(index, row, self._format) for index, row in enumerate(batch.rows))
+        return self.bury(batch, [failure for failure in found if failure is not None], feed)
+
+
+def sink_of(vertex: Vertex) -> KafkaSink:
+    """The sink that a vertex writes to."""
+    assert isinstance(vertex.step, Write), f"{vertex.name} writes nothing"
+    return vertex.step.sink
+
+
+class SinkEncoder:
+    """Makes messages of records that a barrier has released.
+
+    Args:
+        vertex: What writes.
+        slack_ms: How many milliseconds one tick is long.
+    """
+
+    def __init__(self, vertex: Vertex, slack_ms: int) -> None:
+        sink = sink_of(vertex)
+        self._vertex = vertex
+        self._topic = sink.topic
+        self._format = sink.format
+        self._slack_ms = slack_ms
+        column = key_column(sink)
+        self._key: Callable[[Any], Any] | None = None if column is None else attrgetter(column)
+        columns = columns_of(sink.format.record)
+        self._headers = columns.headers if columns.has_headers else None
+
+    def encode(self, lane: int, pieces: list[Piece]) -> list[Message]:
+        """The records of a lane's pieces as messages, in their order; one call of the encoder per piece.
+
+        Raises:
+            NotWritable: the format fails with a record that its rules let pass: they lack one.
+        """
+        messages: list[Message] = []
+        topic, key_of, headers_of = self._topic, self._key, self._headers
+        for piece in pieces:
+            timestamp = delivered_ms(piece.tick, self._slack_ms)
+            try:
+                values = self._format.encode(piece.rows)
+            except Exception as error:
+                raise self._first_fault(piece) or error from error
+            for row, value in zip(piece.rows, values, strict=True):
+                key = None if key_of is None else message_key(key_of(row))
+                headers = None if headers_of is None else headers_of(row)
+                messages.append((topic, lane, key, value, timestamp, headers))
+        return messages
+
+    def _first_fault(self, piece: Piece) -> NotWritable | None:
+        """Explain the first record that cannot be encoded."""
+        for index, (at, row) in enumerate(zip(piece.ats, piece.rows, strict=True)):
+            try:
+                self._format.encode([row])
+            except Exception as error:  # noqa: BLE001 - whatever a codec raises
+                what = f"cannot be written as {self._format}: {type(error).__name__}: {error}"
+                report = "let the step before the sink give another value, and report this: check should know of it"
+                return NotWritable(self._vertex, position_of(at), Failure(index, row, what, way_out=report))
+        return None
+
+
+def message_key(value: Any) -> bytes | None:
+    """A field's value as a message's key: str in UTF-8, bytes as they are, int in decimal digits, None for none."""
+    if value is None or type(value) is bytes:
+        return value
+    return str(value).encode()

@@ -1,0 +1,456 @@
+"""The state of steps as Arrow tables and back: the columns of parts, as `snapshots/README.md` defines them."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lowtide.core.operators.faults.failure import shortened
+from lowtide.core.operators.order.order import FIRST_TICK, OrderKey, tick_of
+from lowtide.core.operators.state.group import Key
+from lowtide.errors import LifeEnded
+from lowtide.flow.plan.plan import Plan, Vertex, side_of
+from lowtide.flow.schema.fields import encode_rows
+from lowtide.flow.schema.kinds import SCALARS, Kind, Mismatch, Nullable
+from lowtide.flow.schema.nested_kinds import Mapping as MappingKind
+from lowtide.flow.schema.nested_kinds import Sequenced, Struct
+from lowtide.flow.schema.schema import kind_of, schema_of
+from lowtide.flow.steps.steps import (
+    Applied,
+    Broadcast,
+    Clock,
+    Combined,
+    Deduplicate,
+    Folded,
+    Join,
+    JoinTable,
+    Last,
+    Reduced,
+    Scan,
+    WindowBy,
+)
+from lowtide.flow.steps.windows import Calendar, Span
+from lowtide.flow.time.durations import ticks_of
+from lowtide.flow.time.moments import said_duration
+from lowtide.flow.time.zones import day_marks, differ
+from lowtide.flow.types.join_types import said_nearness
+from lowtide_snapshots.format.manifest import VertexShape, days_of, initial_of, shape_of
+
+__all__ = ["KeyUnreadable", "SavedStep", "saved_steps"]
+
+
+UNIT = "hash_unit"
+"""What the key is called of a step whose records go by hash unit alone."""
+
+
+class KeyUnreadable(ValueError):
+    """Say the key's columns by their names, each with a value of its type."""
+
+
+class SavedStep:
+    """How the state of one step of a plan is saved.
+
+    Attributes:
+        vertex: The step's name.
+        kind: One of `lowtide_snapshots.format.parts.KINDS`.
+        key: The key's columns as a struct's type; None where there is no key.
+        state: The type of the state; of `last`, joins, tables, and windows that keep their records that of these; of
+            `deduplicate` that of ticks.
+    """
+
+    def __init__(self, plan: Plan, vertex: Vertex, port: int = 0) -> None:
+        """Look at a step, of a join at one of its sides."""
+        step = vertex.step
+        self.vertex = side_of(vertex, port) if isinstance(step, Join) else vertex.name
+        self._names: tuple[str, ...] = ()
+        self._keys: list[Kind] = []
+        self._kind: Kind
+        self._setting = self._days = ""
+        self._initial: Any = None
+        ttl = step.within if isinstance(step, Deduplicate) else getattr(step, "ttl", None)
+        if isinstance(step, JoinTable):
+            ttl = getattr(plan.table_of(vertex).step, "ttl", None)
+        self._ttl = None if ttl is None else ticks_of(ttl, plan.slack_ms)
+        if isinstance(step, Last):
+            self.kind, self._kind = "last", kind_of(vertex.takes, vertex.name)
+        elif isinstance(step, WindowBy):
+            self.kind = "window_records" if isinstance(step.result, Applied) else "window"
+            self._kind = kind_of(_window_state(vertex, step), f"the state of {vertex.name}")
+            self._setting = f"{step.windows} by {step.time or 'log time'}, waiting {said_duration(step.wait)}"
+            self._tz = step.windows.tz if isinstance(step.windows, Calendar) else ""
+            self._days = day_marks(self._tz) if self._tz else ""
+        elif isinstance(step, Deduplicate):
+            self.kind, self._kind = "deduplicate", SCALARS[int]
+        elif isinstance(step, Join):
+            self.kind, self._kind = "join", kind_of(plan.vertices[vertex.parents[port]].gives, vertex.name)
+            self._setting = said_nearness(step)
+        elif isinstance(step, JoinTable):
+            port = 1
+            self.kind, self._kind = "table", kind_of(plan.vertices[vertex.parents[port]].gives, vertex.name)
+        else:
+            assert isinstance(step, Scan | Broadcast), f"{vertex.name} keeps no state"
+            self.kind = "scan" if isinstance(step, Scan) else "broadcast"
+            self._kind = kind_of(step.state, f"the state of {vertex.name}")
+            self._initial = step.initial
+            if isinstance(step, Clock) and step.striking is not None:
+                self._setting, self._tz = f"a clock {step.striking.every}", step.striking.every.tz or ""
+                self._days = day_marks(self._tz) if self._tz else ""
+        if self.kind != "broadcast":
+            self._names = plan.key_of(vertex, port)
+            known = schema_of(plan.keyed(vertex, port).gives).kinds if self._names else {UNIT: SCALARS[int]}
+            self._names = self._names or (UNIT,)
+            self._keys = [known[name] for name in self._names]
+        types = zip(self._names, self._keys, strict=True)
+        self.key = pa.struct([pa.field(name, kind.arrow) for name, kind in types]) if self._names else None
+        self.state: pa.DataType = self._kind.arrow
+
+    @property
+    def shape(self) -> VertexShape:
+        """What a manifest says of it."""
+        initial = self._kind.encode([self._initial]) if self.kind == "scan" else None
+        return shape_of(self.vertex, self.kind, self.key, self.state, self._setting, initial, self._ttl, self._days)
+
+    def began_otherwise(self, was: VertexShape) -> str | None:
+        """What is wrong where a key that is in no part had another state; None if it had this one.
+
+        A state that is equal to the initial one is not saved, so keys that had it would find the new one. Fields that
+        the state has got since take their defaults, as in states that were saved.
+
+        Args:
+            was: The step's shape in a snapshot, of a type that `compare` lets through.
+        """
+        column = initial_of(was) if self.kind == "scan" else None
+        if column is None:
+            return None  # It has none, or the snapshot is of a version that did not note it.
+        (then,) = self._kind.decode(_fitted(self._kind, column))
+        if encode_rows([then]) == encode_rows([self._initial]):
+            return None
+        return (
+            f'step "{self.vertex}" begins with {shortened(self._initial)}, and began with {shortened(then)}, which its '
+            "keys with that state are not saved with: give it another name"
+        )
+
+    def cut_otherwise(self, was: VertexShape, at_us: int) -> str | None:
+        """What is wrong where windows of a calendar would end elsewhere than those that were saved; None if nothing is.
+
+        Args:
+            was: The step's shape in a snapshot.
+            at_us: The snapshot's moment, in microseconds since 1970.
+        """
+        then = days_of(was)
+        year = differ(then, self._days, at_us) if then and self._days else None
+        if year is None:
+            return None
+        return (
+            f'step "{self.vertex}" goes by the days of {self._tz}, which begin otherwise in {year} than on the machine '
+            "that took the snapshot: let all machines have the same tzdata, or give the step another name"
+        )
+
+    @property
+    def defaults(self) -> frozenset[str]:
+        """The state's fields that have a default, by their paths: `total`, `lines[].price`, `named{}.price`."""
+        return frozenset(_defaults(self._kind, ""))
+
+    def table(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
+        """The captured state of one hash unit as the columns of a part; one row per key, of `last` per element.
+
+        Raises:
+            LifeEnded: a state is not of the type that the step declares.
+        """
+        try:
+            if self.kind == "last":
+                return self._elements(entries)
+            if self.kind in _WINDOWS:
+                return self._windows(entries)
+            if self.kind == "join":
+                return self._waiting(entries)
+            if self.kind == "broadcast":
+                return pa.table({"state": self._kind.encode([state for _, state in entries])})
+            columns = {"key": self._key_column([key for key, _ in entries])}
+            if self.kind == "deduplicate":
+                return pa.table(columns | {"tick": pa.array([tick for _, tick in entries], pa.int64())})
+            content = "record" if self.kind == "table" else "state"
+            if self._ttl is not None:
+                columns[content] = self._kind.encode([state for _, (state, _) in entries])
+                columns["tick"] = pa.array([tick for _, (_, tick) in entries], pa.int64())
+            else:
+                columns[content] = self._kind.encode([state for _, state in entries])
+            return pa.table(columns)
+        except Mismatch as mismatch:
+            raise LifeEnded(
+                f"the state{mismatch.path} of a key is {mismatch.value!r}, and its type says {mismatch.expected}",
+                where=f'step "{self.vertex}"',
+                way_out="let the function return states of the type that it declares",
+            ) from None
+
+    def entries(self, table: pa.Table, gone: int = FIRST_TICK) -> list[tuple[Key, Any]]:
+        """The inverse of `table`; fields that the state has got since take their defaults.
+
+        Of a step that forgets, the tick of a key's last record is None where the step did not forget when it was saved.
+
+        Args:
+            table: The part.
+            gone: Keys are left out whose last record is of this tick or an earlier one: they had been forgotten.
+        """
+        if self.kind == "last":
+            return [(key, elements) for key, elements in self._read(table) if tick_of(elements[-1][0]) > gone]
+        if gone > FIRST_TICK and "tick" in table.column_names:
+            table = table.filter(pc.field("tick") > gone)
+        return self._read(table)
+
+    def _read(self, table: pa.Table) -> list[tuple[Key, Any]]:
+        columns = {name: _whole(table.column(name)) for name in table.column_names}
+        try:
+            if self.kind == "last":
+                return self._elements_of(columns)
+            if self.kind in _WINDOWS:
+                return self._windows_of(columns)
+            if self.kind == "join":
+                return self._waiting_of(columns)
+            if self.kind == "deduplicate":
+                return list(zip(self._keys_of(columns["key"]), columns["tick"].to_pylist(), strict=True))
+            states = self._kind.decode(_fitted(self._kind, columns["record" if self.kind == "table" else "state"]))
+            keys = [None] * len(states) if self.key is None else self._keys_of(columns["key"])
+        except (Mismatch, AssertionError) as error:
+            raise LifeEnded(
+                f"the saved state cannot be read: {error}",
+                where=f'step "{self.vertex}"',
+                way_out="let its type, and the steps before it, be as they were when it was saved: an enumeration's "
+                "member may be gone",
+            ) from error
+        if self._ttl is not None:
+            ticks = columns["tick"].to_pylist() if "tick" in columns else [None] * len(states)
+            states = list(zip(states, ticks, strict=True))
+        return list(zip(keys, states, strict=True))
+
+    def key_of(self, texts: Mapping[str, str]) -> Key:
+        """A key, given as text by column.
+
+        Raises:
+            KeyUnreadable: a column is missing or is none of the key's, or a text is no value of its type.
+        """
+        wrong = set(texts) ^ set(self._names)
+        if wrong:
+            raise KeyUnreadable(f'the key of "{self.vertex}" is {", ".join(self._names)}; say each of them once')
+        values = []
+        for name, kind in zip(self._names, self._keys, strict=True):
+            try:
+                column = pa.array([texts[name]]).cast(kind.arrow)
+                values.append(kind.decode(column)[0])
+            except (pa.ArrowException, KeyError, Mismatch, ValueError) as error:
+                raise KeyUnreadable(f"{name}={texts[name]!r} is no {kind.name}") from error
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def shown(self, key: Key, state: Any) -> list[dict[str, Any]]:
+        """One key's state as plain values: its rows as a part has them."""
+        rows: list[dict[str, Any]] = self.table([(key, state)]).to_pylist(maps_as_pydicts="strict")
+        return rows
+
+    def _windows(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
+        """One row per open window, or per record of one."""
+        if self.kind == "window":
+            keys = [key for key, saved in entries for _ in saved]
+            windows = list(chain.from_iterable([saved for _, saved in entries]))
+            columns = {"key": self._key_column(keys), **_bounds([span for span, _ in windows])}
+            return pa.table({**columns, "state": self._kind.encode([state for _, state in windows])})
+        rows = [(key, span, state) for key, saved in entries for span, state in saved]
+        table = self._elements([(key, elements) for key, _, elements in rows])
+        bounds = _bounds([span for _, span, elements in rows for _ in elements])
+        for place, (name, column) in enumerate(bounds.items(), 1):
+            table = table.add_column(place, name, column)
+        return table
+
+    def _windows_of(self, columns: dict[str, pa.Array]) -> list[tuple[Key, Any]]:
+        keys, spans = self._keys_of(columns["key"]), _spans_of(columns)
+        states: list[Any]
+        if self.kind == "window":
+            states = self._kind.decode(_fitted(self._kind, columns["state"]))
+        else:
+            places = list(zip(keys, spans, strict=True))
+            keys, spans, states = [], [], []
+            for (key, span), elements in self._runs(places, columns):
+                keys.append(key)
+                spans.append(span)
+                states.append(elements)
+        each = zip(keys, zip(spans, states, strict=True), strict=True)
+        if len(set(keys)) == len(keys):
+            return [(key, [window]) for key, window in each]
+        found: dict[Key, list[tuple[Span, Any]]] = {}
+        for key, window in each:
+            windows = found.get(key)
+            if windows is None:
+                found[key] = [window]
+            else:
+                windows.append(window)
+        return list(found.items())
+
+    def _waiting(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
+        """One row per record that waits for partners."""
+        table = self._elements([(key, [(at, row) for at, row, _ in saved]) for key, saved in entries])
+        paired = [is_paired for _, saved in entries for _, _, is_paired in saved]
+        return table.append_column("paired", pa.array(paired, pa.bool_()))
+
+    def _waiting_of(self, columns: dict[str, pa.Array]) -> list[tuple[Key, Any]]:
+        paired = iter(columns["paired"].to_pylist())
+        return [
+            (key, [(at, row, next(paired)) for at, row in elements]) for key, elements in self._elements_of(columns)
+        ]
+
+    def _elements(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
+        elements = list(chain.from_iterable(elements for _, elements in entries))
+        at = [OrderKey.of(at) for at, _ in elements]
+        keys = chain.from_iterable([key] * len(elements) for key, elements in entries)
+        return pa.table(
+            {
+                "key": self._key_column(list(keys)),
+                "tick": pa.array([each.tick for each in at], pa.int64()),
+                "front": pa.array([each.front for each in at], pa.int32()),
+                "sequence": pa.array([each.sequence for each in at], pa.int64()),
+                "child": pa.array([_path_bytes(each.child) for each in at], pa.binary()),
+                "trace": pa.array([each.trace for each in at], pa.uint64()),
+                "record": self._kind.encode([row for _, row in elements]),
+            }
+        )
+
+    def _elements_of(self, columns: dict[str, pa.Array]) -> list[tuple[Key, Any]]:
+        return self._runs(self._keys_of(columns["key"]), columns)
+
+    def _runs(self, names: Sequence[Any], columns: dict[str, pa.Array]) -> list[tuple[Any, list[tuple[bytes, Any]]]]:
+        """Elements that stand together under one name."""
+        n = len(names)
+        if not n:
+            return []
+        places = [columns[name].to_pylist() for name in ("tick", "front", "sequence", "child", "trace")]
+        ats = [
+            OrderKey(tick, front, sequence, _path_of(child), trace).packed()
+            for tick, front, sequence, child, trace in zip(*places, strict=True)
+        ]
+        rows = self._kind.decode(_fitted(self._kind, columns["record"]))
+        starts = [0, *(place for place in range(1, n) if names[place] != names[place - 1]), n]
+        return [
+            (names[start], list(zip(ats[start:end], rows[start:end], strict=True))) for start, end in pairwise(starts)
+        ]
+
+    def _key_column(self, keys: list[Key]) -> pa.Array:
+        assert self.key is not None
+        values: list[list[Any]] = [keys] if len(self._keys) == 1 else [list(one) for one in zip(*keys, strict=True)]
+        if not keys:
+            values = [[] for _ in self._keys]
+        columns = [kind.encode(column) for kind, column in zip(self._keys, values, strict=True)]
+        return pa.StructArray.from_arrays(columns, fields=list(self.key))
+
+    def _keys_of(self, column: pa.Array) -> list[Key]:
+        parts = [kind.decode(column.field(place)) for place, kind in enumerate(self._keys)]
+        return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+
+
+def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
+    """How each step of a plan is saved that keeps state, by name; of one level if it is given."""
+    found: dict[str, SavedStep] = {}
+    for vertex in plan.vertices:
+        if isinstance(vertex.step, Join) and level in (None, vertex.level):
+            found |= {side_of(vertex, port): SavedStep(plan, vertex, port) for port in range(2)}
+        if isinstance(vertex.step, Last | Scan | Deduplicate | WindowBy | JoinTable) and level in (None, vertex.level):
+            found[vertex.name] = SavedStep(plan, vertex)
+            beside = plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
+            if beside is not None:
+                found[beside.name] = SavedStep(plan, beside)
+    return found
+
+
+_WINDOWS = ("window", "window_records")
+_BOUNDS = ("window_start", "window_end")
+_MOMENTS = pa.timestamp("us", tz="UTC")
+
+
+def _window_state(vertex: Vertex, step: WindowBy) -> Any:
+    """The type of what a window keeps, or of its records."""
+    if isinstance(step.result, Combined):
+        assert step.result.made is not None, "a plan's aggregates have been put together"
+        return step.result.made.state
+    if isinstance(step.result, Folded):
+        return step.result.state
+    assert isinstance(step.result, Reduced | Applied), f"{vertex.name} has no result"
+    return vertex.takes
+
+
+def _bounds(spans: Sequence[Span]) -> dict[str, pa.Array]:
+    return {
+        name: pa.array([span[place] for span in spans], pa.int64()).cast(_MOMENTS) for place, name in enumerate(_BOUNDS)
+    }
+
+
+def _spans_of(columns: dict[str, pa.Array]) -> list[Span]:
+    starts, ends = (columns[name].cast(pa.int64()).to_numpy(zero_copy_only=False).tolist() for name in _BOUNDS)
+    known: dict[Span, Span] = {}
+    # Windows that end together share their span in memory.
+    return [known.setdefault(span, span) for span in zip(starts, ends, strict=True)]
+
+
+def _path_bytes(path: tuple[int, ...]) -> bytes:
+    return struct.pack(f">{len(path)}I", *path)
+
+
+def _path_of(data: bytes) -> tuple[int, ...]:
+    """A child path; in parts of earlier versions zeros after it bring all paths to one length."""
+    return tuple(element for element in struct.unpack(f">{len(data) // 4}I", data) if element)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [column.combine_chunks()])
+
+
+def _fitted(kind: Kind, column: pa.Array) -> pa.Array:
+    """A column in the type that it has now: fields that were added take their defaults."""
+    if column.type == kind.arrow:
+        return column
+    if isinstance(kind, Nullable):
+        return _fitted(kind.inner, column)
+    mask = column.is_null() if column.null_count else None
+    if isinstance(kind, Struct):
+        there = {field.name for field in column.type}
+        declared = {field.name: field for field in dataclasses.fields(kind.record)}  # type: ignore[arg-type]
+        columns = [
+            _fitted(inner, column.field(name))
+            if name in there
+            else inner.encode([_default(declared[name]) for _ in range(len(column))])
+            for name, inner in kind.fields
+        ]
+        return pa.StructArray.from_arrays(columns, fields=kind.arrow_fields, mask=mask)
+    if isinstance(kind, Sequenced):
+        return pa.ListArray.from_arrays(column.offsets, _fitted(kind.item, column.values), type=kind.arrow, mask=mask)
+    assert isinstance(kind, MappingKind), f"{column.type} was let through as {kind.name}"
+    return pa.MapArray.from_arrays(
+        column.offsets, column.keys, _fitted(kind.value, column.items), type=kind.arrow, mask=mask
+    )
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    assert field.default is not dataclasses.MISSING, f"{field.name} was let through without a default"
+    return field.default
+
+
+def _defaults(kind: Kind, path: str) -> list[str]:
+    if isinstance(kind, Nullable):
+        return _defaults(kind.inner, path)
+    if isinstance(kind, Sequenced):
+        return _defaults(kind.item, f"{path}[]")
+    if isinstance(kind, MappingKind):
+        return _defaults(kind.value, f"{path}{{}}")
+    if not isinstance(kind, Struct):
+        return []
+    prefix, nothing = f"{path}." if path else "", dataclasses.MISSING
+    fields = dataclasses.fields(kind.record)  # type: ignore[arg-type]
+    given = (each.name for each in fields if not (each.default is nothing and each.default_factory is nothing))
+    found = [f"{prefix}{name}" for name in given]
+    for name, inner in kind.fields:
+        found += _defaults(inner, f"{prefix}{name}")
+    return found

@@ -1,0 +1,1 @@
+"""Timers and clocks: steps that log time itself moves."""

@@ -1,0 +1,176 @@
+"""A scan with a timer: a key is called when log time has come to the moment that its state asks for.
+
+A timer is a function of the state, so none is saved: after a restore each is asked for again. What has been due before
+T has been called before T, and a moment that is over by then was asked for in the tick before, or it would have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lowtide.core.operators.faults.failure import Fault, UserError
+from lowtide.core.operators.held.ports import in_turn
+from lowtide.core.operators.keyed.beside import BESIDE, BesideNode, newest
+from lowtide.core.operators.node import Feed
+from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.clock import ClockKeys, before_clock
+from lowtide.core.operators.order.keys import plain
+from lowtide.core.operators.order.memory import Kept
+from lowtide.core.operators.order.order import position_of, tick_of, with_child
+from lowtide.core.operators.state.group import Group, Key
+from lowtide.core.operators.state.key_dues import KeyDues
+from lowtide.core.operators.timers.timing import Timing
+from lowtide.core.operators.windows.folding import Refused
+from lowtide.core.operators.windows.window_node import Made
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.steps.steps import TimedScan
+from lowtide_snapshots.keys.canonical import encode_key
+
+__all__ = ["TimedScanNode"]
+
+
+class TimedScanNode(BesideNode):
+    """One scan with a timer, of one worker's hash units; see `BesideNode`. A call of time is an element, too.
+
+    Args:
+        vertex: The scan.
+        beside: The broadcast; None for none.
+        plan: The plan.
+        ttl: After how many ticks without a record or a call a key has no state any more; None for never.
+    """
+
+    def __init__(self, vertex: Vertex, beside: Vertex | None, plan: Plan, ttl: int | None = None) -> None:
+        columns = plan.key_of(vertex)
+        super().__init__(vertex, beside, columns, ttl)
+        assert isinstance(vertex.step, TimedScan)
+        self._several = len(columns) > 1
+        self._timing = Timing(vertex, plan.slack_ms)
+        self._clock = ClockKeys(plan, vertex)
+        self._dues = KeyDues()
+
+    @property
+    def due_tick(self) -> int | None:
+        """The smallest tick at which a key is called; None if none is.
+
+        Of a key whose `ttl` is over by then nothing will come.
+        """
+        return self._dues.first
+
+    @property
+    def timers(self) -> Kept:
+        """The number of keys with a timer, and about how many bytes the timers take."""
+        return self._dues.kept
+
+    def advance(self, min_time: int, feed: Feed) -> None:
+        """Let records and the clock have their turns, in order, below the level's min time."""
+        batches = self._released(min_time)
+        made, last = Made(), min_time - 1
+        for at, port, index in in_turn(batches):
+            tick = tick_of(at)
+            self._call_before(tick if before_clock(at) else tick + 1, made)
+            batch = batches[port]
+            assert batch is not None
+            unit, row = batch.units[index], batch.rows[index]
+            if port == BESIDE:
+                out = self._broadcast(unit, at, row)
+                if out is not None:
+                    made.fail(at, unit, out)
+                continue
+            out = self._keyed(unit, at, row)
+            if type(out) is Fault:
+                made.fail(at, unit, out)
+                continue
+            for number, each in enumerate(out, 1):
+                made.give(with_child(at, number), unit, each)
+        self._call_before(min_time, made)
+        if self._touched:
+            self._kept.touch(last, self._touched)
+            self._touched = []
+        if made.rows:
+            self.pass_on(Batch(made.ats, made.units, made.rows), feed)
+        if made.faults:
+            feed.fail(Batch(made.fault_ats, made.fault_units, list[Any](made.faults)))
+
+    def _called(self, group: Group, at: bytes, state: Any, row: Any) -> tuple[Any, Any]:
+        """See `BesideNode`; what a key asks for with its new state takes the place of what it asked for before."""
+        after, out = super()._called(group, at, state, row)
+        if type(out) is Fault:
+            if self._scan.states.is_initial(after):
+                self._dues.drop(group.key)  # It had been forgotten, and its timer with it.
+            return after, out
+        try:
+            asked = self._timing.asks(after, row, position_of(at))
+        except Refused as refused:
+            if self._scan.states.is_initial(state):
+                self._dues.drop(group.key)
+            return state, Fault(self.vertex, refused.failure, None)
+        self._ask(group, asked, None if asked is None else self._timing.fires(asked, tick_of(at)))
+        return after, out
+
+    def _ask(self, group: Group, asked: int | None, fires: int | None) -> None:
+        if asked is None or fires is None:
+            self._dues.drop(group.key)
+        else:
+            self._dues.put(group.key, group.unit, fires, asked, self._key_bytes)
+
+    def _key_bytes(self, key: Key) -> bytes:
+        """The canonical bytes of a key."""
+        return encode_key([plain(each) for each in key] if self._several else [plain(key)])
+
+    def _call_before(self, tick: int, made: Made) -> None:
+        """Call all keys that are due before a tick, tick by tick: what they ask for then may be due before it, too."""
+        while (due := self.due_tick) is not None and due < tick:
+            self._call(due, made)
+
+    def _call(self, tick: int, made: Made) -> None:
+        """Call the keys that are due at a tick; each output has its number in its hash unit, and so has what fails."""
+        unit, number = -1, 0
+        while self.due_tick == tick:
+            _, its_unit, asked, _, key = self._dues.pop()
+            group = self._groups.get(key)
+            if group is None or self._is_gone(group, tick):
+                continue
+            if its_unit != unit:
+                unit, number = its_unit, 0
+                at_of = self._clock.of(tick, unit)
+                self._touched_units.add([unit], tick)
+            state: Any = self._initial
+            try:
+                state, outs, again = self._timing.fire(key, newest(group), asked, self._clock.position(unit))
+            except Refused as refused:
+                number += 1
+                made.fail(at_of(number), unit, Fault(self.vertex, refused.failure, None))
+            else:
+                self._ask(group, again, None if again is None else self._timing.fires(again, tick))
+                for out in outs:
+                    number += 1
+                    made.give(at_of(number), unit, out)
+            group.put(at_of(0), state)
+            self._touched.append(group)
+
+    def _is_none(self, group: Group, tick: int) -> bool:
+        """See `BesideNode`: asked before a key goes, which is called no more then."""
+        none = super()._is_none(group, tick)
+        if none:
+            self._dues.drop(group.key)
+        return none
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
+        """See `BesideNode`; what the states ask for is known from them.
+
+        Raises:
+            UserError: the timer's function fails with a state that was saved.
+        """
+        super().restore(parts, tick)
+        for group in self._groups.values():
+            if group.unit not in parts:
+                continue
+            position = self._clock.position(group.unit)
+            try:
+                asked = self._timing.asks(group.base, {"key": group.key, "state": group.base}, position)
+            except Refused as refused:
+                raise UserError(self.vertex, position, refused.failure) from None
+            self._ask(group, asked, None if asked is None else self._timing.fires_again(asked, tick))

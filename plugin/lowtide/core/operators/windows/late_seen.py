@@ -1,0 +1,58 @@
+"""Late records, counted: how many of how many, how late at most, and the newest minute's first."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lowtide.core.operators.order.order import Position, position_of
+
+__all__ = ["LateSeen", "Why"]
+
+US_PER_MINUTE = 60_000_000
+
+Why = Literal["closed", "ahead"]
+"""It came when log time had passed what it belongs to, or its time lay too far in the future."""
+
+
+class LateSeen:
+    """What a step has seen of late records, of one stream.
+
+    Attributes:
+        records: How many records came, late or not.
+        closed: Those that came when log time had passed what they belong to.
+        ahead: Those whose time lay too far ahead.
+        most_us: How far log time was ahead of a record's own at most, of those that came too late.
+        minute: The minute of log time, since 1970, in which the last one came; -1 if none was late.
+        first: Where the first one of that minute stands; None if none was late.
+        first_us: How far log time was ahead of it.
+    """
+
+    __slots__ = ("ahead", "closed", "first", "first_us", "minute", "most_us", "records")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.closed = 0
+        self.ahead = 0
+        self.most_us = 0
+        self.minute = -1
+        self.first: Position | None = None
+        self.first_us = 0
+
+    def add(self, why: Why, at: bytes, began_us: int, moment_us: int) -> None:
+        """A record is late.
+
+        Args:
+            why: Why.
+            at: Its order key.
+            began_us: Where its tick begins, in log time.
+            moment_us: Its own time.
+        """
+        behind = began_us - moment_us
+        if why == "ahead":
+            self.ahead += 1
+        else:
+            self.closed += 1
+            self.most_us = max(self.most_us, behind)
+        minute = began_us // US_PER_MINUTE
+        if minute != self.minute:
+            self.minute, self.first, self.first_us = minute, position_of(at), behind

@@ -1,0 +1,1 @@
+"""Formats: how the bytes of a message become a record and back; sources and sinks."""

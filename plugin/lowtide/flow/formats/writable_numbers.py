@@ -1,0 +1,64 @@
+"""Rules for numbers whose field in a message has fewer bits than in the dataclass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, Literal, get_args, get_origin
+
+from lowtide.flow.formats.writable import Findings, Rule
+
+__all__ = ["FLOAT_32", "ROUNDED", "members_of", "of_integers", "stored", "within"]
+
+_FLOAT_LIMIT = float(2**128 - 2**103)
+"""The bound from which on the nearest number of 32 bits is infinity."""
+
+ROUNDED = "the message has a float of 32 bits, so values are rounded to about 7 digits"
+
+
+def _fits_float(value: float) -> bool:
+    # Infinity and NaN are numbers of 32 bits too.
+    return -_FLOAT_LIMIT < value < _FLOAT_LIMIT or not math.isfinite(value)
+
+
+FLOAT_32 = Rule(_fits_float, lambda value: ("", f"{value} is beyond a float of 32 bits, and would be infinite"))
+
+
+def within(low: int, high: int, name: str) -> Rule:
+    """Integers from `low` to `high`, both included."""
+    return Rule(range(low, high + 1).__contains__, lambda value: ("", f"{value} is outside {name}, {low} to {high}"))
+
+
+def members_of(hint: Any) -> Sequence[Any]:
+    """The members of an Enum or a Literal; none of any other type."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return list(hint) if isinstance(hint, type) and issubclass(hint, Enum) else ()
+
+
+def stored(member: Any) -> Any:
+    """The number that stands in a message for a member."""
+    return member.value if isinstance(member, Enum) else member
+
+
+def of_integers(place: str, members: Sequence[Any], rule: Rule, findings: Findings) -> Rule | None:
+    """The rule for an int, or for members that are int: none if all of them keep it.
+
+    Args:
+        place: The field, for what is found.
+        members: The members; none for an int.
+        rule: What an int has to keep.
+        findings: Gets what may not fit, or never does.
+    """
+    fits, fault = rule.fits, rule.fault
+    outside = [member for member in members if not fits(stored(member))]
+    if members and not outside:
+        return None
+    if members and len(outside) == len(members):
+        findings.never.append(f"{place}: {fault(stored(outside[0]))[1]}")
+    elif members:
+        findings.perhaps.append(f"{place}: {fault(stored(outside[0]))[1]}: a record with it does not fit")
+    else:
+        return rule
+    return Rule(lambda member: fits(stored(member)), lambda member: fault(stored(member)))

@@ -1,0 +1,1 @@
+"""Plans: a flow compiled into levels, explained, checked and pickled."""

@@ -1,0 +1,344 @@
+"""Compiles a flow into its plan: a pure function."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, get_args
+
+from lowtide.conf import Conf
+from lowtide.errors import FlowError
+from lowtide.flow.plan.plan import Grouping, Plan, Vertex
+from lowtide.flow.site import Site
+from lowtide.flow.steps.calls import Call
+from lowtide.flow.steps.clocks import Sighted
+from lowtide.flow.steps.graph import FlowGraph
+from lowtide.flow.steps.steps import (
+    SILENT,
+    Again,
+    Broadcast,
+    Clock,
+    Connect,
+    Feedback,
+    FlatMap,
+    FlatScan,
+    Join,
+    KeyBy,
+    Late,
+    Loop,
+    Merge,
+    Read,
+    Relay,
+    Scan,
+    Sign,
+    Step,
+    Through,
+    WhenDone,
+    WindowBy,
+    Write,
+)
+from lowtide.flow.steps.when_done import ENDED, ended_of
+from lowtide.flow.time.moments import said_duration
+from lowtide.flow.types.findings import Finding, FlowRefused
+from lowtide.flow.types.inference import Inference
+
+DEFAULT_UNITS = 128
+DEFAULT_SLACK_MS = 2
+
+PATH_LIMIT_ELEMENTS = 256
+"""The longest child path; every record carries its own, and loops multiply what their bodies append."""
+
+
+def compile_flow(
+    flow: FlowGraph,
+    *,
+    units: int = DEFAULT_UNITS,
+    parallelism: int,
+    lanes: int | None = None,
+    slack_ms: int = DEFAULT_SLACK_MS,
+    grouping: Grouping = "optimistic",
+) -> Plan:
+    """Lay a flow out in levels, with an exchange before every sink that has none, and relays where levels meet.
+
+    A vertex is on its parent's level, an exchange one further. Where a merge, or a scan with a broadcast, takes streams
+    of several levels, relays "<name>/relay-<level>-<port>" bring them to the last of these, so that every exchange has
+    senders of one level. The tail of a loop with a `key_by` in its body sends records back by an exchange
+    "<loop>/feedback" (see `_Layout._entered`). A lane is a function of the last exchange's hash unit (R12), so a write
+    without an exchange before it gets one of its own, "<write>/exchange": by the sink's key column if it has one, else
+    by source front.
+
+    Args:
+        flow: The flow.
+        units: Number of hash units; frozen with the job's first start.
+        parallelism: Number of workers of each level from 1 on, at most `lanes`.
+        lanes: Number of lanes, frozen with the job's first start; by default as many as workers.
+        slack_ms: How long a tick is; frozen with the job's first start.
+        grouping: How stateful steps come to the right order.
+
+    Raises:
+        FlowRefused: names everything that does not fit.
+    """
+    lanes = parallelism if lanes is None else lanes
+    if not 1 <= parallelism <= lanes <= units:
+        raise FlowError(
+            f"parallelism {parallelism}, lanes {lanes} and hash units {units} do not fit",
+            way_out="1 <= parallelism <= lanes <= units is needed: a lane has one worker, a hash unit one lane",
+        )
+    if slack_ms < 1:
+        raise FlowError(f"a slack of {slack_ms} ms is too short", way_out="give a tick 1 ms or more")
+    if grouping not in get_args(Grouping):
+        raise FlowError(f"there is no grouping {grouping!r}", way_out=f"choose one of {', '.join(get_args(Grouping))}")
+    inference = Inference(flow, slack_ms)
+    if inference.findings:
+        raise FlowRefused(flow.name, inference.findings)
+    vertices = _Layout(flow, inference).vertices()
+    _check_durations(flow.name, vertices, slack_ms)
+    levels = 1 + max(vertex.level for vertex in vertices)
+    return Plan(flow.name, vertices, levels, units, lanes, parallelism, flow.dead_letters, slack_ms, grouping)
+
+
+def compile_job(flow: FlowGraph, conf: Conf) -> Plan:
+    """Lay a flow out as a configuration says; see `compile_flow`."""
+    job = conf.job
+    return compile_flow(
+        flow,
+        units=conf.exchange.units,
+        parallelism=job.parallelism,
+        lanes=job.lanes,
+        slack_ms=job.slack_ms,
+        grouping=job.grouping,
+    )
+
+
+class _Layout:
+    """Numbers the calls of a sound flow, and adds what they leave unsaid."""
+
+    def __init__(self, flow: FlowGraph, inference: Inference) -> None:
+        self._flow = flow
+        self._inference = inference
+        self._vertices: list[Vertex] = []
+        self._vertex_of_call: dict[int, Vertex] = {}
+        self._hoisted: set[int] = set()
+        """The calls of `key_by` that stand before the head of the loop in which they were written."""
+
+    def vertices(self) -> tuple[Vertex, ...]:
+        for index, call in enumerate(self._flow.calls):
+            if index not in self._vertex_of_call:
+                self._lay_out(index, call)
+        return _with_depths(_without_idle(self._vertices))
+
+    def _lay_out(self, index: int, call: Call) -> None:
+        parents = self._met(index, call, [self._vertex_of_call[parent] for parent in call.parents])
+        if isinstance(call.step, Loop) and self._inference.loops.crosses(index):
+            parents = [self._entered(index, parents[0])]
+        if index in self._hoisted:
+            self._vertex_of_call[index] = parents[0]
+            return
+        back = None if call.back is None else self._vertex_of_call[call.back].id
+        name, step, gives = self._inference.names[index], self._inference.steps[index], self._gives[index]
+        vertex = self._vertex_of_call[index] = self._add(name, step, parents, gives, call.site, back=back)
+        if isinstance(step, WhenDone) and step.label is not None:
+            self._add(f"{name}/{ENDED}", ended_of(step, gives), [vertex], gives, call.site)
+        if call.back is not None and self._inference.loops.crosses(call.back):
+            self._feed_back(vertex, self._vertex_of_call[call.back])
+
+    def _signed(self, index: int, step: Clock, site: Site) -> list[Vertex]:
+        """The exchange before a clock: signs come to it from all sources, also those that are read further down."""
+        sources = [number for number, call in enumerate(self._flow.calls) if isinstance(call.step, Read)]
+        for number in sources:
+            if number not in self._vertex_of_call:
+                self._lay_out(number, self._flow.calls[number])
+        assert step.striking is not None, "it was written down with its functions"
+        name = self._inference.names[index]
+        sources_of = [self._vertex_of_call[number] for number in sources]
+        sign = self._add(f"{name}/sign", Sign(step.striking), sources_of, Sighted, site)
+        return [self._add(f"{name}/by-clock", KeyBy(("clock",)), [sign], Sighted, site)]
+
+    def _awaited(self, index: int, step: WhenDone, parents: list[Vertex], site: Site) -> list[Vertex]:
+        """The parents of a `when_done` at one level: where both have left the one that is further down.
+
+        Of what is waited for nothing is sent: its exchanges are there for the segments that they feed.
+        """
+        stream, through = parents
+        name = self._inference.names[index]
+        if step.label is not None and stream.step != KeyBy((step.label,)):
+            stream = self._add(f"{name}/by-{step.label}", KeyBy((step.label,)), [stream], stream.gives, site)
+        through = self._add(f"{name}/through", Through(), [through], through.gives, site)
+        level = max(1, stream.level, through.level)
+        return [self._lifted(index, port, each, level) for port, each in enumerate((stream, through))]
+
+    def _entered(self, head: int, parent: Vertex) -> Vertex:
+        """What stands before the head of a loop with a `key_by` in its body: an exchange, or what is behind one.
+
+        A body that begins with a `key_by` begins before the head: so what goes round takes that exchange and no other.
+        Level 0 has a worker for each front, to whom nobody sends; a head there goes one level on.
+        """
+        first = [index for index, call in enumerate(self._flow.calls) if head in call.parents]
+        if len(first) == 1 and isinstance(self._flow.calls[first[0]].step, KeyBy):
+            (index,) = first
+            self._hoisted.add(index)
+            name, step, site = self._inference.names[index], self._inference.steps[index], self._flow.calls[index].site
+            return self._add(name, step, [parent], self._gives[index], site)
+        if parent.level:
+            return parent
+        call = self._flow.calls[head]
+        return self._add(f"{self._inference.names[head]}/relay-1-0", Relay(), [parent], parent.gives, call.site)
+
+    def _feed_back(self, tail: Vertex, head: Vertex) -> None:
+        """Add the exchange by which a loop's tail sends records back: by the key that they have at the head."""
+        entry = self._vertices[head.parents[0]]
+        hoisted = any(self._vertex_of_call[index].id == head.id for index in self._hoisted)
+        assert isinstance(head.step, Loop)
+        columns: tuple[str, ...] = ()
+        if hoisted or head.step.keyed:
+            while not isinstance(entry.step, KeyBy):
+                entry = self._vertices[entry.parents[0]]
+            columns = entry.step.columns
+        name, step = f"{tail.name}/feedback", Feedback(columns)
+        self._vertices.append(
+            Vertex(
+                len(self._vertices), name, head.level, (tail.id,), step, tail.gives, tail.gives, tail.site, 0, head.id
+            )
+        )
+
+    @property
+    def _gives(self) -> list[Any]:
+        return self._inference.gives
+
+    def _met(self, index: int, call: Call, parents: list[Vertex]) -> list[Vertex]:
+        """The parents of a call, brought to one level, and of a write to one behind an exchange."""
+        step = self._inference.steps[index]
+        if isinstance(step, Clock):
+            return self._signed(index, step, call.site)
+        if isinstance(step, WhenDone):
+            return self._awaited(index, step, parents, call.site)
+        if isinstance(call.step, Write) and parents[0].level == 0:
+            key = call.step.sink.key_column
+            by = KeyBy(() if key is None else (key,))
+            return [self._add(f"{call.name}/exchange", by, parents, self._gives[index], call.site)]
+        level = max((parent.level for parent in parents), default=0)
+        if isinstance(call.step, Scan) and isinstance(parents[0].step, Connect) and parents[0].level < level:
+            parents[0] = self._connected(index, parents[0], level)
+        lifted = [self._lifted(index, port, parent, level) for port, parent in enumerate(parents)]
+        if len({parent.id for parent in lifted}) == len(lifted):
+            return lifted
+        # A stream joined with itself takes two ways, so that of one record the two copies have an order.
+        name = self._inference.names[index]
+        return [
+            self._add(f"{name}/port-{port}", Merge(), [parent], parent.gives, call.site)
+            for port, parent in enumerate(lifted)
+        ]
+
+    def _connected(self, index: int, connect: Vertex, level: int) -> Vertex:
+        """Streams connected at a higher level, beside a broadcast there: no exchange carries several types."""
+        parents = [self._vertices[each] for each in connect.parents]
+        lifted = [self._lifted(index, port, parent, level, "connect-") for port, parent in enumerate(parents)]
+        name = f"{self._inference.names[index]}/connect"
+        return self._add(name, connect.step, lifted, connect.gives, connect.site)
+
+    def _lifted(self, index: int, port: int, vertex: Vertex, level: int, word: str = "") -> Vertex:
+        """The vertex, or the last of the relays that bring its records to the level."""
+        gives, site = vertex.gives, self._flow.calls[index].site
+        while vertex.level < level:
+            name = f"{self._inference.names[index]}/{word}relay-{vertex.level + 1}-{port}"
+            vertex = self._add(name, Relay(), [vertex], gives, site)
+        return vertex
+
+    def _add(
+        self, name: str, step: Step, parents: list[Vertex], gives: Any, site: Site, *, back: int | None = None
+    ) -> Vertex:
+        assert gives is not None, "a flow without findings has a type at every step"
+        level = max((parent.level for parent in parents), default=0) + isinstance(step, KeyBy | Relay | Broadcast)
+        takes = gives if not parents or isinstance(step, Late) else parents[0].gives
+        ids = tuple(parent.id for parent in parents)
+        vertex = Vertex(len(self._vertices), name, level, ids, step, takes, gives, site, back=back)
+        self._vertices.append(vertex)
+        return vertex
+
+
+def _without_idle(vertices: Sequence[Vertex]) -> list[Vertex]:
+    """Leave out where streams were connected, if all that takes them has them connected at a higher level."""
+    taken = {parent for vertex in vertices for parent in vertex.parents}
+    kept = [vertex for vertex in vertices if vertex.id in taken or not isinstance(vertex.step, Connect)]
+    ids = {vertex.id: number for number, vertex in enumerate(kept)}
+    return [
+        replace(
+            vertex,
+            id=ids[vertex.id],
+            parents=tuple(ids[parent] for parent in vertex.parents),
+            back=None if vertex.back is None else ids[vertex.back],
+        )
+        for vertex in kept
+    ]
+
+
+def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
+    """Say of every vertex how long the child path of a record in or out of it can be.
+
+    Flat maps, flat scans, broadcasts and loops' heads append one element, edges from a vertex with several children
+    another, and so do sources that read one topic; a loop appends what one pass through it does once per turn. A join
+    numbers its pairs. In a loop with a `key_by` the head appends a second element, the turn, and none in later turns.
+    What a window gives when it closes, and what a join gives of an unpaired record, begins a path of one element.
+    """
+    children = Counter(parent for each in vertices if not isinstance(each.step, SILENT) for parent in each.parents)
+    readers = Counter(vertex.step.source.topic for vertex in vertices if isinstance(vertex.step, Read))
+    crossing = {vertex.back for vertex in vertices if isinstance(vertex.step, Feedback)}
+    depths: list[int] = []
+    for vertex in vertices:
+        arriving = max((depths[parent] + (children[parent] > 1) for parent in vertex.parents), default=0)
+        if isinstance(vertex.step, Read):
+            arriving += readers[vertex.step.source.topic] > 1
+        if isinstance(vertex.step, Join):
+            arriving += 1
+        if isinstance(vertex.step, WindowBy):
+            arriving = arriving + 1 if vertex.step.emit == "update" else max(arriving, 1)
+        depths.append(
+            arriving + isinstance(vertex.step, FlatMap | FlatScan | Broadcast | Loop) + (vertex.id in crossing)
+        )
+        if isinstance(vertex.step, Again):
+            assert vertex.back is not None, "a loop's tail knows its head"
+            entered = depths[vertex.back] - (vertex.back not in crossing)
+            growth = (vertex.step.limit_turns - 1) * (depths[vertex.id] - entered)
+            for inside in _loop(vertices, vertex.back, vertex.id):
+                depths[inside] += growth
+        if depths[vertex.id] > PATH_LIMIT_ELEMENTS:
+            raise FlowError(
+                f'"{vertex.name}": a record\'s child path can get {depths[vertex.id]} elements long, '
+                f"the limit is {PATH_LIMIT_ELEMENTS}",
+                where=str(vertex.site),
+                way_out="a loop with a smaller limit_turns, or with fewer flat_maps and branches in its body",
+            )
+    return tuple(replace(vertex, depth=depth) for vertex, depth in zip(vertices, depths, strict=True))
+
+
+def _check_durations(flow: str, vertices: Sequence[Vertex], slack_ms: int) -> None:
+    """Refuse windows that are shorter than the clock's ticks."""
+    slack = timedelta(milliseconds=slack_ms)
+    findings = []
+    for vertex in vertices:
+        if isinstance(vertex.step, WindowBy):
+            windows, wait = vertex.step.windows, vertex.step.wait
+            named = {word: getattr(windows, word, slack) for word in ("size", "every", "gap")}
+            named["wait"] = wait or slack
+            findings += [
+                Finding(
+                    vertex.site,
+                    vertex.name,
+                    f"{word} is {said_duration(each)}, shorter than a tick of {slack_ms} ms; make it longer",
+                )
+                for word, each in named.items()
+                if each < slack
+            ]
+    if findings:
+        raise FlowRefused(flow, findings)
+
+
+def _loop(vertices: Sequence[Vertex], head: int, tail: int) -> set[int]:
+    """The ids of the vertices of a loop, head and tail included."""
+    inside = {head}
+    for vertex in vertices[head : tail + 1]:
+        if inside.intersection(vertex.parents):
+            inside.add(vertex.id)
+    return inside

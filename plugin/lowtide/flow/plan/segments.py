@@ -1,0 +1,298 @@
+"""The segments of a plan: what is tracked together, what feeds what, and which steps and sinks wait for which.
+
+A segment is made of exchanges of one level that the same steps stand behind; so two that meet in a join, and nowhere
+else, are one. A step waits for the segments of the exchanges that it stands behind at its level, and through what
+feeds these for all that is further up; it does not wait for any other.
+
+What may end the life holds an *outlet*: a segment through which nothing flows, and that sinks listen to. No sink passes
+the tick that stands behind the step; nor, where any record may end the life, one that has records of the same source,
+as it may be corrected further up (R6). Dead letters come from everywhere: their outlet is behind all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.steps.steps import Feedback, MapBatches, Read, Sign
+
+__all__ = ["Segments", "segments_of"]
+
+FIRST = 1
+"""The first segment: where fronts put their records, if all sources feed the same steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """What `segments_of` finds out about a plan.
+
+    Attributes:
+        inbound: Every segment with what feeds it; those that nothing feeds are fed by fronts.
+        of_exchange: By exchange the segment that its frames are tracked in.
+        waits: By vertex the segments whose min time says what may still come to it; at level 0, those it feeds.
+        sends: By vertex the segments that hold what it will give later (R6, R6b): none where nobody waits for that
+            but its own level's barriers, which hear of it in the same call.
+        outlets: By vertex the outlets that hold what fails there and may end the life.
+        outlet_of: By sink its outlet; sinks that no such failure stands before have none.
+        letters: The outlet of dead letters; None where there are none, or nothing can end the life.
+        cyclic: The segments that records can come back to.
+        round_trips: The vertices that what they give can come back to, through other workers.
+        feeds: By topic the segments that its fronts feed.
+        tellers: By segment the levels whose workers tell what is due for it, the last first.
+        dues: By segment the numbers of these workers; see `owner`.
+        after: By vertex the steps with clocks at its level that it stands behind, itself included.
+    """
+
+    inbound: Mapping[int, list[int]]
+    of_exchange: Mapping[int, int]
+    waits: Mapping[int, tuple[int, ...]]
+    sends: Mapping[int, tuple[int, ...]]
+    outlets: Mapping[int, tuple[int, ...]]
+    outlet_of: Mapping[int, int]
+    letters: int | None
+    cyclic: frozenset[int]
+    round_trips: frozenset[int]
+    feeds: Mapping[str, list[int]]
+    tellers: Mapping[int, list[int]]
+    dues: Mapping[int, list[int]]
+    after: Mapping[int, frozenset[int]]
+    _parallelism: int
+
+    def owner(self, segment: int, level: int, place: int) -> int:
+        """The number of a worker among those that tell what is due for a segment; its place, if they are of one level.
+
+        So the holds of two workers of one process are told apart, too.
+        """
+        levels = self.tellers.get(segment, [level])
+        return place + self._parallelism * levels.index(level)
+
+
+def segments_of(plan: Plan) -> Segments:
+    """Find a plan's segments: a pure function, the same in all processes. O(vertices squared)."""
+    return _Layout(plan).segments()
+
+
+class _Layout:
+    """Numbers segments level by level, then outlets."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._vertices = plan.vertices
+        self._below = self._reached()
+        """By vertex all that its records can come to, itself included."""
+        self._made = self._reached(signs=False)
+        """The same without what clocks give: of that nothing is made of a source's records."""
+        self._of_exchange = self._numbered()
+        self._first_exchanges = {each for each in self._of_exchange if plan.sender_level(self._vertices[each]) == 0}
+        """What level 0 sends through; a loop's way back to level 1 is none of these."""
+        self._waits = {vertex.id: self._waits_of(vertex) for vertex in self._vertices}
+        self._inbound = self._fed()
+        self._tracked = list(self._inbound)
+        """The segments that have frames."""
+        self._numbers: dict[tuple[frozenset[int], frozenset[int]], int] = {}
+        """Of outlets: by what is above them, and what holds them."""
+        self._held_by: dict[int, frozenset[int]] = {}
+        self._outlet_of: dict[int, int] = {}
+        self._letters: int | None = None
+
+    def segments(self) -> Segments:
+        plan = self._plan
+        self._outlets()
+        outlets = {
+            vertex.id: tuple(outlet for outlet, before in self._held_by.items() if vertex.id in before)
+            for vertex in self._vertices
+        }
+        sends = {vertex.id: self._sends_of(vertex) for vertex in self._vertices}
+        tellers: dict[int, list[int]] = {}
+        for vertex in sorted(self._vertices, key=lambda each: -each.level):
+            for segment in sends[vertex.id]:
+                levels = tellers.setdefault(segment, [])
+                if vertex.level not in levels:
+                    levels.append(vertex.level)
+        dues: dict[int, set[int]] = {}
+        for clock in plan.clocked:
+            for segment in sends[clock]:
+                first = plan.parallelism * tellers[segment].index(self._vertices[clock].level)
+                dues.setdefault(segment, set()).update(range(first, first + plan.parallelism))
+        return Segments(
+            self._inbound,
+            self._of_exchange,
+            self._waits,
+            sends,
+            outlets,
+            self._outlet_of,
+            self._letters,
+            self._cyclic(),
+            self._round_trips(),
+            self._feeds(),
+            tellers,
+            {segment: sorted(owners) for segment, owners in sorted(dues.items())},
+            {vertex.id: self._after(vertex) for vertex in self._vertices},
+            plan.parallelism,
+        )
+
+    # -- who stands behind whom ------------------------------------------------------------------------------------
+
+    def _reached(self, *, signs: bool = True) -> dict[int, set[int]]:
+        """By vertex what stands behind it, itself included; a loop's tail has its head behind it.
+
+        Args:
+            signs: Whether a clock stands behind the sources whose records it has signs of.
+        """
+        takers: dict[int, list[int]] = {vertex.id: [] for vertex in self._vertices}
+        for vertex in self._vertices:
+            for parent in vertex.parents if signs or not isinstance(vertex.step, Sign) else ():
+                takers[parent].append(vertex.id)
+            if vertex.back is not None:
+                takers[vertex.id].append(vertex.back)
+        below: dict[int, set[int]] = {}
+        for vertex in self._vertices:
+            seen, left = {vertex.id}, [vertex.id]
+            while left:
+                for taker in takers[left.pop()]:
+                    if taker not in seen:
+                        seen.add(taker)
+                        left.append(taker)
+            below[vertex.id] = seen
+        return below
+
+    def _here(self, vertex: Vertex) -> set[int]:
+        """What stands behind a vertex at its own level, itself included."""
+        return {each for each in self._below[vertex.id] if self._vertices[each].level == vertex.level}
+
+    def _numbered(self) -> dict[int, int]:
+        """Exchanges of a level that the same steps stand behind have one segment."""
+        numbers: dict[tuple[int, frozenset[int]], int] = {}
+        of_exchange: dict[int, int] = {}
+        for vertex in sorted(self._plan.exchanges(), key=lambda each: (each.level, each.id)):
+            steps = (each for each in self._here(vertex) if not self._vertices[each].is_exchange)
+            behind = vertex.level, frozenset(steps)
+            of_exchange[vertex.id] = numbers.setdefault(behind, FIRST + len(numbers))
+        return of_exchange
+
+    def _exchanges(self, behind: Iterable[int], level: int) -> tuple[int, ...]:
+        """The segments of the exchanges to a level among these vertices."""
+        return tuple(
+            sorted({
+                self._of_exchange[each]
+                for each in behind
+                if each in self._of_exchange and self._vertices[each].level == level
+            })
+        )  # fmt: skip
+
+    def _waits_of(self, vertex: Vertex) -> tuple[int, ...]:
+        if vertex.level == 0:
+            return self._exchanges(self._below[vertex.id] & self._first_exchanges, 1) or self._firsts()
+        entries = [each for each in self._of_exchange if vertex.id in self._here(self._vertices[each])]
+        return self._exchanges(entries, vertex.level)
+
+    def _firsts(self) -> tuple[int, ...]:
+        """The segments that fronts feed."""
+        return self._exchanges(self._first_exchanges, 1) or (FIRST,)
+
+    def _fed(self) -> dict[int, list[int]]:
+        inbound: dict[int, set[int]] = {segment: set() for segment in self._firsts()}
+        for vertex in self._plan.exchanges():
+            fed = inbound.setdefault(self._of_exchange[vertex.id], set())
+            if vertex.level > 1 or isinstance(vertex.step, Feedback):
+                fed.update(each for parent in vertex.parents for each in self._waits[parent])
+        return {segment: sorted(fed) for segment, fed in sorted(inbound.items())}
+
+    def _cyclic(self) -> frozenset[int]:
+        return frozenset(
+            segment for segment in self._tracked if any(self._round(each, segment) for each in self._inbound[segment])
+        )
+
+    def _round_trips(self) -> frozenset[int]:
+        ways = self._plan.feedbacks()
+        return frozenset(
+            vertex.id
+            for vertex in self._vertices
+            if any(way.id in self._below[vertex.id] and vertex.id in self._below[way.id] for way in ways)
+        )
+
+    def _feeds(self) -> dict[str, list[int]]:
+        feeds: dict[str, set[int]] = {}
+        for vertex in self._plan.sources():
+            assert isinstance(vertex.step, Read), "only sources read topics"
+            feeds.setdefault(vertex.step.source.topic, set()).update(self._waits[vertex.id])
+        return {topic: sorted(fed) for topic, fed in feeds.items()}
+
+    def _after(self, vertex: Vertex) -> frozenset[int]:
+        return frozenset(each for each in self._plan.clocked if vertex.id in self._here(self._vertices[each]))
+
+    # -- what may end the life -------------------------------------------------------------------------------------
+
+    def _outlets(self) -> None:
+        """Find the outlet of each sink, that of dead letters, and by outlet the steps that hold it.
+
+        Sinks that stand behind the same segments and the same steps that may end the life share one.
+        """
+        plan = self._plan
+        ending = [vertex for vertex in self._vertices if plan.may_end(vertex)]
+        for sink in plan.sinks():
+            before = [vertex for vertex in ending if self._holds_back(vertex, sink)]
+            outlet = self._outlet([*self._waits[sink.id], *self._awaited(before)], before)
+            if outlet is not None:
+                self._outlet_of[sink.id] = outlet
+        if plan.dead_letters is not None:
+            self._letters = self._outlet(self._tracked, ending)
+
+    def _holds_back(self, vertex: Vertex, sink: Vertex) -> bool:
+        """Whether a sink may not pass what fails at a vertex.
+
+        It stands behind the vertex. Or a record as such ends the life there, and so may be corrected further up, where
+        the sink's records come from too: then what the correction gives must not lie below what the sink has.
+        """
+        if sink.id in self._below[vertex.id]:
+            return True
+        if self._plan.dead_letters is not None and not isinstance(vertex.step, MapBatches):
+            return False
+        begins = [*self._plan.sources(), *(each for each in self._vertices if isinstance(each.step, Sign))]
+        return any({vertex.id, sink.id} <= self._made[each.id] for each in begins)
+
+    def _awaited(self, vertices: Iterable[Vertex]) -> set[int]:
+        """What is behind these; of a source not what it makes signs for, where all other sources do so, too."""
+        found: set[int] = set()
+        for vertex in vertices:
+            own = self._exchanges(self._made[vertex.id] & self._first_exchanges, 1) if vertex.level == 0 else ()
+            found.update(own or self._waits[vertex.id])
+        return found
+
+    def _outlet(self, segments: Iterable[int], before: Iterable[Vertex]) -> int | None:
+        held_by = frozenset(vertex.id for vertex in before)
+        if not held_by:
+            return None
+        above = frozenset(self._above(segments))
+        if (above, held_by) not in self._numbers:
+            feeding = {each for segment in above for each in self._inbound[segment] if not self._round(each, segment)}
+            number = self._numbers[above, held_by] = len(self._inbound) + FIRST
+            self._inbound[number] = sorted(above - feeding)
+            self._held_by[number] = held_by
+        return self._numbers[above, held_by]
+
+    def _round(self, segment: int, other: int) -> bool:
+        """Whether what comes to a segment from another one may have come from there."""
+        return other in self._above([segment])
+
+    def _above(self, segments: Iterable[int]) -> set[int]:
+        """These segments and all that records come to them from."""
+        seen = set(segments)
+        left = list(seen)
+        while left:
+            for source in self._inbound[left.pop()]:
+                if source not in seen:
+                    seen.add(source)
+                    left.append(source)
+        return seen
+
+    def _sends_of(self, vertex: Vertex) -> tuple[int, ...]:
+        if vertex.level == 0:
+            return self._waits[vertex.id]
+        here = self._here(vertex)
+        sent = {each.id for each in self._plan.exchanges() if here.intersection(each.parents)}
+        segments = self._exchanges(sent, vertex.level + 1)
+        failing = [outlet for outlet, before in self._held_by.items() if before & here]
+        outlets = [outlet for outlet in failing if not self._above([outlet]).intersection(segments)]
+        return (*segments, *outlets)

@@ -1,0 +1,59 @@
+"""Says what each sink of a plan waits for, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.plan.segments import Segments, segments_of
+from lowtide.flow.steps.steps import STATEFUL, Broadcast, Read
+
+__all__ = ["waiting"]
+
+
+def waiting(plan: Plan) -> list[str]:
+    """Say of each sink which sources and steps can hold it back, a line each; and why, where it is not plain.
+
+    A sink stands behind what its records come from. It also waits for what else stands behind the same exchanges, and
+    for steps at which a record may end the life, where that may be corrected further up (`Segments`).
+    """
+    segments = segments_of(plan)
+    lines = [f'sink "{sink.name}" waits for {_behind(plan, segments, sink)}' for sink in plan.sinks()]
+    if segments.letters is not None:
+        lines.append("dead letters wait for all sources and steps")
+    return lines
+
+
+def _behind(plan: Plan, segments: Segments, sink: Vertex) -> str:
+    before = _ancestors(plan, [sink.id])
+    own = f"{_named(plan, before, 'source', Read)}{_named(plan, before, ', step', _KEEP)}"
+    outlet = segments.outlet_of.get(sink.id)
+    if outlet is None:
+        return own
+    failing = [vertex for vertex, held in segments.outlets.items() if outlet in held]
+    others = _ancestors(plan, failing) - before
+    steps = sorted({plan.vertices[each].name for each in others if isinstance(plan.vertices[each].step, _KEEP)})
+    if not others:
+        return own
+    also = f" (with {', '.join(steps)})" if steps else ""
+    return f"{own}; and, as a record that fails may end the job, for the other branches of its sources{also}"
+
+
+_KEEP = tuple(each for each in STATEFUL if each is not Broadcast)
+
+
+def _named(plan: Plan, among: Iterable[int], word: str, kinds: type | tuple[type, ...]) -> str:
+    names = [f'"{plan.vertices[each].name}"' for each in sorted(among) if isinstance(plan.vertices[each].step, kinds)]
+    return f"{word}{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
+
+
+def _ancestors(plan: Plan, vertices: Iterable[int]) -> set[int]:
+    """These vertices and all that records come to them from."""
+    seen = set(vertices)
+    left = list(seen)
+    while left:
+        for parent in plan.vertices[left.pop()].parents:
+            if parent not in seen:
+                seen.add(parent)
+                left.append(parent)
+    return seen

@@ -1,0 +1,149 @@
+"""Reads the markers of a dataclass's fields, and refuses those that do not fit together or their field."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Any, get_args, get_type_hints
+
+from lowtide.flow.schema.markers import (
+    MARKERS,
+    Alias,
+    Epoch,
+    Header,
+    Key,
+    Marker,
+    Offset,
+    Partition,
+    Precision,
+    Tombstone,
+    Topic,
+)
+from lowtide.flow.schema.schema import SchemaRefused, said
+
+__all__ = ["Field", "bare_of", "fields_of"]
+
+_BESIDE = (Alias, Epoch)
+"""Markers of fields that stand in the value; all others say that a field stands elsewhere."""
+
+_TYPES: dict[type, tuple[type, ...]] = {
+    Key: (str, bytes, int),
+    Header: (str, bytes),
+    Topic: (str,),
+    Partition: (int,),
+    Offset: (int,),
+    Tombstone: (bool,),
+}
+"""What a marked field may be; a `datetime` where nothing is said."""
+
+_OPTIONAL = (Key, Header, Epoch)
+"""Markers of fields that may be None too."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a dataclass.
+
+    Attributes:
+        name: Its name.
+        hint: Its type, without what `Annotated` says of all of it, but with its precision.
+        placed: The marker that says where it stands, if not in the value.
+        alias: Its name in the value, None if that is its own.
+        epoch: The marker of an integer that is a time, None if there is none.
+        has_default: Whether a record can be made without it.
+        default_is_none: Whether it is None then.
+    """
+
+    name: str
+    hint: Any
+    placed: Marker | None
+    alias: str | None
+    epoch: Epoch | None
+    has_default: bool
+    default_is_none: bool = False
+
+
+@cache
+def fields_of(record: Any) -> tuple[Field, ...]:
+    """The fields of a dataclass with their markers; raises SchemaRefused with class and field."""
+    hints = get_type_hints(record, include_extras=True)
+    found = tuple(_field(record, field, hints[field.name]) for field in dataclasses.fields(record))
+    _refuse_twice(record, found)
+    return found
+
+
+def bare_of(hint: Any) -> Any:
+    """A type without `| None`."""
+    others = [each for each in get_args(hint) if each is not type(None)]
+    return others[0] if len(others) == 1 and type(None) in get_args(hint) else hint
+
+
+def _field(record: type, field: dataclasses.Field[Any], hint: Any) -> Field:
+    place = f"{record.__qualname__}.{field.name}"
+    whole = hint if hasattr(hint, "__metadata__") else None
+    inner = hint if whole is None else get_args(hint)[0]
+    for stray in _markers_in(inner):
+        if not isinstance(stray, Epoch):
+            name = type(stray).__name__
+            raise SchemaRefused(f"{place}: {name} marks a whole field: write Annotated[{said(inner)}, lt.{name}(...)]")
+    said_of_all = () if whole is None else whole.__metadata__
+    precise = next((mark for mark in said_of_all if isinstance(mark, Precision)), None)
+    marks = [mark for mark in said_of_all if isinstance(mark, MARKERS)]
+    for mark in said_of_all:
+        if mark in MARKERS:
+            name = mark.__name__
+            raise SchemaRefused(f"{place}: {name} is no marker without its brackets: write lt.{name}()")
+    placed = [mark for mark in marks if not isinstance(mark, _BESIDE)]
+    kinds = [type(mark) for mark in marks]
+    if len(placed) > 1 or (placed and len(marks) > 1) or len(set(kinds)) < len(kinds):
+        raise SchemaRefused(
+            f"{place}: {' and '.join(kind.__name__ for kind in kinds)} do not go together; "
+            "one field stands in one place, and has one name there"
+        )
+    for mark in marks:
+        _check(place, mark, inner)
+    alias = next((mark.name for mark in marks if isinstance(mark, Alias)), None)
+    epoch = next((mark for mark in marks if isinstance(mark, Epoch)), None)
+    missing = dataclasses.MISSING
+    has_default = field.default is not missing or field.default_factory is not missing
+    inner = inner if precise is None else Annotated[inner, precise]
+    return Field(field.name, inner, placed[0] if placed else None, alias, epoch, has_default, field.default is None)
+
+
+def _markers_in(hint: Any) -> Iterator[Marker]:
+    for mark in getattr(hint, "__metadata__", ()):
+        if isinstance(mark, MARKERS):
+            yield mark
+    for argument in get_args(hint):
+        if not isinstance(argument, str | int):
+            yield from _markers_in(argument)
+
+
+def _check(place: str, mark: Marker, hint: Any) -> None:
+    """Refuse a marker that does not fit the type of its field, or names nothing."""
+    if isinstance(mark, Alias | Header):
+        if not isinstance(mark.name, str) or not mark.name:
+            raise SchemaRefused(f"{place}: {type(mark).__name__} takes a name, found {mark.name!r}")
+        if isinstance(mark, Alias):
+            return
+    if isinstance(mark, Epoch) and mark.unit not in ("s", "ms", "us", "ns"):
+        raise SchemaRefused(f'{place}: Epoch takes "s", "ms", "us" or "ns", found {mark.unit!r}')
+    allowed = _TYPES.get(type(mark), (datetime,))
+    bare = bare_of(hint)
+    if bare not in allowed or (bare is not hint and not isinstance(mark, _OPTIONAL)):
+        types = " or ".join(each.__name__ for each in allowed)
+        more = ", or that | None" if isinstance(mark, _OPTIONAL) else ""
+        raise SchemaRefused(f"{place}: {type(mark).__name__} marks {types}{more}, found {said(hint)}")
+
+
+def _refuse_twice(record: type, fields: tuple[Field, ...]) -> None:
+    """Refuse two fields in one place."""
+    taken: dict[object, str] = {}
+    for field in fields:
+        place: object = field.placed if field.placed is not None else field.alias or field.name
+        if place in taken:
+            where = f"the name {place!r} in the value" if field.placed is None else f"the place {place}"
+            raise SchemaRefused(f"{record.__qualname__}.{field.name}: {where} is that of {taken[place]!r} already")
+        taken[place] = field.name

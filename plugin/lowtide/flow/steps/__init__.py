@@ -1,0 +1,1 @@
+"""Steps: what a flow is made of, as frozen values."""

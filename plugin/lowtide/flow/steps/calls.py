@@ -1,0 +1,47 @@
+"""The record of one method call on a flow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from lowtide.errors import FlowError
+from lowtide.flow.formats.endpoints import Kafka, KafkaSink
+from lowtide.flow.formats.start import EARLIEST
+from lowtide.flow.site import Site, user_site
+from lowtide.flow.steps.steps import Step
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One step as it was written down.
+
+    Attributes:
+        step: What it does.
+        name: Its name, None if it has none.
+        parents: Indices of the calls whose records it takes, by port; none for a source.
+        site: Where it was written.
+        back: Of a loop's tail, the index of its head; else None.
+    """
+
+    step: Step
+    name: str | None
+    parents: tuple[int, ...]
+    site: Site
+    back: int | None = None
+
+
+def sink_of(sink: Kafka[T], taker: str) -> KafkaSink:
+    """A sink as the plan keeps it."""
+    if not isinstance(sink, Kafka):
+        raise FlowError(f"{taker} takes kafka(topic, format), found {sink!r}", where=str(user_site()))
+    if sink.start != EARLIEST:
+        raise FlowError(f"{taker} has no start=, found {sink.start}", where=str(user_site()), way_out="leave it out")
+    if sink.stop is not None:
+        raise FlowError(f"{taker} has no stop=, found {sink.stop}", where=str(user_site()), way_out="leave it out")
+    if sink.preload or sink.compacted:
+        word = "preload=" if sink.preload else "compacted="
+        raise FlowError(f"{taker} has no {word}, which is for sources", where=str(user_site()), way_out="leave it out")
+    return KafkaSink(sink.topic, sink.format, sink.key)

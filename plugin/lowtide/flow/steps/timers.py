@@ -1,0 +1,83 @@
+"""Timers of `flat_scan`: what the user wrote down, and whether the functions' annotations fit the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, get_args, get_origin
+
+from lowtide.errors import FlowError
+from lowtide.flow.site import Function, function_of, user_site
+from lowtide.flow.steps import steps
+from lowtide.flow.steps.signature import NOTHING, Unreadable, accepts, element_of, said, says_nothing, signature_of
+
+__all__ = ["flat_scan_of", "timer_fault"]
+
+
+def flat_scan_of(
+    function: Callable[..., Any],
+    initial: Any,
+    returns: type | None,
+    ttl: timedelta | None,
+    timer: Callable[..., Any] | None,
+    on_timer: Callable[..., Any] | None,
+) -> steps.FlatScan:
+    """The step, as `flat_scan(...)` says it; raises FlowError for half a timer."""
+    if timer is None and on_timer is None:
+        return steps.FlatScan(function_of(function), initial, returns=returns, ttl=ttl)
+    if timer is None or on_timer is None:
+        raise FlowError(
+            f"flat_scan has {'on_timer=' if timer is None else 'timer='} without "
+            f"{'timer=' if timer is None else 'on_timer='}",
+            where=str(user_site()),
+            way_out="timer= says when a key wants to be called, on_timer= what happens then: give both or neither",
+        )
+    return steps.TimedScan(
+        function_of(function),
+        initial,
+        returns=returns,
+        ttl=ttl,
+        timer=function_of(timer),
+        on_timer=function_of(on_timer),
+    )
+
+
+def timer_fault(step: steps.TimedScan) -> str | None:
+    """What does not fit of a timer's functions, the types of state and outputs being known; None if all does."""
+    for argument, function, check in (("timer", step.timer, _timer_fault), ("on_timer", step.on_timer, _call_fault)):
+        assert function is not None, "half a timer is refused"
+        try:
+            fault = check(step, function)
+        except Unreadable as problem:
+            fault = str(problem)
+        if fault is not None:
+            return f"{argument}= {getattr(function, '__name__', None) or repr(function)} {fault}"
+    return None
+
+
+def _timer_fault(step: steps.TimedScan, function: Function) -> str | None:
+    signature = signature_of(function, "state")
+    if not accepts(signature.takes[0], step.state):
+        return f"takes {said(signature.takes[0])}, but the state is {said(step.state)}"
+    if not (says_nothing(signature.returns) or accepts(datetime | None, signature.returns)):
+        return f"must return datetime | None, its annotation says {said(signature.returns)}"
+    return None
+
+
+def _call_fault(step: steps.TimedScan, function: Function) -> str | None:
+    signature = signature_of(function, "state", "moment")
+    for hint, arrives in zip(signature.takes, (step.state, datetime), strict=True):
+        if not accepts(hint, arrives):
+            return f"takes {said(hint)}, but {said(arrives)} arrives"
+    if says_nothing(signature.returns):
+        return None
+    arguments = get_args(signature.returns)
+    if get_origin(signature.returns) is not tuple or len(arguments) != 2 or arguments[1] is Ellipsis:
+        return f"must return tuple[State, list[Output]], its annotation says {said(signature.returns)}"
+    state, outputs = arguments
+    output = NOTHING if says_nothing(outputs) else element_of(outputs)
+    if not says_nothing(state) and not accepts(step.state, state):
+        return f"returns the state {said(state)}, but the step keeps {said(step.state)}"
+    if not says_nothing(output) and output != step.returns:
+        return f"gives {said(output)}, but the step's function gives {said(step.returns)}"
+    return None

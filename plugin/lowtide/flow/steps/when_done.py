@@ -1,0 +1,126 @@
+"""The ends of substreams: `when_done`, what it keeps of labels that have ended, and what may not stand in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from lowtide.errors import FlowError
+from lowtide.flow.schema.schema import schema_of
+from lowtide.flow.site import check_text, user_site
+from lowtide.flow.steps.calls import Call
+from lowtide.flow.steps.steps import CLOCKED, WORD, Applied, Ended, WhenDone
+from lowtide.flow.steps.windows import Tumbling, Window
+from lowtide.flow.time.durations import duration_of
+from lowtide.flow.time.moments import ZERO
+
+__all__ = ["ENDED", "Ends", "done_fault", "ended_of", "typed_done", "when_done_of"]
+
+ENDED = "ended"
+"""What the step that keeps ended labels is called, after its `when_done`."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What is kept of a label: how often it has ended; with the tick of the last time, as of all that forget."""
+
+    times: int = 0
+
+
+def when_done_of(name: str, label: str | None, keep: timedelta) -> WhenDone:
+    """The step, as `when_done(...)` says it; its windows are a tick long, which only the compiler knows."""
+    check_text("when_done", name)
+    if label is not None and not isinstance(label, str):
+        raise FlowError(
+            f"when_done takes label=, the name of a column, found {label!r}",
+            where=str(user_site()),
+            way_out="name the column that says which document, session or request a record opens",
+        )
+    duration_of("when_done", "keep", keep)
+    return WhenDone(Tumbling(timedelta(milliseconds=1)), None, result=Applied(_again), label=label, keep=keep)
+
+
+def typed_done(step: WhenDone, takes: type | None, slack_ms: int) -> WhenDone:
+    """The step as a plan has it."""
+    size = timedelta(milliseconds=slack_ms)
+    return WhenDone(
+        Tumbling(size), None, ZERO, ZERO, None, "close", Applied(_again, takes), step.label, step.keep
+    )  # fmt: skip
+
+
+def ended_of(step: WhenDone, takes: type) -> Ended:
+    """What keeps the labels that have ended."""
+    return Ended(_count, Ends(), Ends, takes, step.keep)
+
+
+def done_fault(calls: Sequence[Call], index: int, names: Sequence[str], takes: type | None) -> str | None:
+    """What is wrong with a `when_done`, its streams being sound; None if nothing is."""
+    call = calls[index]
+    step = call.step
+    assert isinstance(step, WhenDone)
+    stream, through = call.parents
+    if step.label is not None and takes is not None:
+        kind = schema_of(takes).kinds.get(step.label)
+        if kind is None:
+            return f"{takes.__qualname__} has no column {step.label!r}; it has {', '.join(schema_of(takes).kinds)}"
+        if not kind.can_be_key:
+            return f"label={step.label!r} is {kind.name}, which cannot be a label; use str, int, UUID or another key"
+    between = _between(calls, stream, through)
+    if between is None:
+        return (
+            f"{names[through]!r} has no record of what {names[stream]!r} is made of, so nothing of it leaves it; name "
+            "as through= a stream that comes of these records, or of those that they come of"
+        )
+    late = [each for each in sorted(between) if isinstance(calls[each].step, CLOCKED)]
+    if late:
+        word = WORD[type(calls[late[0]].step)]
+        return (
+            f"{word} {names[late[0]]!r} stands between {names[stream]!r} and {names[through]!r}: what comes of a "
+            "record there has another tick, so nobody can say when all of it is through; name as through= a stream "
+            "before it, or take the records from behind it"
+        )
+    return None
+
+
+def _between(calls: Sequence[Call], stream: int, through: int) -> set[int] | None:
+    """What stands on the ways from a stream to another; None if there is no way.
+
+    Where the other one does not come of the stream, the ways begin where both come from.
+    """
+
+    def parents(each: int) -> Iterable[int]:
+        return calls[each].parents
+
+    takers: dict[int, list[int]] = {}
+    for index, call in enumerate(calls):
+        for parent in call.parents:
+            takers.setdefault(parent, []).append(index)
+    above = _closed([through], parents)
+    own = _closed([stream], parents)
+    begins = {stream} if stream in above else own & above
+    if not begins:
+        return None
+    return (_closed(begins, lambda each: takers.get(each, ())) & above) - own
+
+
+def _closed(start: Iterable[int], ahead: Callable[[int], Iterable[int]]) -> set[int]:
+    seen = set(start)
+    left = list(seen)
+    while left:
+        for each in ahead(left.pop()):
+            if each not in seen:
+                seen.add(each)
+                left.append(each)
+    return seen
+
+
+def _again(_window: Window, records: tuple[Any, ...]) -> tuple[Any, ...]:
+    """All records of a tick, in order."""
+    return records
+
+
+def _count(ends: Ends, _record: Any) -> tuple[Ends, list[Any]]:
+    """A label has ended."""
+    return Ends(ends.times + 1), []

@@ -1,0 +1,1 @@
+"""Time: moments, durations, and what clocks of zones show."""

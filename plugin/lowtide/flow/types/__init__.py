@@ -1,0 +1,1 @@
+"""Types: the records between steps, inferred, and everything that does not fit."""

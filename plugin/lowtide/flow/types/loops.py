@@ -1,0 +1,97 @@
+"""Finds the loop that each step stands in, and steps that cannot stand in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowtide.flow.steps.calls import Call
+from lowtide.flow.steps.graph import FlowGraph
+from lowtide.flow.steps.steps import (
+    WORD,
+    Again,
+    Broadcast,
+    Connect,
+    Join,
+    JoinTable,
+    KeyBy,
+    Loop,
+    Scan,
+    Table,
+    TimedScan,
+    WhenDone,
+    WindowBy,
+    Write,
+)
+
+
+class Loops:
+    """The loops of a flow; `enter` is asked once for every call, in order.
+
+    A step stands in a loop if a record can come to it from the loop's head, up to the loop's tail.
+    """
+
+    def __init__(self, flow: FlowGraph) -> None:
+        self._calls = flow.calls
+        self._tails = {call.back: index for index, call in enumerate(flow.calls) if call.back is not None}
+        self._names = {call.back: call.name for call in flow.calls if call.back is not None}
+        self._loop_of: list[int | None] = []  # by call: the head of the innermost loop it stands in
+        self._around: dict[int, int | None] = {}  # by head: the loop that it was written in
+        self._crossing: set[int] = set()
+
+    def name_of(self, head: int) -> str:
+        """The name of the loop with this head."""
+        return self._names.get(head) or WORD[Loop]
+
+    def crosses(self, head: int) -> bool:
+        """Whether records change their key on their way round: there is a `key_by` in the loop with this head."""
+        return head in self._crossing
+
+    def _head(self, index: int) -> Loop:
+        step = self._calls[index].step
+        assert isinstance(step, Loop), "a loop begins with its head"
+        return step
+
+    def enter(self, index: int, call: Call) -> Iterator[str]:
+        """Place a call; what is wrong with its place."""
+        inside = {self._loop_of[parent] for parent in call.parents}
+        loop = next((loop for loop in inside if loop is not None), None)
+        if isinstance(call.step, Again):
+            assert call.back is not None, "a loop's tail knows its head"
+            if inside != {call.back}:
+                yield "the loop's body must return a stream that is made of the one it is given"
+            head = self._head(call.back)
+            if not head.keyed and not self.crosses(call.back):
+                yield "records without a key cannot go round a loop; write key_by before it, or in its body"
+            self._loop_of.append(self._around[call.back])
+            return
+        if isinstance(call.step, Loop):
+            self._around[index] = loop
+            if loop is not None:
+                yield f"a loop cannot stand in another, {self.name_of(loop)!r}; let one body do the work of both"
+            self._loop_of.append(index)
+            return
+        self._loop_of.append(loop)
+        if loop is not None:
+            yield from self._check(index, call, loop, mixed=len(inside) > 1)
+
+    def _check(self, index: int, call: Call, loop: int, mixed: bool) -> Iterator[str]:
+        name = self.name_of(loop)
+        if index > self._tails.get(loop, index):
+            yield f"it takes records from inside the loop {name!r}; take those that come out of it"
+        elif isinstance(call.step, Scan) and len(call.parents) > 1:
+            yield f"a scan in the loop {name!r} cannot look at a broadcast; do so before or behind the loop"
+        elif mixed and not isinstance(call.step, Connect | JoinTable | Join):
+            yield f"{WORD[type(call.step)]} takes streams from inside and outside of the loop {name!r}; merge before it"
+        elif isinstance(call.step, TimedScan):
+            yield f"a timer cannot stand in the loop {name!r}: it is due later than a turn; put it before or behind"
+        elif isinstance(call.step, WhenDone):
+            yield f"when_done cannot stand in the loop {name!r}: it gives records at the next tick; put it behind"
+        elif isinstance(call.step, WindowBy):
+            yield f"a window cannot stand in the loop {name!r}: it ends later than a turn; put it before or behind"
+        elif isinstance(call.step, Connect | Table | JoinTable | Join):
+            word = WORD[type(call.step)]
+            yield f"{word} cannot stand in the loop {name!r}: it waits for records that a turn does not bring"
+        elif isinstance(call.step, Broadcast | Write):
+            yield f"{WORD[type(call.step)]} cannot stand in the loop {name!r}, whose records have not come out yet"
+        elif isinstance(call.step, KeyBy):
+            self._crossing.add(loop)

@@ -1,0 +1,1 @@
+"""Words: the methods that a user writes a flow with."""

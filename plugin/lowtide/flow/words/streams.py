@@ -1,0 +1,763 @@
+"""Streams: what the steps of a flow are written on. Each method writes one step down; nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from lowtide.errors import FlowError
+from lowtide.flow import other_words as words
+from lowtide.flow.formats.endpoints import Kafka
+from lowtide.flow.site import Site, check_text, count_of, function_of, name_of, user_site
+from lowtide.flow.steps import steps
+from lowtide.flow.steps.calls import sink_of
+from lowtide.flow.steps.steps import Step
+from lowtide.flow.steps.timers import flat_scan_of
+from lowtide.flow.steps.windows import Windows
+from lowtide.flow.time.durations import duration_of
+from lowtide.flow.time.moments import ZERO
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lowtide.flow.steps.agg import Aggregate
+    from lowtide.flow.steps.graph import FlowGraph
+    from lowtide.flow.words.joins import Joined, Table
+    from lowtide.flow.words.windowed import Windowed
+
+T = TypeVar("T")
+U = TypeVar("U")
+S = TypeVar("S")
+B = TypeVar("B")
+R = TypeVar("R")
+
+_KEYED = (
+    "last",
+    "scan",
+    "flat_scan",
+    "reduce",
+    "aggregate",
+    "deduplicate",
+    "window",
+    "table",
+    "join_table",
+    "join",
+    "join_asof",
+    "connect",
+)
+
+
+class Stream(Generic[T]):
+    """The records that come out of a step; any number of steps may take them."""
+
+    def __init__(self, flow: FlowGraph, call: int) -> None:
+        self._flow = flow
+        self._call = call
+
+    def map(self, function: Callable[[T], U], *, name: str | None = None, returns: type[U] | None = None) -> Stream[U]:
+        """Turn every record into one other record.
+
+        Args:
+            function: Takes a record, returns one; deterministic, and changes neither its record nor anything else.
+            name: The step's name; by default the function's.
+            returns: The type of the new records if the function's annotations do not say it.
+        """
+        return self._then(steps.Map(function_of(function), returns), name_of(function, name))
+
+    def flat_map(
+        self, function: Callable[[T], Iterable[U]], *, name: str | None = None, returns: type[U] | None = None
+    ) -> Stream[U]:
+        """Turn every record into any number of records, in the order the function gives them; see `map`."""
+        return self._then(steps.FlatMap(function_of(function), returns), name_of(function, name))
+
+    def filter(self, function: Callable[[T], bool], *, name: str | None = None) -> Stream[T]:
+        """Keep the records for which the function returns True; see `map`."""
+        return self._then(steps.Filter(function_of(function)), name_of(function, name))
+
+    def split(self, function: Callable[[T], bool], *, name: str | None = None) -> tuple[Stream[T], Stream[T]]:
+        """Part the records: those for which the function returns True, and the rest; it is called once for each.
+
+        Args:
+            function: See `map`.
+            name: The step's name; by default the function's.
+        """
+        site = user_site()
+        parted = self._write_down(steps.Split(function_of(function)), name_of(function, name), site=site)
+        yes, no = (self._flow.add(steps.Side(says), None, (parted,), site) for says in (True, False))
+        return Stream(self._flow, yes), Stream(self._flow, no)
+
+    def map_batches(
+        self, function: Callable[[pa.RecordBatch], pa.RecordBatch], returns: type[U], *, name: str | None = None
+    ) -> Stream[U]:
+        """Turn Arrow record batches of any length into others, row by row: row i of the result is made of row i.
+
+        How records are cut into batches depends on timing, so a row must not depend on its neighbours.
+
+        Args:
+            function: Takes and returns a batch with the columns of the dataclasses, in their order; same length.
+            returns: The type of the new records.
+            name: The step's name; by default the function's.
+        """
+        return self._then(steps.MapBatches(function_of(function), returns), name_of(function, name))
+
+    def key_by(self, *columns: str, name: str | None = None) -> KeyedStream[T]:
+        """Bring records with equal values in these columns together, wherever they came from.
+
+        Written again with the same columns, it is the same keyed stream: records are sent once.
+
+        Args:
+            *columns: The names of one or more columns.
+            name: The step's name; by default made of the names before it and of the columns.
+        """
+        if not columns or not all(isinstance(column, str) for column in columns):
+            odd = next((column for column in columns if not isinstance(column, str)), None)
+            found = "none" if not columns else "a function" if callable(odd) else repr(odd)
+            way_out = 'name them: key_by("user"); for a computed key, map it into a field first'
+            raise FlowError(f"key_by takes column names, found {found}", where=str(user_site()), way_out=way_out)
+        keyed = self._flow.keyed.get((self._call, columns, name))
+        if keyed is None:
+            keyed = self._flow.keyed[self._call, columns, name] = self._write_down(steps.KeyBy(columns), name)
+        return KeyedStream(self._flow, keyed)
+
+    def merge(self, *others: Stream[T], name: str = "") -> Stream[T]:
+        """Put this and other streams of the same type into one; records stand in the order of their sources' labels.
+
+        Args:
+            *others: One or more streams of this flow, of the same type.
+            name: The step's name, which it needs.
+        """
+        for other in others:
+            self._check_ours(other, "merge")
+        if not others:
+            raise FlowError("merge takes one or more other streams", where=str(user_site()))
+        if not name:
+            way_out = 'say it: a.merge(b, name="both")'
+            raise FlowError("merge takes a name", where=str(user_site()), way_out=way_out)
+        return Stream(self._flow, self._write_down(steps.Merge(), name, also=[other._call for other in others]))
+
+    def broadcast(self, name: str, function: Callable[[B, T], B], initial: B) -> Broadcast[B]:
+        """Keep one state of all records, wherever they came from, for scans to look at: `scan(..., broadcast=this)`.
+
+        Args:
+            name: The step's name.
+            function: Takes the state and a record, returns the new state; see `KeyedStream.scan`.
+            initial: The state before the first record.
+        """
+        check_text("broadcast", name)
+        return Broadcast(self._flow, self._write_down(steps.Broadcast(function_of(function), initial), name))
+
+    def when_done(
+        self, name: str, *, through: Stream[Any], label: str | None = None, keep: timedelta = timedelta(hours=1)
+    ) -> Stream[T]:
+        """Give each record again when everything of its tick, and so all that came of it, has left another stream.
+
+        It stands before all records of the next tick, and behind all of its own. With `label`, whoever is outside of
+        the job can wait for the end of one substream: `lt.subscribe(job, lt.done(name, label))`, `lowtide wait`.
+
+        Args:
+            name: The step's name.
+            through: A stream that is made of these records, with no window, timer or join on the way.
+            label: The column that names the substream which a record opens: a document, a session, a request.
+            keep: For so much log time it is known of a label that it has ended.
+        """
+        from lowtide.flow.steps.when_done import when_done_of
+
+        step = when_done_of(name, label, keep)
+        self._check_ours(through, "when_done")
+        return self._then_beside(step, name, through)
+
+    def _then_beside(self, step: Step, name: str, other: Stream[Any]) -> Stream[Any]:
+        return Stream(self._flow, self._write_down(step, name, also=[other._call]))
+
+    def loop(
+        self,
+        name: str,
+        body: Callable[[Stream[T]], Stream[T]],
+        again: Callable[[T], bool],
+        *,
+        limit_turns: int,
+    ) -> Stream[T]:
+        """Take records through the same steps until they have had enough, each by the keys that the body gives it.
+
+        Args:
+            name: The loop's name; its records go round through the topic `lowtide.<job>.loop.<name>`.
+            body: Is called once, here, with the stream that enters the loop, and returns the stream that comes out of
+                its last step. It writes a key_by; but no broadcast, write, window, timer, join or other loop, and takes
+                no stream from outside.
+            again: Takes a record that came out of the body; True sends it through once more, others leave the loop.
+            limit_turns: How often a record, or what it becomes, may pass through; one that had to go again fails.
+        """
+        return self._loop(name, body, again, limit_turns, Stream)
+
+    def _loop(
+        self,
+        name: str,
+        body: Callable[[Any], Stream[T]],
+        again: Callable[[T], bool],
+        limit_turns: int,
+        entering: type[Stream[Any]],
+    ) -> Stream[T]:
+        site = user_site()
+        check_text("loop", name)
+        limit = count_of("loop", "limit_turns", limit_turns)
+        loop = steps.Loop(keyed=issubclass(entering, KeyedStream))
+        head = entering(self._flow, self._write_down(loop, None, site=site))
+        tail = function_of(body)(head)
+        if not isinstance(tail, Stream) or tail._flow is not self._flow:
+            way_out = "return the stream that comes out of the body's last step"
+            raise FlowError(f"a loop's body returned {tail!r}, expected a stream", where=str(site), way_out=way_out)
+        step = steps.Again(function_of(again), limit)
+        return Stream(self._flow, tail._write_down(step, name, site=site, back=head._call))
+
+    def write(self, name: str, sink: Kafka[T]) -> None:
+        """Write the records to a sink, e.g. `kafka("totals", json(Total), key="user")`."""
+        self._write_down(steps.Write(sink_of(sink, "write")), name)
+
+    def _then(self, step: Step, name: str | None) -> Stream[Any]:
+        return Stream(self._flow, self._write_down(step, name))
+
+    def _write_down(
+        self,
+        step: Step,
+        name: str | None,
+        *,
+        also: Iterable[int] = (),
+        site: Site | None = None,
+        back: int | None = None,
+    ) -> int:
+        return self._flow.add(step, name, (self._call, *also), site or user_site(), back)
+
+    def _check_ours(self, other: object, step: str) -> None:
+        if not isinstance(other, Stream):
+            raise FlowError(f"{step} takes streams, found {other!r}", where=str(user_site()))
+        if other._flow is not self._flow:
+            what = f"{step} takes streams of its own flow {self._flow.name!r}, found {other!r}"
+            raise FlowError(what, where=str(user_site()), way_out="read that source in this flow too")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            if name in _KEYED:
+                way_out = "write .key_by(...) directly before it"
+                raise FlowError(f"{name} works per key, but {self!r} has none", where=str(user_site()), way_out=way_out)
+            if (ours := words.OF_STREAMS.get(name)) is not None:
+                raise FlowError(f"{self!r} has no {name}", where=str(user_site()), way_out=ours)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __repr__(self) -> str:
+        call = self._flow.calls[self._call]
+        return f"{type(self).__name__}({self._flow.name!r}, {call.name or steps.WORD[type(call.step)]!r})"
+
+
+class Broadcast(Generic[B]):
+    """A state of all records of a stream, for `scan(..., broadcast=this)`."""
+
+    def __init__(self, flow: FlowGraph, call: int) -> None:
+        self._flow = flow
+        self._call = call
+
+    def __repr__(self) -> str:
+        return f"Broadcast({self._flow.name!r}, {self._flow.calls[self._call].name!r})"
+
+
+class KeyedStream(Stream[T]):
+    """Records that `key_by` has brought together: here stand the steps that work per key."""
+
+    def last(
+        self, count: int, *, partial: bool = True, ttl: timedelta | None = None, name: str | None = None
+    ) -> Stream[tuple[T, ...]]:
+        """Turn every record into a window: the last `count` records of its key up to and with it, oldest first.
+
+        Windows are for functions: `map`, `flat_map` and `filter` may take them, a sink cannot.
+
+        Args:
+            count: How many records, at least 1.
+            partial: Whether the shorter windows at a key's start come out too.
+            ttl: After so much log time without a record a key begins anew; see `scan`.
+            name: The step's name, under which its state is kept; by default made of the names before it.
+        """
+        kept = None if ttl is None else duration_of("last", "ttl", ttl)
+        return self._then(steps.Last(count_of("last", "a number of records", count), partial, kept), name)
+
+    @overload
+    def scan(
+        self,
+        name: str,
+        function: Callable[[S, T], tuple[S, U]],
+        initial: S,
+        *,
+        ttl: timedelta | None = None,
+        broadcast: None = None,
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    @overload
+    def scan(
+        self,
+        name: str,
+        function: Callable[[S, T, B], tuple[S, U]],
+        initial: S,
+        *,
+        ttl: timedelta | None = None,
+        broadcast: Broadcast[B],
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    def scan(
+        self,
+        name: str,
+        function: Callable[..., tuple[Any, Any]],
+        initial: Any,
+        *,
+        ttl: timedelta | None = None,
+        broadcast: Broadcast[Any] | None = None,
+        returns: type[Any] | None = None,
+    ) -> Stream[Any]:
+        """Turn every record and its key's state into a new state and an output, per key and in order.
+
+        Args:
+            name: The step's name, under which its state is kept.
+            function: Takes the state and the record, returns both the new state and the output, annotated
+                `-> tuple[State, Output]`. It must be deterministic and must not change the state in place: make a new
+                one, as `dataclasses.replace` or `{**state, key: value}` do.
+            initial: The state of a key that has none yet. A state is whatever a record's field may be: a dataclass,
+                int, str, list[...], dict[str, ...], ... One that is equal to `initial` is not kept.
+            ttl: A key whose last record is so old in log time has no state any more; by default it keeps it for ever.
+            broadcast: A broadcast whose state, as of the record's place in the order, the function gets as its third
+                argument.
+            returns: The type of the outputs if the function's annotations do not say it.
+        """
+        return self._scanned(steps.Scan, "scan", name, function, initial, ttl, broadcast, returns)
+
+    @overload
+    def flat_scan(
+        self,
+        name: str,
+        function: Callable[[S, T], tuple[S, Iterable[U]]],
+        initial: S,
+        *,
+        timer: Callable[[S], datetime | None] | None = None,
+        on_timer: Callable[[S, datetime], tuple[S, Iterable[U]]] | None = None,
+        ttl: timedelta | None = None,
+        broadcast: None = None,
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    @overload
+    def flat_scan(
+        self,
+        name: str,
+        function: Callable[[S, T, B], tuple[S, Iterable[U]]],
+        initial: S,
+        *,
+        timer: Callable[[S], datetime | None] | None = None,
+        on_timer: Callable[[S, datetime], tuple[S, Iterable[U]]] | None = None,
+        ttl: timedelta | None = None,
+        broadcast: Broadcast[B],
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    def flat_scan(
+        self,
+        name: str,
+        function: Callable[..., tuple[Any, Iterable[Any]]],
+        initial: Any,
+        *,
+        timer: Callable[[Any], datetime | None] | None = None,
+        on_timer: Callable[[Any, datetime], tuple[Any, Iterable[Any]]] | None = None,
+        ttl: timedelta | None = None,
+        broadcast: Broadcast[Any] | None = None,
+        returns: type[Any] | None = None,
+    ) -> Stream[Any]:
+        """`scan` with any number of outputs for each record, and with a moment at which a key is called without one.
+
+        Args:
+            name: See `scan`, as for all arguments that are not said here.
+            function: As of `scan`, but the second thing it returns is an iterable of outputs, in their order.
+            initial: See `scan`; it has no timer.
+            timer: Takes the state after each record and each call of time; returns the moment of log time at which the
+                key wants to be called, or None. It takes the place of what was asked before; nothing else is kept of
+                it, so it must depend on the state alone.
+            on_timer: Takes the state and that moment, returns what `function` does. It is called before all records of
+                that moment, on a quiet topic too; where the moment has passed already, one tick later.
+            ttl: See `scan`; a call of time counts as a record does. What is forgotten is not called.
+            broadcast: See `scan`.
+            returns: See `scan`.
+        """
+        also, kept = self._beside(name, "flat_scan", ttl, broadcast)
+        step = flat_scan_of(function, initial, returns, kept, timer, on_timer)
+        return Stream(self._flow, self._write_down(step, name, also=also))
+
+    def reduce(self, name: str, function: Callable[[T, T], T], *, ttl: timedelta | None = None) -> Stream[T]:
+        """Turn every record into what the function makes of the result before it and the record; the first stays.
+
+        Args:
+            name: The step's name, under which its state is kept: the last result.
+            function: Takes the result before and the record; deterministic, and changes neither.
+            ttl: A key whose last record is so old in log time begins anew; see `scan`.
+        """
+        return self._scanned(steps.Reduce, "reduce", name, function, None, ttl, None, None)
+
+    def aggregate(
+        self, name: str, returns: type[U] | None = None, /, *, ttl: timedelta | None = None, **columns: Aggregate
+    ) -> Stream[U]:
+        """Turn every record into the aggregates of its key so far.
+
+        Args:
+            name: The step's name, under which its state is kept.
+            returns: A dataclass, each of whose fields is a column of the key or filled by one of the aggregates.
+            ttl: A key whose last record is so old in log time begins anew; see `scan`.
+            **columns: The aggregates by the fields they fill: `amount=lt.agg.sum("amount")`.
+        """
+        check_text("aggregate", name)
+        if returns is None:
+            way_out = 'give it after the name: aggregate("spent", Spent, amount=lt.agg.sum("amount"))'
+            raise FlowError("aggregate takes the dataclass of its results", where=str(user_site()), way_out=way_out)
+        kept = None if ttl is None else duration_of("aggregate", "ttl", ttl)
+        return self._then(steps.Running(returns, columns, kept), name)
+
+    def deduplicate(self, name: str, *, within: timedelta) -> Stream[T]:
+        """Keep the first record of each key; others follow only `within` of log time after the one that was kept.
+
+        Args:
+            name: The step's name, under which it is kept which keys it has seen, and when.
+            within: How long a key is remembered; records that are left out do not prolong it.
+        """
+        check_text("deduplicate", name)
+        return self._then(steps.Deduplicate(duration_of("deduplicate", "within", within)), name)
+
+    def _scanned(
+        self,
+        kind: type[steps.Scan],
+        word: str,
+        name: str,
+        function: Callable[..., Any],
+        initial: Any,
+        ttl: timedelta | None,
+        broadcast: Broadcast[Any] | None,
+        returns: type[Any] | None,
+    ) -> Stream[Any]:
+        also, kept = self._beside(name, word, ttl, broadcast)
+        step = kind(function_of(function), initial, returns=returns, ttl=kept)
+        return Stream(self._flow, self._write_down(step, name, also=also))
+
+    def _beside(
+        self, name: str, word: str, ttl: timedelta | None, broadcast: Broadcast[Any] | None
+    ) -> tuple[list[int], timedelta | None]:
+        """The broadcast's call, if there is one, and how long a scan keeps a key."""
+        check_text(word, name)
+        also: list[int] = []
+        if broadcast is not None:
+            if not isinstance(broadcast, Broadcast) or broadcast._flow is not self._flow:
+                what = f"broadcast= takes a broadcast of the flow {self._flow.name!r}, found {broadcast!r}"
+                raise FlowError(what, where=str(user_site()), way_out="make one: stream.broadcast(name, function, ...)")
+            also = [broadcast._call]
+        return also, None if ttl is None else duration_of(word, "ttl", ttl)
+
+    def window(
+        self,
+        name: str,
+        windows: Windows,
+        *,
+        time: str | None = None,
+        wait: timedelta | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        emit: Literal["close", "update"] = "close",
+    ) -> Windowed[T]:
+        """Cut each key's records into windows of time; what is made of them is said by the next word.
+
+        A window closes when nothing before its end and `wait` can come any more, on a quiet topic too.
+
+        Args:
+            name: The step's name, under which its open windows are kept.
+            windows: `tumbling(...)`, `sliding(...)`, `session(...)` or `calendar(...)`.
+            time: The column of event time; without it, windows go by log time and nothing is late.
+            wait: With `time`: how far log time may be ahead of a record's event time before the record is late.
+            ahead: A record whose event time is further ahead of log time is late too.
+            late: "drop" where late records are not wanted; else take `.late`.
+            emit: "close" for one result when a window closes, "update" for one with each record instead.
+        """
+        from lowtide.flow.words.windowed import Windowed, window_by
+
+        step = window_by(name, windows, time, wait, ahead, late, emit)
+        return Windowed(self._flow, self._write_down(step, name))
+
+    def table(self, name: str, *, deleted: str | None = None, ttl: timedelta | None = None) -> Table[T]:
+        """Keep the newest record of every key, for `join_table`.
+
+        Args:
+            name: The table's name.
+            deleted: A column of type bool: a record that has True there takes its key out.
+            ttl: A key whose last record is so old in log time has no row any more; by default it keeps it for ever.
+        """
+        from lowtide.flow.words.joins import Table, table_of
+
+        return Table(self._flow, self._write_down(table_of(name, deleted, ttl), name))
+
+    @overload
+    def join_table(
+        self,
+        name: str,
+        table: Table[R],
+        function: Callable[[T, R], U],
+        *,
+        how: Literal["inner"] = "inner",
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    @overload
+    def join_table(
+        self,
+        name: str,
+        table: Table[R],
+        function: Callable[[T, R | None], U],
+        *,
+        how: Literal["left"],
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    def join_table(
+        self,
+        name: str,
+        table: Table[Any],
+        function: Callable[..., Any],
+        *,
+        how: Literal["inner", "left"] = "inner",
+        returns: type[Any] | None = None,
+    ) -> Stream[Any]:
+        """Turn every record and its key's row of the table, as of the record's place in the order, into one.
+
+        A change of the table gives nothing by itself.
+
+        Args:
+            name: The step's name, under which its rows are kept.
+            table: What `.key_by(...).table(...)` returned; keyed by as many columns of the same types.
+            function: Takes the record and the row; deterministic, and changes neither.
+            how: "inner" leaves out records without a row; with "left" the function gets None for it.
+            returns: The type of the results if the function's annotations do not say it.
+        """
+        from lowtide.flow.words.joins import join_table_of
+
+        also, step = join_table_of(self._flow, name, table, function, how, returns)
+        return Stream(self._flow, self._write_down(step, name, also=also))
+
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[R],
+        function: Callable[[T, R], U],
+        *,
+        before: timedelta = ZERO,
+        after: timedelta = ZERO,
+        time: tuple[str, str] | None = None,
+        wait: timedelta | tuple[timedelta, timedelta] | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["inner"] = "inner",
+        returns: type[U] | None = None,
+    ) -> Joined[T, R, U]: ...
+
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[R],
+        function: Callable[[T, R | None], U],
+        *,
+        before: timedelta = ZERO,
+        after: timedelta = ZERO,
+        time: tuple[str, str] | None = None,
+        wait: timedelta | tuple[timedelta, timedelta] | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["left"],
+        returns: type[U] | None = None,
+    ) -> Joined[T, R, U]: ...
+
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[R],
+        function: Callable[[T | None, R], U],
+        *,
+        before: timedelta = ZERO,
+        after: timedelta = ZERO,
+        time: tuple[str, str] | None = None,
+        wait: timedelta | tuple[timedelta, timedelta] | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["right"],
+        returns: type[U] | None = None,
+    ) -> Joined[T, R, U]: ...
+
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[R],
+        function: Callable[[T | None, R | None], U],
+        *,
+        before: timedelta = ZERO,
+        after: timedelta = ZERO,
+        time: tuple[str, str] | None = None,
+        wait: timedelta | tuple[timedelta, timedelta] | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["outer"],
+        returns: type[U] | None = None,
+    ) -> Joined[T, R, U]: ...
+
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[Any],
+        function: Callable[..., Any],
+        *,
+        before: timedelta = ZERO,
+        after: timedelta = ZERO,
+        time: tuple[str, str] | None = None,
+        wait: timedelta | tuple[timedelta, timedelta] | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["inner", "left", "right", "outer"] = "inner",
+        returns: type[Any] | None = None,
+    ) -> Joined[Any, Any, Any]:
+        """Pair every record with those of the other stream's same key from `before` before it to `after` after it.
+
+        A pair stands at the place of whichever record came later. What comes out unpaired does so once, when no partner
+        can come any more.
+
+        Args:
+            name: The step's name, under which the records are kept that partners may come for.
+            other: The other stream, keyed by as many columns of the same types; it may be the same one.
+            function: Takes a record and one of the other stream's; deterministic, and changes neither.
+            before: How far before a record's time the other one's may lie, both ends in.
+            after: How far after it.
+            time: The columns of event time, of this stream and the other; without it, the join goes by log time.
+            wait: With `time`: how far log time may be ahead of a record's event time before the record is late; one for
+                both streams, or one for each.
+            ahead: A record whose event time is further ahead of log time is late too.
+            late: "drop" where late records are not wanted; else take `.late` and `.late_other`.
+            how: Of which stream records come out that found no partner: the function gets None for it.
+            returns: The type of the results if the function's annotations do not say it.
+        """
+        from lowtide.flow.words.joins import Joined, join_of
+
+        self._check_keyed(other, "join")
+        step = join_of(name, function, (before, after), time, wait, ahead, late, how, returns)
+        return Joined(self._flow, self._write_down(step, name, also=[other._call]))
+
+    @overload
+    def join_asof(
+        self,
+        name: str,
+        other: KeyedStream[R],
+        function: Callable[[T, R | None], U],
+        *,
+        time: tuple[str, str],
+        wait: timedelta,
+        back: timedelta,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["left"] = "left",
+        returns: type[U] | None = None,
+    ) -> Joined[T, R, U]: ...
+
+    @overload
+    def join_asof(
+        self,
+        name: str,
+        other: KeyedStream[R],
+        function: Callable[[T, R], U],
+        *,
+        time: tuple[str, str],
+        wait: timedelta,
+        back: timedelta,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["inner"],
+        returns: type[U] | None = None,
+    ) -> Joined[T, R, U]: ...
+
+    def join_asof(
+        self,
+        name: str,
+        other: KeyedStream[Any],
+        function: Callable[..., Any],
+        *,
+        time: tuple[str, str],
+        wait: timedelta,
+        back: timedelta,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["inner", "left"] = "left",
+        returns: type[Any] | None = None,
+    ) -> Joined[Any, Any, Any]:
+        """Pair every record with the newest of the other stream's same key that is not younger, by event time.
+
+        Of several equally new ones it is the last in Lowtide's order. The result comes once log time has waited for the
+        record's event time, as no other partner can come then; it stands there in the order.
+
+        Args:
+            name: The step's name, under which the records are kept that wait, and those that may be waited for.
+            other: The other stream, keyed by as many columns of the same types.
+            function: Takes a record and its partner; deterministic, and changes neither.
+            time: The columns of event time, of this stream and the other.
+            wait: How long log time waits for both; what comes later is late.
+            back: How much older than the record its partner may be.
+            ahead: A record whose event time is further ahead of log time is late too.
+            late: "drop" where late records are not wanted; else take `.late` and `.late_other`.
+            how: With "left" the function gets None where there is no partner; "inner" leaves such records out.
+            returns: The type of the results if the function's annotations do not say it.
+        """
+        from lowtide.flow.words.joins import Joined, join_asof_of
+
+        self._check_keyed(other, "join_asof")
+        step = join_asof_of(name, function, back, time, wait, ahead, late, how, returns)
+        return Joined(self._flow, self._write_down(step, name, also=[other._call]))
+
+    def connect(self, *others: KeyedStream[R]) -> KeyedStream[T | R]:
+        """Bring the records of keyed streams of any types together, for `scan` and `flat_scan`, in Lowtide's order.
+
+        The function gets whichever record comes, and tells them apart by `match`.
+
+        Args:
+            others: Streams keyed by as many columns, of the same types.
+        """
+        for other in others:
+            self._check_keyed(other, "connect")
+        if not others:
+            raise FlowError("connect takes one or more other streams", where=str(user_site()))
+        return KeyedStream(self._flow, self._write_down(steps.Connect(), None, also=[other._call for other in others]))
+
+    def _check_keyed(self, other: object, step: str) -> None:
+        self._check_ours(other, step)
+        if not isinstance(other, KeyedStream):
+            way_out = "write .key_by(...) directly before it"
+            raise FlowError(f"{step} takes keyed streams, found {other!r}", where=str(user_site()), way_out=way_out)
+
+    def loop(
+        self,
+        name: str,
+        body: Callable[[KeyedStream[T]], Stream[T]],
+        again: Callable[[T], bool],
+        *,
+        limit_turns: int,
+    ) -> Stream[T]:
+        """Take records through the same steps until they have had enough.
+
+        Each keeps its key meanwhile, and stays with its worker; unless the body writes a key_by, see `Stream.loop`.
+
+        Args:
+            name: The loop's name.
+            body: Is called once, here, with the stream that enters the loop, and returns the stream that comes out of
+                its last step; writes no broadcast, write, window, timer, join or other loop, and takes no stream from
+                outside.
+            again: Takes a record that came out of the body; True sends it through once more, others leave the loop.
+            limit_turns: How often a record, or what it becomes, may pass through; one that had to go again fails.
+        """
+        return self._loop(name, body, again, limit_turns, KeyedStream)

@@ -1,0 +1,140 @@
+"""What stands behind `window(...)`: the words that say what is made of a window's records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from lowtide.errors import FlowError
+from lowtide.flow.site import check_text, function_of, user_site
+from lowtide.flow.steps import steps
+from lowtide.flow.steps.agg import Aggregate
+from lowtide.flow.steps.steps import WindowBy
+from lowtide.flow.steps.windows import Calendar, Session, Sliding, Tumbling, Window
+from lowtide.flow.time.moments import ZERO
+from lowtide.flow.words.streams import Stream
+from lowtide.flow.words.window_words import LIMIT
+
+if TYPE_CHECKING:
+    from lowtide.flow.steps.graph import FlowGraph
+
+T = TypeVar("T")
+U = TypeVar("U")
+S = TypeVar("S")
+
+
+class Windowed(Generic[T]):
+    """Records in windows of time; takes one of `aggregate`, `reduce`, `fold` and `apply`."""
+
+    def __init__(self, flow: FlowGraph, call: int) -> None:
+        self._flow = flow
+        self._call = call
+        self._late: Stream[T] | None = None
+
+    @property
+    def late(self) -> Stream[T]:
+        """Records that came when their window had closed, or lie more than `ahead` in the future; as they were."""
+        if self._late is None:
+            self._late = Stream(self._flow, self._flow.add(steps.Late(), None, (self._call,), user_site()))
+        return self._late
+
+    def aggregate(self, returns: type[U], **columns: Aggregate) -> Stream[U]:
+        """Give one record per window: the key's columns, window_start and window_end where it has them, and aggregates.
+
+        Args:
+            returns: The type of the records, a dataclass whose fields all are one of these.
+            columns: The aggregates by the fields that they fill, such as `clicks=lt.agg.count()`.
+        """
+        return self._made(steps.Combined(returns, tuple(columns.items())))
+
+    def reduce(self, function: Callable[[T, T], T]) -> Stream[T]:
+        """Give one record per window: its records, put together two by two in Lowtide's order.
+
+        Args:
+            function: Takes what came of the records so far, and a record, and returns one of the same type. It must be
+                deterministic and must change nothing in place. Of two sessions that become one it takes both results.
+        """
+        return self._made(steps.Reduced(function_of(function)))
+
+    def fold(
+        self,
+        function: Callable[[S, T], S],
+        initial: S,
+        finish: Callable[[Window, S], U],
+        *,
+        merge: Callable[[S, S], S] | None = None,
+        returns: type[U] | None = None,
+    ) -> Stream[U]:
+        """Give one record per window, made of a state.
+
+        Args:
+            function: Takes the state and a record, returns the new state; see `KeyedStream.scan`.
+            initial: The state before a window's first record.
+            finish: Takes the window and its state, returns the record.
+            merge: For sessions: takes the states of two that become one, the earlier one first.
+            returns: The type of the records if `finish` has no annotation that says it.
+        """
+        merged = None if merge is None else function_of(merge)
+        return self._made(steps.Folded(function_of(function), initial, function_of(finish), merged, returns=returns))
+
+    def apply(
+        self, function: Callable[[Window, tuple[T, ...]], Iterable[U]], *, returns: type[U] | None = None
+    ) -> Stream[U]:
+        """Give any number of records per window, made of all its records, which are kept until it closes.
+
+        Args:
+            function: Takes the window and its records in Lowtide's order, returns records in order.
+            returns: The type of the records if the function has no annotation that says it.
+        """
+        return self._made(steps.Applied(function_of(function), returns))
+
+    def _made(self, result: steps.Combined | steps.Reduced | steps.Folded | steps.Applied) -> Stream[Any]:
+        step = self._flow.calls[self._call].step
+        assert isinstance(step, WindowBy), "it was written down as one"
+        if step.result is not None:
+            raise FlowError(
+                f"the windows of {self._flow.calls[self._call].name!r} have their result already",
+                where=str(user_site()),
+                way_out="put both results into one, or write a second window with another name",
+            )
+        self._flow.complete(self._call, replace(step, result=result))
+        return Stream(self._flow, self._call)
+
+    def __repr__(self) -> str:
+        return f"Windowed({self._flow.name!r}, {self._flow.calls[self._call].name!r})"
+
+
+def window_by(
+    name: str,
+    windows: Any,
+    time: str | None,
+    wait: timedelta | None,
+    ahead: timedelta,
+    late: Any,
+    emit: Any,
+) -> WindowBy:
+    """The step, as far as `window(...)` says it; raises FlowError for what no flow can mean."""
+    check_text("window", name)
+
+    def refuse(what: str, way_out: str) -> FlowError:
+        return FlowError(f'window "{name}": {what}', where=str(user_site()), way_out=way_out)
+
+    if not isinstance(windows, Tumbling | Sliding | Session | Calendar):
+        raise refuse(f"there are no such windows: {windows!r}", "give it lt.tumbling(lt.minutes(5)), for example")
+    if (time is None) != (wait is None):
+        raise refuse(
+            f"{'wait=' if time is None else 'time='} stands without {'time=' if time is None else 'wait='}",
+            "time= names the column of event time, wait= says how long log time waits for it: give both or neither",
+        )
+    for word, duration in (("wait", ZERO if wait is None else wait), ("ahead", ahead)):
+        if not isinstance(duration, timedelta) or not ZERO <= duration <= LIMIT:
+            raise refuse(f"{word}= takes a duration of 0 to 100 years, found {duration!r}", "write lt.minutes(1), say")
+    if late not in (None, "drop"):
+        raise refuse(f'late= takes "drop" or nothing, found {late!r}', "take the late records by .late instead")
+    if emit not in ("close", "update"):
+        raise refuse(f'emit= takes "close" or "update", found {emit!r}', "leave it out for results at the close")
+    if emit == "update" and isinstance(windows, Session):
+        raise refuse("a session's bounds change while it is open, so it has no updates", 'leave out emit="update"')
+    return WindowBy(windows, time, wait or ZERO, ahead, late, emit)
