@@ -32,7 +32,7 @@ GARBAGE = 1 << 30
 POUR_S = 5.0
 """For each port."""
 POUR_LIMIT_S = 300.0
-REFUSED = "a connection was refused"
+REFUSED = "refused a connection"
 """What the job's processes say in their logs, the job's own and those of Spark's executors, once a minute."""
 REFUSED_LIMIT_S = 10.0
 

@@ -18,7 +18,7 @@ class AckValues:
 
     def __init__(self, worker: int, incarnation: int) -> None:
         if not 0 <= worker <= MAX_WORKER:
-            raise ValueError(f"worker {worker}: numbers of workers go from 0 to {MAX_WORKER}")
+            raise ValueError(f"worker {worker}: a worker's number must be 0 to {MAX_WORKER}")
         self._first = worker << 48
         self._key = incarnation * _GOLDEN & _MASK
         self._counter = 0
@@ -28,7 +28,7 @@ class AckValues:
         while True:
             counter = self._counter
             if counter >= MAX_VALUES:
-                raise OverflowError(f"a worker makes {MAX_VALUES} values in one life; start a new incarnation")
+                raise OverflowError(f"a worker can make {MAX_VALUES} values in one life; start a new incarnation")
             self._counter = counter + 1
             value = mix((self._first + counter) ^ self._key)
             if value:

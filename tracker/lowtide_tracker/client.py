@@ -126,7 +126,7 @@ class TrackerClient:
         try:
             self._open(connection)
         except OSError as error:
-            raise self._lost(f"the tracker at {self.address} cannot be reached: {error}") from error
+            raise self._lost(f"cannot reach the tracker at {self.address}: {error}") from error
         except BaseException:
             self.close()
             raise
@@ -188,7 +188,7 @@ class TrackerClient:
         self._send(encode(OpenFront(front, floor, None if feeds is None else tuple(feeds))))
         answer = self._await(FrontOpened)
         if answer.front != front:
-            raise ProtocolError(f"asked to open front {front}, the tracker opened front {answer.front}")
+            raise ProtocolError(f"asked the tracker to open front {front}, and it opened front {answer.front}")
         return answer.tick
 
     def close_front(self, front: int) -> None:
@@ -243,8 +243,8 @@ class TrackerClient:
         welcome = self._await(Welcome)
         if welcome.era < self._era:
             raise self._lost(
-                f"the tracker at {self.address} is the one of era {welcome.era}, and that of era {self._era} has taken "
-                "its place: ask the driver for the address"
+                f"the tracker at {self.address} is of era {welcome.era}; one of era {self._era} has replaced it: "
+                "ask the driver for its address"
             )
         self._era = welcome.era
         if self._local is not None:
@@ -281,12 +281,12 @@ class TrackerClient:
 
     def _connected(self) -> socket.socket:
         if self._socket is None:
-            raise ConnectionLost(f"there is no connection to the tracker at {self.address}: connect")
+            raise ConnectionLost(f"not connected to the tracker at {self.address}: call connect first")
         return self._socket
 
     def _lost(self, reason: str) -> ConnectionLost:
         self.close()
-        return ConnectionLost(f"{reason}; connect again, what was not applied is kept")
+        return ConnectionLost(f"{reason}; connect again: flushes that were not applied are kept")
 
     def _send_flush(self, flush: Flush | Absolute, more: bytes = b"") -> None:
         self.traffic.flushes += 1
@@ -304,7 +304,9 @@ class TrackerClient:
                 rest = rest[connection.send(rest) :]
             except BlockingIOError:
                 if not ready(connection, select.POLLOUT, self._timeout_s):
-                    raise self._lost(f"the tracker at {self.address} reads nothing for {self._timeout_s} s") from None
+                    raise self._lost(
+                        f"the tracker at {self.address} has read nothing for {self._timeout_s} s"
+                    ) from None
             except OSError as error:
                 # It may have said why before it closed the connection.
                 self._take_in(0.0)
@@ -346,7 +348,7 @@ class TrackerClient:
                 self._answers.append(message)
             case _:
                 self.close()
-                raise ProtocolError(f"{type(message).__name__} is no message for a client")
+                raise ProtocolError(f"{type(message).__name__} is not a message for a client")
 
     def _await(self, kind: type[Answer]) -> Answer:
         """The tracker's answer of a kind; notices that come before it are kept for `receive`."""
@@ -359,5 +361,5 @@ class TrackerClient:
         answer = self._answers.pop(0)
         if not isinstance(answer, kind):
             self.close()
-            raise ProtocolError(f"the tracker answered {type(answer).__name__} where {kind.__name__} was asked for")
+            raise ProtocolError(f"the tracker answered {type(answer).__name__} to a request for {kind.__name__}")
         return answer

@@ -32,7 +32,7 @@ class Dues:
             group = graph.group_of(segment)
             for owner in those:
                 if not 0 <= owner <= MAX_OWNER:
-                    raise ValueError(f"owner {owner} of segment {segment}: numbers of owners go from 0 to {MAX_OWNER}")
+                    raise ValueError(f"owner {owner} of segment {segment}: an owner's number must be 0 to {MAX_OWNER}")
                 self._ticks[group][segment, owner] = start
                 self._untold.add((segment, owner))
                 self.limits[group] = start

@@ -117,7 +117,7 @@ class Entrance:
             try:
                 connection, _ = await loop.sock_accept(listener)
             except OSError as error:
-                self.refused(f"it could not be accepted: {error}")
+                self.refused(f"could not accept it: {error}")
                 await asyncio.sleep(RETRY_S)
                 continue
             try:
@@ -173,7 +173,7 @@ class Entrance:
             first = self._strangers.yields(loop.time())
             if first is not None:
                 self._send_away(first)
-                self.refused(f"it had not proved who it is, and {self._strangers.most} others were there")
+                self.refused(f"it had not proved who it is, and {self._strangers.most} others were waiting")
             elif self._strangers.full:
                 await asyncio.sleep(ROOM_POLL_S)
 

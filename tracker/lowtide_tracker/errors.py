@@ -37,8 +37,9 @@ class TimeWentBack(TrackerError):
 
     def __str__(self) -> str:
         return (
-            f"segment {self.segment}: an ack at tick {self.tick} is below min time {self.min_time}, which was "
-            "announced; an ack was lost, doubled or sent too early: the life ends here, recover from the last commit"
+            f"segment {self.segment}: an ack at tick {self.tick} is below min time {self.min_time}, which is "
+            "already announced; an ack was lost, doubled or sent too early: the life ends here, recover from the "
+            "last commit"
         )
 
 
@@ -65,7 +66,7 @@ class NoticeGap(TrackerError):
 
     def __str__(self) -> str:
         return (
-            f"notice {self.number} of era {self.era} continues notice {self.after}, but the last one heard is "
+            f"notice {self.number} of era {self.era} continues notice {self.after}, but the last one received is "
             f"{self.heard}: subscribe again"
         )
 
@@ -79,7 +80,7 @@ class HeartbeatWentBack(TrackerError):
 
     def __str__(self) -> str:
         return (
-            f"front {self.front} sent heartbeat {self.tick} after {self.heartbeat}: a heartbeat is never taken back; "
+            f"front {self.front} sent heartbeat {self.tick} after {self.heartbeat}: a heartbeat never goes back; "
             "the life ends here, recover from the last commit"
         )
 
@@ -94,8 +95,8 @@ class DuePassed(TrackerError):
     def __str__(self) -> str:
         return (
             f"segment {self.segment}: owner {self.owner} has something due at tick {self.tick}, below min time "
-            f"{self.min_time}, which was announced; it was told after the ack of its cause: the life ends here, "
-            "recover from the last commit"
+            f"{self.min_time}, which is already announced; its due came after the ack of its cause: the life ends "
+            "here, recover from the last commit"
         )
 
 
@@ -108,8 +109,8 @@ class UnknownOwner(TrackerError):
 
     def __str__(self) -> str:
         return (
-            f"owner {self.owner} of segment {self.segment} is not registered, so nobody has waited for what it has "
-            "due: start every process of the job with the same plan"
+            f"owner {self.owner} of segment {self.segment} is not registered, so nothing has waited for its dues: "
+            "start every process of the job with the same plan"
         )
 
 
@@ -136,8 +137,8 @@ class UnknownFront(TrackerError):
 
     def __str__(self) -> str:
         return (
-            f"front {self.front} is not open: open it, register the tick that is answered as its floor, "
-            "then label its first record"
+            f"front {self.front} is not open: open it, register the answered tick as its floor, then label its "
+            "first record"
         )
 
 
@@ -150,8 +151,8 @@ class FrontIsClosed(TrackerError):
 
     def __str__(self) -> str:
         return (
-            f"front {self.front} was closed for good at heartbeat {self.heartbeat}: "
-            "what comes after it needs a front with a number of its own"
+            f"front {self.front} was closed for good at heartbeat {self.heartbeat}: later records need a new "
+            "front with another number"
         )
 
 
@@ -164,8 +165,8 @@ class UnknownWorker(TrackerError):
 
     def __str__(self) -> str:
         return (
-            f"the tracker is being rebuilt from workers {', '.join(map(str, self.expected))}; worker {self.worker} is "
-            "none of them: rebuild from every worker of the driver's register"
+            f"the tracker is being rebuilt from workers {', '.join(map(str, self.expected))}; worker "
+            f"{self.worker} is not one of them: rebuild from every worker of the driver's register"
         )
 
 

@@ -60,10 +60,10 @@ def _check(feeds: Mapping[int, tuple[int, ...]]) -> None:
         raise GraphError("a graph needs at least one segment: a flow's first level receives its frames in segment 1")
     for segment, sources in feeds.items():
         if not 0 <= segment <= MAX_SEGMENT:
-            raise GraphError(f"segment {segment}: numbers of segments go from 0 to {MAX_SEGMENT}")
+            raise GraphError(f"segment {segment}: a segment's number must be 0 to {MAX_SEGMENT}")
         unknown = [source for source in sources if source not in feeds]
         if unknown:
-            raise GraphError(f"segment {segment} is fed by segment {unknown[0]}, which the graph does not name: add it")
+            raise GraphError(f"segment {segment} is fed by segment {unknown[0]}, which is not in the graph: add it")
 
 
 def _above(segment: int, feeds: Mapping[int, tuple[int, ...]]) -> frozenset[int]:

@@ -30,14 +30,14 @@ class HandshakeError(TrackerError):
 
 def _proof(secret: bytes, role: bytes, first: bytes, second: bytes) -> bytes:
     if len(secret) < SECRET_BYTES_MIN:
-        raise ValueError(f"a job's secret has at least {SECRET_BYTES_MIN} bytes, this one {len(secret)}")
+        raise ValueError(f"a job's secret needs at least {SECRET_BYTES_MIN} bytes; this one has {len(secret)}")
     return hmac.new(secret, role + first + second, hashlib.sha256).digest()
 
 
 def _nonce_of(greeting: bytes) -> bytes:
     if greeting[: len(MAGIC)] != MAGIC:
         raise HandshakeError(
-            f"the peer opened with {greeting[: len(MAGIC)]!r} where this version of Lowtide expects {MAGIC!r}"
+            f"the peer began with {greeting[: len(MAGIC)]!r} where this version of Lowtide expects {MAGIC!r}"
         )
     return greeting[len(MAGIC) : HELLO_BYTES]
 

@@ -28,7 +28,7 @@ class Holder:
 
     def __str__(self) -> str:
         if self.owner is not None:
-            what = f"has something due at tick {self.tick}" if self.told else "has not told yet what is due"
+            what = f"has something due at tick {self.tick}" if self.told else "has not reported yet what is due"
             return f"owner {self.owner} of segment {self.segment} {what}"
         if not self.at_front:
             return f"segment {self.segment} has an open ack at tick {self.tick}"

@@ -164,7 +164,7 @@ class JobGraph:
             self._refuse_another(before)
             del jobs[said.job]
         elif before is not None and said.life < before.life:
-            raise OldLife(f'job "{said.job}": life {said.life} speaks, and life {before.life} has spoken before')
+            raise OldLife(f'job "{said.job}": life {said.life} reported after life {before.life}')
         _take(jobs, this, runs=True)
         _check(jobs, said.job)
         for heard in said.heard:
@@ -188,10 +188,10 @@ class JobGraph:
         """See that a job's name is not that of another one (errors: NameTaken)."""
         if known.runs or known.job in self._spoken:
             raise NameTaken(
-                f'the graph has another job "{known.job}", life {known.life}, '
-                f"{'which runs' if known.runs else 'which is not running'}: its place is in another ZooKeeper, under "
-                "another root, or was deleted; give one of them another name, or, if that one is retired: "
-                f"lowtide tracker forget {known.job}"
+                f'the graph already has a job "{known.job}", life {known.life}, '
+                f"{'which runs' if known.runs else 'which is not running'}: its ZooKeeper or root differs, or its "
+                "node was deleted; rename one of the two, or, if that one is retired: lowtide tracker forget "
+                f"{known.job}"
             )
 
     def _is_forgotten(self, heard: JobKnown) -> bool:
@@ -217,7 +217,7 @@ class JobGraph:
         known = self._jobs.get(job)
         if known is None:
             names = ", ".join(sorted(self._jobs)) or "none"
-            raise JobGraphError(f'there is no job "{job}" in the graph; there are: {names}')
+            raise JobGraphError(f'no job "{job}" in the graph; it has: {names}')
         if known.runs:
             raise JobRuns(f'job "{job}" runs (life {known.life}); stop it first: lowtide stop {job}')
         del self._jobs[job]
@@ -242,11 +242,13 @@ class JobGraph:
         known = self._jobs[job]
         while True:
             if not known.runs:
-                lines.append(f"job {known.job} is not running; all before {_time(known.delivered_ms)} is delivered")
+                lines.append(
+                    f"job {known.job} is not running; everything before {_time(known.delivered_ms)} is delivered"
+                )
                 return lines
             writers = self._writers({known.held_topic}) if known.held_topic else set()
             if not writers:
-                lines.append(f"job {known.job} is held by {known.holder or 'nobody'}")
+                lines.append(f"job {known.job} is held by {known.holder or 'nothing'}")
                 return lines
             (writer,) = writers
             lines.append(f"job {known.job} waits for job {writer}: {known.holder}")
@@ -292,8 +294,8 @@ def _check(jobs: Mapping[str, JobKnown], job: str) -> None:
     for other in jobs.values():
         if other.job != job and (both := this.writes & other.writes):
             raise TopicTaken(
-                f'job "{job}" writes topic "{min(both)}", and so does job "{other.job}": records of two jobs have no '
-                f'common order there; give one of them another topic, or, if job "{other.job}" is retired: '
+                f'job "{job}" writes topic "{min(both)}", and so does job "{other.job}": their records have '
+                f'no common order there; give one of them another topic, or, if job "{other.job}" is retired: '
                 f"lowtide tracker forget {other.job}"
             )
     way: dict[str, tuple[str, str]] = {}
@@ -308,7 +310,7 @@ def _check(jobs: Mapping[str, JobKnown], job: str) -> None:
                     here, topic = way[here]
                     steps.append(f'{here} reads "{topic}"')
                 raise JobCycle(
-                    f'job "{job}" would wait for itself for ever: {", ".join(reversed(steps))}; a cycle belongs into '
+                    f'job "{job}" would wait for itself for ever: {", ".join(reversed(steps))}; put the cycle into '
                     "one job, as a loop"
                 )
             if both and before not in way:

@@ -129,7 +129,7 @@ class LifeServer(ABC):
         if hello.incarnation != self.incarnation:
             fate = "older, and over" if hello.incarnation < self.incarnation else "newer, and has a tracker of its own"
             raise Refused(
-                f"{hello.name or 'a client'} is of incarnation {hello.incarnation}, this tracker serves "
+                f"{hello.name or 'a client'} is of incarnation {hello.incarnation}, but this tracker serves "
                 f"{self.incarnation}: that life is {fate}; end the process"
             )
         if hello.worker is None:

@@ -198,8 +198,8 @@ class LocalTracker:
         """The tracker has applied the flushes up to this number."""
         if number > self._number:
             raise ProtocolError(
-                f"the tracker applied flush {number} of worker {self.worker}, which made {self._number}: "
-                "another process was this worker before, and what it knew is lost: recover from the last commit"
+                f"the tracker applied flush {number} of worker {self.worker}, which made {self._number}: an "
+                "earlier process was this worker, and its state is lost: recover from the last commit"
             )
         while self._unacknowledged and self._unacknowledged[0].number <= number:
             self._unacknowledged.popleft()

@@ -84,7 +84,7 @@ class MergeServer(NoticeServer):
                 case Join():
                     self._join(peer, message)
                 case _:
-                    raise ProtocolError(f"{type(message).__name__} is no message for a merge, or comes too late")
+                    raise ProtocolError(f"{type(message).__name__} is not a message for a merge, or comes too late")
         except StillRebuilding:
             self._waiting.append((peer, message))
 
@@ -107,7 +107,7 @@ class MergeServer(NoticeServer):
 
     def _join(self, peer: Peer, join: Join) -> None:
         if join.shards != self.count or join.shard >= self.count:
-            raise ProtocolError(f"shard {join.shard} of {join.shards} wants to join a tracker of {self.count} shards")
+            raise ProtocolError(f"shard {join.shard} of {join.shards} cannot join a tracker of {self.count} shards")
         before = self._shards.get(join.shard)
         if before is not None:
             before.abort()

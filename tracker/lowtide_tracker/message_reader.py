@@ -37,7 +37,9 @@ class MessageReader:
         while end - at >= HEAD.size:
             length, kind = HEAD.unpack_from(data, at)
             if not 1 <= length <= self.limit_bytes:
-                raise ProtocolError(f"a message of {length} bytes was announced; 1 to {self.limit_bytes} may be")
+                raise ProtocolError(
+                    f"the peer announced a message of {length} bytes; 1 to {self.limit_bytes} are allowed"
+                )
             if end - at < 4 + length:
                 self._needed = 4 + length
                 break

@@ -199,7 +199,7 @@ class Peer(asyncio.BufferedProtocol):
         """Counts what a worker has flushed; ``ProtocolError`` unless this is that worker's connection."""
         own = None if self.hello is None else self.hello.worker
         if message.worker != own:
-            raise ProtocolError(f"worker {own} sent what belongs to worker {message.worker}")
+            raise ProtocolError(f"worker {own} sent a message of worker {message.worker}")
         self.traffic.flushes += 1
         self.traffic.acks += len(message.acks)
 
@@ -242,7 +242,7 @@ class Peer(asyncio.BufferedProtocol):
 
     def _late(self) -> None:
         if self._proven:
-            LOG.warning("%s has not said who it is for %s s: its connection is closed", self, HELLO_TIMEOUT_S)
+            LOG.warning("closing the connection of %s: it has not said who it is for %s s", self, HELLO_TIMEOUT_S)
         self.abort()
 
     def _prove(self, data: bytes) -> bytes:
@@ -260,7 +260,7 @@ class Peer(asyncio.BufferedProtocol):
             self._server.receive(self, message)
             return
         if not isinstance(message, Hello):
-            raise ProtocolError(f"a connection begins with Hello, not with {type(message).__name__}")
+            raise ProtocolError(f"a connection must begin with Hello, not with {type(message).__name__}")
         self.send(self._server.welcome(self, message))
         self.hello = message
         self._reader.limit_bytes = MAX_MESSAGE_BYTES
@@ -309,13 +309,13 @@ class Peer(asyncio.BufferedProtocol):
                 self._server.refused(f"{self}: {error}")
                 self.abort()
             case Refused():
-                LOG.warning("%s was refused: %s", self, error)
+                LOG.warning("refused %s: %s", self, error)
                 self.end(Fault(Fault.REFUSED, str(error)))
             case LifeEnded():
                 self.end(Fault(Fault.LIFE_ENDED, str(error)))
             case _ if self.shard is not None or (self.hello is not None and self.hello.worker is not None):
-                LOG.error("%s sent what ends the life", self)
+                LOG.error("%s sent a message that ends the life", self)
                 self._server.end(error)
             case _:
-                LOG.warning("the connection of %s is closed: %s", self, error)
+                LOG.warning("closing the connection of %s: %s", self, error)
                 self.end(Fault(Fault.PROTOCOL, str(error)))

@@ -68,7 +68,7 @@ class TrackerServer(NoticeServer):
                     self.announce(self.tracker.close_front(front))
                     peer.send(FrontClosed(front))
                 case _:
-                    raise ProtocolError(f"{type(message).__name__} is no message for a tracker, or comes too late")
+                    raise ProtocolError(f"{type(message).__name__} is not a message for a tracker, or comes too late")
         except StillRebuilding:
             self._waiting.append((peer, message))
         except UnknownWorker:

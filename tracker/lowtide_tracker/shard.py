@@ -154,7 +154,7 @@ class Shard:
             self._receive_rebuilding(self._rebuild, message)
             return
         if isinstance(message, Absolute):
-            raise ProtocolError(f"worker {message.worker} reported to shard {self.shard}, which is not being rebuilt")
+            raise ProtocolError(f"worker {message.worker} reported to shard {self.shard}, which is not rebuilding")
         expected = self._applied.get(message.worker, 0) + 1
         if message.number != expected:
             if message.number < expected:

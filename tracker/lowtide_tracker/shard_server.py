@@ -128,7 +128,7 @@ class ShardServer(LifeServer):
         """Deals with a message that follows `Hello`; what must wait until the shard is rebuilt comes back later."""
         shard = self._known()
         if not isinstance(message, Flush | Absolute):
-            raise ProtocolError(f"{type(message).__name__} is no message for a shard, or comes too late")
+            raise ProtocolError(f"{type(message).__name__} is not a message for a shard, or comes too late")
         peer.count(message)
         was_rebuilding = bool(shard.missing)
         try:
@@ -166,7 +166,7 @@ class ShardServer(LifeServer):
                         lambda: MergeLine(self._secret, hello, self._hear, self._fail), host, int(port)
                     )
             except (OSError, TimeoutError) as error:
-                LOG.debug("shard %d does not reach the merge: %s", self.number, error)
+                LOG.debug("shard %d cannot reach the merge: %s", self.number, error)
             else:
                 if await self._serves(line):
                     lost_s = loop.time()
@@ -184,7 +184,7 @@ class ShardServer(LifeServer):
         """What nobody has foreseen is no reason to go on without a merge."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            what = {"message": "a shard connects to its merge no more", "exception": error}
+            what = {"message": "a shard gave up connecting to its merge", "exception": error}
             asyncio.get_running_loop().call_exception_handler(what)
 
     async def _serves(self, line: MergeLine) -> bool:
@@ -193,7 +193,7 @@ class ShardServer(LifeServer):
             await asyncio.wait([line.over], timeout=GREETING_LIMIT_S)
             if line.served:
                 await line.over
-                LOG.warning("shard %d has lost its line to the merge", self.number)
+                LOG.warning("shard %d lost its line to the merge", self.number)
             return line.served
         finally:
             line.close()
@@ -204,7 +204,7 @@ class ShardServer(LifeServer):
         match message:
             case Welcome(era):
                 if era < self._merge_era:
-                    raise ConnectionLost(f"the merge of era {era} is a leftover, that of {self._merge_era} is known")
+                    raise ConnectionLost(f"the merge of era {era} is out of date: era {self._merge_era} is known")
                 self._merge_era = era
                 line.send(Join(self.number, self.count, self.shard is None))
             case Joined():
@@ -224,7 +224,7 @@ class ShardServer(LifeServer):
             case Fault(code, text):
                 raise {Fault.REFUSED: Refused, Fault.LIFE_ENDED: LifeEnded}.get(code, ProtocolError)(text)
             case _:
-                raise ProtocolError(f"{type(message).__name__} is no message for a shard")
+                raise ProtocolError(f"{type(message).__name__} is not a message for a shard")
 
     def _obey(self, shard: Shard, message: Order | Notice) -> None:
         if isinstance(message, Notice):
@@ -270,5 +270,5 @@ class ShardServer(LifeServer):
             line.send(report)
 
     def _known(self) -> Shard:
-        assert self.shard is not None, "nobody is served before the merge has answered"
+        assert self.shard is not None, "a shard serves nobody before the merge has answered"
         return self.shard

@@ -56,7 +56,7 @@ class _Ears:
 
     def absolute(self) -> Absolute:
         """A merge is rebuilt from shards."""
-        raise AssertionError("a merge asks no worker for a report")
+        raise AssertionError("a merge does not ask workers for reports")
 
 
 class ShardedClient:

@@ -85,4 +85,4 @@ class Refusals:
         if now_s - self._told_s < TELL_EVERY_S:
             return ""
         count, self._count, self._told_s = self._count, 0, now_s
-        return f"a connection was refused: {why}" + (f"; {count - 1} others before it" if count > 1 else "")
+        return f"refused a connection: {why}" + (f"; {count - 1} others since the last message" if count > 1 else "")

@@ -41,8 +41,8 @@ def exactly(connection: socket.socket, size: int) -> bytes:
         more = connection.recv(size - len(data))
         if not more:
             raise ConnectionResetError(
-                "it closed the connection before it said who it is: either it ends, or this process does not know "
-                "the job's secret"
+                "it closed the connection before it said who it is: either it is ending, or this process does "
+                "not know the job's secret"
             )
         data += more
     return data

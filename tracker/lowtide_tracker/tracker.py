@@ -130,7 +130,7 @@ class Tracker:
         if self._rebuild is not None:
             return self._receive_rebuilding(self._rebuild, message)
         if isinstance(message, Absolute):
-            raise ProtocolError(f"worker {message.worker} reported to a tracker that is not being rebuilt")
+            raise ProtocolError(f"worker {message.worker} reported to a tracker that is not rebuilding")
         expected = self._applied.get(message.worker, 0) + 1
         if message.number != expected:
             if message.number < expected:

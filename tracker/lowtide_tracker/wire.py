@@ -92,7 +92,7 @@ def encode(message: Message) -> bytes:
     except OverflowError as error:
         raise ValueError(f"{message} does not fit its bytes: {error}") from error
     if len(payload) >= MAX_MESSAGE_BYTES:
-        raise ValueError(f"a message of {len(payload)} bytes; less than {MAX_MESSAGE_BYTES} may be")
+        raise ValueError(f"a message of {len(payload)} bytes; fewer than {MAX_MESSAGE_BYTES} are allowed")
     return HEAD.pack(len(payload) + 1, _KINDS[type(message)]) + payload
 
 
@@ -104,11 +104,11 @@ def decode(kind: int, payload: bytes) -> Message:
     """
     unpack = _UNPACK.get(kind)
     if unpack is None:
-        raise ProtocolError(f"there is no message of kind {kind}: the peer speaks another version of the protocol")
+        raise ProtocolError(f"unknown message kind {kind}: the peer speaks another version of the protocol")
     try:
         message = unpack(payload)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"{Kind(kind).name} is not as the protocol has it: {error}") from error
+        raise ProtocolError(f"{Kind(kind).name} breaks the protocol: {error}") from error
     if _pack(message) != payload:
         # A map with a key twice, an integer or a length in more bytes than it needs, an element left out.
         raise ProtocolError(f"{Kind(kind).name} has a key twice, or is not in its shortest form")
@@ -120,7 +120,7 @@ def decode(kind: int, payload: bytes) -> Message:
 
 def _check_dues(message: Flush | Absolute) -> None:
     if message.dues and len({due[:2] for due in message.dues}) != len(message.dues):
-        raise ProtocolError(f"worker {message.worker} has told two dues of one owner at once")
+        raise ProtocolError(f"worker {message.worker} reported two dues of one owner at once")
 
 
 def _check_absolute(absolute: Absolute) -> None:
@@ -131,7 +131,7 @@ def _check_absolute(absolute: Absolute) -> None:
 
 def _check_order(order: Order) -> None:
     if order.floor is None and order.feeds:
-        raise ProtocolError(f"order {order.number} closes front {order.front}, and says what it feeds")
+        raise ProtocolError(f"order {order.number} closes front {order.front}, yet says what it feeds")
 
 
 def _check_report(report: Report) -> None:

@@ -66,7 +66,7 @@ def test_an_owner_that_has_told_nothing_may_be_about_to_be_restored() -> None:
     front.heartbeat(0, 7)
     it.receive(flushed(front))
     assert it.min_times() == {1: 7, 2: 0, 3: 0}
-    assert str(it.holder()) == "owner 0 of segment 2 has not told yet what is due"
+    assert str(it.holder()) == "owner 0 of segment 2 has not reported yet what is due"
     step.due(2, None)
     it.receive(flushed(step))
     assert it.min_times() == {1: 7, 2: 7, 3: 7}
@@ -96,7 +96,7 @@ def test_a_flush_with_a_due_that_is_wrong_changes_nothing(
 def test_an_owner_is_registered_for_a_segment_that_there_is() -> None:
     with pytest.raises(UnknownSegment):
         Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=8, dues={4: [0]})
-    with pytest.raises(ValueError, match="go from 0 to 65535"):
+    with pytest.raises(ValueError, match="must be 0 to 65535"):
         tracker((1 << 16,))
 
 

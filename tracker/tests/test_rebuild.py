@@ -116,7 +116,7 @@ def test_floors_are_announced_again() -> None:
 
 def test_a_worker_that_the_register_does_not_name_is_refused() -> None:
     tracker = rebuilding([1, 2])
-    with pytest.raises(UnknownWorker, match=r"from workers 1, 2; worker 3 is none"):
+    with pytest.raises(UnknownWorker, match=r"from workers 1, 2; worker 3 is not one of them"):
         tracker.receive(LocalTracker(3, 1).absolute())
     with pytest.raises(UnknownWorker):
         tracker.receive(Flush.of(3, 1))

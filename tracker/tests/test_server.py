@@ -180,7 +180,7 @@ def test_a_long_hello_is_refused_before_it_is_waited_for(serve: Serve) -> None:
         connection.sendall(HEAD.pack(MAX_HELLO_BYTES + 1, Kind.HELLO))
         [fault] = connection.messages(1)
         assert isinstance(fault, Fault)
-        assert (fault.code, "1 to 4096 may be" in fault.text) == (Fault.PROTOCOL, True)
+        assert (fault.code, "1 to 4096 are allowed" in fault.text) == (Fault.PROTOCOL, True)
 
 
 def test_a_connection_that_its_peer_leaves_open_after_a_fault_is_closed(
@@ -244,6 +244,6 @@ def test_the_log_says_who_it_was(serve: Serve, caplog: pytest.LogCaptureFixture)
         connection.sendall(encode(Flush.of(7, 1, [(1, -1, 5)])))
         connection.messages(2)
     said = [record.getMessage() for record in caplog.records if record.name.startswith("lowtide")]
-    assert said[0].startswith("a process at 127.0.0.1:")
+    assert said[0].startswith("refused a process at 127.0.0.1:")
     assert said[1].startswith("worker 7 (level 1/1) at 127.0.0.1:")
-    assert said[1].endswith("sent what ends the life")
+    assert said[1].endswith("sent a message that ends the life")

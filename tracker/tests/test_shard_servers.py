@@ -279,7 +279,7 @@ def test_a_shard_that_reports_for_another_or_of_another_number_ends_the_life() -
     with ShardedLife(Graph({1: []}), {7: 0}, shards=2) as life:
         stranger = life.listener()
         stranger._send(encode(Join(2, 2, True)))
-        with pytest.raises(ProtocolError, match="shard 2 of 2 wants to join a tracker of 2 shards"):
+        with pytest.raises(ProtocolError, match="shard 2 of 2 cannot join a tracker of 2 shards"):
             wait(lambda: stranger.receive(0.1) and False)
         assert life.faults == []
         liar = life.listener()

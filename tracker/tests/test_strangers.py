@@ -51,6 +51,6 @@ def test_a_crowd_that_is_refused_takes_a_line_a_minute() -> None:
     refusals = Refusals()
     said = [refusals.add("silent", number / 10) for number in range(int(10 * TELL_EVERY_S) + 1)]
     assert [line for line in said if line] == [
-        "a connection was refused: silent",
-        f"a connection was refused: silent; {int(10 * TELL_EVERY_S) - 1} others before it",
+        "refused a connection: silent",
+        f"refused a connection: silent; {int(10 * TELL_EVERY_S) - 1} others since the last message",
     ]

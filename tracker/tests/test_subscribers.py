@@ -175,7 +175,7 @@ def test_a_large_flush_waits_for_a_tracker_that_is_busy(serve: Serve, join: Join
     other.fold(1, range(800_000), 5)
     busy = threading.Thread(target=running.do, args=[free.wait])
     busy.start()
-    with pytest.raises(ConnectionLost, match=r"reads nothing for 0\.1 s"):
+    with pytest.raises(ConnectionLost, match=r"has read nothing for 0\.1 s"):
         hasty.flush()
     free.set()
     busy.join()

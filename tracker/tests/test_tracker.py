@@ -116,7 +116,7 @@ def test_a_burst_beyond_the_table_is_an_error_and_not_a_dead_tracker(scribe_of: 
 
 
 def test_a_report_is_taken_only_when_asked_for() -> None:
-    with pytest.raises(ProtocolError, match="not being rebuilt"):
+    with pytest.raises(ProtocolError, match="not rebuilding"):
         tracker().receive(Absolute(1, 0))
 
 

@@ -272,5 +272,5 @@ def test_messages_are_cut_out_wherever_the_stream_is(messages: list[bytes], data
 
 @pytest.mark.parametrize("length", [0, MAX_MESSAGE_BYTES + 1, (1 << 32) - 1])
 def test_a_length_that_cannot_be_is_refused_before_it_is_waited_for(length: int) -> None:
-    with pytest.raises(ProtocolError, match=f"a message of {length} bytes was announced"):
+    with pytest.raises(ProtocolError, match=f"announced a message of {length} bytes"):
         MessageReader().feed(HEAD.pack(length, Kind.FLUSH))

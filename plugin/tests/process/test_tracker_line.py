@@ -113,7 +113,7 @@ def test_what_was_heard_before_the_line_broke_is_told() -> None:
 
 def test_the_end_of_the_life_is_ours_with_the_trackers_words(life: TrackerLife) -> None:
     old = line_to(life.address, INCARNATION - 1)
-    with pytest.raises(LifeEnded, match=r"1/0 is of incarnation 2, this tracker serves 3: that life is older"):
+    with pytest.raises(LifeEnded, match=r"1/0 is of incarnation 2, but this tracker serves 3: that life is older"):
         old.connect()
     assert old.fileno() == -1
     stranger = TrackerLine(life.address, secret=b"x" * 32, incarnation=3, local=LocalTracker(5, 3), name="1/5")

@@ -128,7 +128,7 @@ def test_an_older_life_and_a_cycle_are_refused_with_the_reason() -> None:
             await until(lambda: len(jobs.refused) == 1)
             jobs.line("b", "orders sums", "sums")
             await until(lambda: len(jobs.refused) == 2)
-            assert "life 1 speaks, and life 2" in jobs.refused[0]
+            assert "life 1 reported after life 2" in jobs.refused[0]
             assert 'job "b" would wait for itself for ever' in jobs.refused[1]
 
     asyncio.run(scene())

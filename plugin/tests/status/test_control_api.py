@@ -220,7 +220,7 @@ def test_who_speaks_no_tls_is_refused_and_named_once(job: ControlledJob, caplog:
                 assert b"HTTP" not in connection.recv(1 << 16)
     assert ask(job, "GET /status")[0] == 200
     (line,) = caplog.messages
-    assert line.startswith("a connection was refused: ")
+    assert line.startswith("refused a connection: ")
     assert "HTTP_REQUEST" in line
 
 

@@ -89,7 +89,7 @@ def test_a_process_that_hangs_is_killed_unless_nobody_listened_meanwhile(monkeyp
 def test_a_setting_that_is_none_is_told_by_start() -> None:
     life = TrackerLife(graph={1: (9,)})
     try:
-        with pytest.raises(LifeEnded, match="fed by segment 9, which the graph does not name"):
+        with pytest.raises(LifeEnded, match="fed by segment 9, which is not in the graph"):
             life.do(life.process.start())
         assert (life.faults, life.process.pid) == ([], None)
     finally:
