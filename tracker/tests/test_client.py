@@ -265,7 +265,8 @@ def test_a_server_that_does_not_know_the_secret_is_told_nothing() -> None:
 
 def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(serve: Serve, join: Join) -> None:
     running = serve(Tracker.rebuilding(GRAPH, {0: 0}, workers=[1], start=0, capacity_ticks=64, era=2))
-    driver = join(running, timeout_s=0.1)
+    driver = join(running)
+    driver._timeout_s = 0.1
     with pytest.raises(ConnectionLost, match=r"has not answered for 0\.1 s"):
         driver.open_front(5, 0)
     running.wait(lambda: not running.server._peers)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide_tracker import (
     ConnectionLost,
@@ -170,15 +171,24 @@ def test_a_large_flush_waits_for_a_tracker_that_is_busy(serve: Serve, join: Join
     busy.join()
     running.wait(lambda: running.server.tracker.applied(1) == 1)
 
-    other = LocalTracker(2, 3)
-    hasty = join(running, other, timeout_s=0.1)
+    other, held = LocalTracker(2, 3), threading.Event()
+    hasty = join(running, other)
+    hasty._timeout_s = 0.1  # To send; connecting may take as long as it does.
     other.fold(1, range(800_000), 5)
-    busy = threading.Thread(target=running.do, args=[free.wait])
+
+    def read_nothing() -> None:
+        held.set()
+        free.wait(HANGS_S)
+
+    busy = threading.Thread(target=running.do, args=[read_nothing])
     busy.start()
-    with pytest.raises(ConnectionLost, match=r"has read nothing for 0\.1 s"):
-        hasty.flush()
-    free.set()
-    busy.join()
+    try:
+        assert held.wait(HANGS_S)
+        with pytest.raises(ConnectionLost, match=r"has read nothing for 0\.1 s"):
+            hasty.flush()
+    finally:
+        free.set()
+        busy.join()
     join(running, other)
     running.wait(lambda: running.server.tracker.applied(2) == 1)
 
