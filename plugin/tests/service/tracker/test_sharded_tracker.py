@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ from tracker_life import LIMIT_S, Worker, lives, wait
 
 from lowtide.errors import LifeEnded
 from lowtide.service.tracker import process as tracker_process
+from lowtide.service.tracker.sharded import SILENCE_TOLD_S
 
 
 def min_times(worker: Worker) -> dict[int, int]:
@@ -85,18 +87,24 @@ def test_processes_killed_again_and_again_lose_and_double_nothing() -> None:
 
 
 def test_a_shard_that_is_stopped_is_named_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracker_process, "SILENT_LIMIT_S", 4.0)
     with ShardedTrackerLife(3) as life:
         traffic = Traffic(life, 2)
         traffic.goes_on_until(lambda: traffic.tick > 20 and life.whole())
         life.signal(2, signal.SIGSTOP)
         seen: set[str] = set()
 
-        def replaced() -> bool:
-            life.do_soon(life.process.end_if_silent)
-            report = life.process.report
-            assert report is not None
+        def look() -> None:
+            """With a limit between the silence of the stopped one and that of all others, however slow they are."""
+            silences = [each.silent_s for each in life.process._processes]
+            stopped, longest = silences.pop(2), max(*silences, life.process._merge.silent_s)
+            between = (stopped + longest) / 2 if stopped > longest + SILENCE_TOLD_S else math.inf
+            monkeypatch.setattr(tracker_process, "SILENT_LIMIT_S", between)
             seen.update(trouble.rpartition(" for ")[0] for trouble in life.process.troubles)
+            life.process.end_if_silent()
+
+        def replaced() -> bool:
+            if not life.shard_restarts:
+                life.do_soon(look)
             return bool(life.shard_restarts) and life.whole()
 
         traffic.goes_on_until(replaced)
