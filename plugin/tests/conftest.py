@@ -104,7 +104,7 @@ class Life:
 
     def finish(self) -> None:
         """Ends the life on purpose; its workers go by themselves."""
-        assert self.ask(Finish(self.incarnation)) == Finished([])
+        assert self.ask(Finish(self.incarnation, HANGS_S)) == Finished([])
 
     def ask(self, question: Question) -> Answer:
         send(self._control, Kind.ASK, encode(question))

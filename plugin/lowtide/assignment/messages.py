@@ -17,6 +17,9 @@ from lowtide.status.gauges import WorkerGauges, WorkerState
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.entries import LaneLast, Part
 
+FINISH_LIMIT_S = 5.0
+"""How long workers may take to deliver what they hold; a little more than their own limit."""
+
 
 class Malformed(LifeEnded):
     """Give all machines of the job the same version of Lowtide: one process cannot read what another one sends."""
@@ -71,9 +74,10 @@ class Stopping(Message, frozen=True):
 
 
 class Finish(Message, frozen=True):
-    """The life ends on purpose, once its workers have delivered what they hold."""
+    """The life ends on purpose, once its workers have delivered what they hold; after `limit_s` they are killed."""
 
     incarnation: int
+    limit_s: float = FINISH_LIMIT_S
 
 
 class Status(Message, frozen=True):

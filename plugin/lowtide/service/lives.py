@@ -41,9 +41,6 @@ from lowtide_snapshots.errors import cause_of
 
 __all__ = ["Lives", "Running", "say"]
 
-
-FINISH_LIMIT_S = 5.0
-"""How long workers may take to deliver what they hold; a little more than their own limit."""
 KILL_LIMIT_S = 2.0
 """How long a worker may take to be gone after it was killed."""
 FINISH_POLL_S = 0.01
@@ -154,15 +151,15 @@ class Lives:
                 self.running.life.hub.end(cause)
             self.register.finished = True
 
-    async def finish(self, incarnation: int) -> list[str]:
-        """Ends a life on purpose: workers deliver what they hold and go; those that do not are killed and named."""
+    async def finish(self, incarnation: int, limit_s: float) -> list[str]:
+        """Ends a life on purpose: workers deliver what they hold; those that do not in time are killed and named."""
         register, links = self.register, self.links
         if incarnation != register.incarnation:
             return []
         register.finished = True
         for link in set(links.values()):
             await link.answer(Stop())
-        await _until_empty(links, FINISH_LIMIT_S)
+        await _until_empty(links, limit_s)
         killed = await self._kill(register, links)
         await self.close()
         return killed

@@ -107,8 +107,8 @@ class Service:
                 await lives.end_unless_the_worker_says_why(incarnation, cause)
             case Stopping(incarnation, cause):
                 lives.stopping(incarnation, cause)
-            case Finish(incarnation):
-                answer = Finished(await lives.finish(incarnation))
+            case Finish(incarnation, limit_s):
+                answer = Finished(await lives.finish(incarnation, limit_s))
             case Status():
                 answer = lives.status()
         return answer
