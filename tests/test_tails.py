@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 SKEW_MS = 50
+IDLE_MS = 100
+NEVER_S = 3600
 
 
 @dataclass
@@ -41,14 +44,12 @@ class Heard:
     ends: int = 0
     """How many of these episodes are over."""
     partitions: list[tuple[str, int]] = field(default_factory=list)
-    granted: threading.Event = field(default_factory=threading.Event)
 
     def back(self) -> None:
         self.ends += 1
 
     def take(self, grants: list[Grant]) -> None:
         self.grants += grants
-        self.granted.set()
 
     def wait(self, what: Callable[[], Any], within_s: float = HANGS_S) -> None:
         """Wait for min time, so to speak."""
@@ -57,6 +58,13 @@ class Heard:
             assert time.monotonic() < deadline, f"not within {within_s} s; the last grants: {self.grants[-3:]}"
             self.tails.active()
             time.sleep(0.001)
+
+    def wait_idle(self, grants: int) -> None:
+        """Wait for so many grants, of which nobody is in need."""
+        deadline = time.monotonic() + HANGS_S
+        while len(self.grants) < grants:
+            assert time.monotonic() < deadline, f"{len(self.grants)} of {grants}"
+            time.sleep(0.05)
 
     def wait_for(self, front: int, offset: int) -> None:
         """Wait for a grant that was asked for from now on."""
@@ -71,6 +79,7 @@ def looking(
     clock: ClockEstimate | None = None,
     topics: tuple[str, ...] = (),
     promises: dict[str, int | None] | None = None,
+    idle_ms: int = IDLE_MS,
 ) -> Iterator[Heard]:
     heard = Heard()
     heard.tails = Tails(
@@ -83,6 +92,7 @@ def looking(
         on_partitions=heard.partitions.extend,
         clock=clock,
         promises=lambda: promises or {},
+        idle_ms=idle_ms,
     )
     for tail in tails:
         heard.tails.watch(tail)
@@ -113,23 +123,20 @@ def transaction(writer: Any, *, abort: bool = False) -> Iterator[None]:
     (writer.abort_transaction if abort else writer.commit_transaction)(HANGS_S)
 
 
-def test_a_quiet_topic_is_granted_within_milliseconds_of_somebody_waiting(kafka: Kafka) -> None:
+def test_a_quiet_topic_is_granted_as_soon_as_somebody_waits(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else brings a look, as all that comes by itself comes in an hour."""
+    monkeypatch.setattr(tails_module, "PARTITIONS_EVERY_S", NEVER_S)
     topic = kafka.topic("quiet", 4)
     kafka.produce(topic, [b"one", b"two"])
-    with looking(kafka, *(Tail(partition, topic, partition, 0) for partition in range(4))) as heard:
+    tails = (Tail(partition, topic, partition, 0) for partition in range(4))
+    with looking(kafka, *tails, idle_ms=NEVER_S * 1000) as heard:
         heard.wait_for(0, 2)
         heard.wait_for(3, 0)
-        waits = []
         for _ in range(30):
-            time.sleep(0.07)
-            heard.granted.clear()
-            began_s = time.perf_counter()
+            heard.tails.calm()
             before_ms = time.time() * 1000
-            heard.tails.active()
-            assert heard.granted.wait(HANGS_S)
-            waits.append(time.perf_counter() - began_s)
+            heard.wait_for(0, 2)
             assert before_ms - 150 <= heard.grants[-1].ms + SKEW_MS <= time.time() * 1000 + 150
-        assert sorted(waits)[len(waits) // 4] < 0.02
     assert heard.errors == []
     assert heard.partitions == []
 
@@ -304,13 +311,15 @@ def test_a_broker_that_was_away_is_told_once_and_grants_come_again(kafka: Kafka,
 
 def test_an_idle_job_costs_next_to_nothing(kafka: Kafka) -> None:
     topic = kafka.topic("idle", 8)
-    others = cpu_share(1.5)  # What other tests have left in this process: clients that look for a broker that is gone.
+    others = threads()  # Which other tests have left in this process.
     with looking(kafka, *(Tail(partition, topic, partition, 0) for partition in range(8))) as heard:
         heard.wait_for(7, 0)
-        time.sleep(1.0)  # Whoever waited is taken to wait for half a second.
-        granted = len(heard.grants)
-        assert cpu_share(3) - others < 0.03
-        assert 8 <= len(heard.grants) - granted <= 31 * 8
+        heard.tails.calm()
+        granted, began_s, spent_s = len(heard.grants), time.monotonic(), cpu_s(threads() - others)
+        heard.wait_idle(granted + 30 * 8)
+        looks, passed_s = (len(heard.grants) - granted) / 8, time.monotonic() - began_s
+        assert (looks - 2) * IDLE_MS / 1000 <= passed_s, "one that was under way, and one that was due"
+        assert cpu_s(threads() - others) - spent_s < 0.003 * looks
 
 
 def test_the_brokers_clock_is_measured_by_a_topic_of_the_jobs_own(kafka: Kafka) -> None:
@@ -348,11 +357,14 @@ def test_a_clock_that_cannot_be_measured_is_this_machines_and_told_once(kafka: K
     assert topic in errors[0].where
 
 
-def cpu_share(seconds: float) -> float:
-    """Return how much of a core this process takes, all its threads together."""
-    began = time.process_time()
-    time.sleep(seconds)
-    return (time.process_time() - began) / seconds
+def threads() -> set[str]:
+    """The threads of this process, librdkafka's as well."""
+    return set(os.listdir("/proc/self/task"))
+
+
+def cpu_s(of: set[str]) -> float:
+    """What these threads have worked."""
+    return sum(int(Path(f"/proc/self/task/{each}/schedstat").read_text().split()[0]) for each in of) / 1e9
 
 
 @pytest.mark.parametrize("made_anew", [False, True])
