@@ -132,8 +132,8 @@ def test_a_record_of_another_type_is_said_beforehand_and_at_the_start(spark: Spa
         return [each.what for each in found.differences]
 
     changed = [
-        'records of source "read": field number is float, and was int',
-        'records of sink "out": field number is float, and was int',
+        'records of source "read": field number is float, but was int',
+        'records of sink "out": field number is float, but was int',
     ]
     with spark.job(flow(Document)):
         pass
@@ -179,7 +179,7 @@ def test_a_source_is_added_and_the_old_ones_stay_as_they_were(spark: Spark, topi
     new = after.entries[len(before.entries) :]
     assert [(each.partition.source, each.offset) for each in new] == [(more, 10), (more, 0)]
     assert min(each.opening for each in new) > max(each.opening for each in before.entries)
-    with pytest.raises(FlowError, match=f"has read added={more}, which the flow does not any more"):
+    with pytest.raises(FlowError, match=f"has read added={more}, but the flow no longer does"):
         Job.start(topics.flow(), conf)
 
 

@@ -238,7 +238,7 @@ def with_the_driver_dead(console: Console, job: str, named: str, newest: str) ->
     parts = console.json("snapshots", "show", job, last)["content"]["parts"]
     damage(console, next(part for part in parts if part["snapshot"] == last))
     verdict = console.json("snapshots", "verify", job, last, code=6)[0]
-    assert [each["why"] for each in verdict["damages"]] == ["it is not there"]
+    assert [each["why"] for each in verdict["damages"]] == ["it is missing"]
     plan = console.json("recover", str(console.folder / "flow.py"), "--dry-run")
     assert [each["id"] for each in plan["skipped"]] == [last]
     assert plan["commit"]["id"] != last

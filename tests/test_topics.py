@@ -91,7 +91,7 @@ def test_a_flow_gets_its_topics_and_those_that_are_there_are_left_alone(kafka: K
 
 def test_dead_letters_are_shown_with_step_place_and_reason(kafka: Kafka) -> None:
     letters = kafka.topic("letters")
-    failed = Dead("clicks", Position(1, 7), 1_000, "is no JSON", b"ann", b"oops")
+    failed = Dead("clicks", Position(1, 7), 1_000, "is not JSON", b"ann", b"oops")
     producer = Producer({"bootstrap.servers": kafka.address})
     producer.produce(
         letters,
@@ -104,7 +104,7 @@ def test_dead_letters_are_shown_with_step_place_and_reason(kafka: Kafka) -> None
     producer.flush(10)
     where = ["--set", f"kafka.bootstrap_servers={kafka.address}"]
     shown = CliRunner().invoke(cli.topic, ["letters", letters, *where])
-    assert shown.stdout == "1970-01-01 00:00:01.000  clicks: clicks-1, offset 7\n  is no JSON\n  oops\n"
+    assert shown.stdout == "1970-01-01 00:00:01.000  clicks: clicks-1, offset 7\n  is not JSON\n  oops\n"
     read = CliRunner().invoke(cli.topic, ["read", letters, "--keys", "--headers", *where])
     first, second = read.stdout.splitlines()
     assert first.startswith('ann\t{"own": "1", "lowtide.vertex": "clicks", ')

@@ -55,9 +55,9 @@ def _write(contents: Mapping[Path, bytes], replace: bool) -> None:
         lost = [path.name for path in fresh if path in there]
         if lost and not replace:
             raise FileNotWritten(
-                f"{', '.join(lost)} differ from what would be written",
+                f"these files would be overwritten: {', '.join(lost)}",
                 where=str(next(iter(contents)).absolute().parent),
-                way_out="name another place, or move them away; DAG files of an older version: --replace",
+                way_out="name another folder, or move them away; for DAG files of an older version: --replace",
             )
         for path, content in fresh.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,4 +69,4 @@ def _write(contents: Mapping[Path, bytes], replace: bool) -> None:
     except OSError as error:
         raise FileNotWritten(str(error), way_out="name a folder that you may write to") from error
     if not fresh:
-        click.echo("nothing to write: all files are there as they should be")
+        click.echo("nothing to write: all files are up to date")

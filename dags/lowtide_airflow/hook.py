@@ -84,7 +84,7 @@ class LowtideHook(BaseHook):
                     files.close()
         except Exception as error:  # noqa: BLE001 - whatever it is, the button shows it
             return False, str(error)
-        store = ", the store answers" if services.snapshots_url else "; no store is given"
+        store = ", the store answers" if services.snapshots_url else "; no snapshot store is set"
         return True, f"ZooKeeper answers and has {len(found)} jobs{store}"
 
 
@@ -127,7 +127,7 @@ def _extra(connection: Connection) -> dict[str, str]:
 def _must_be_json(connection: Connection) -> None:
     """Refuse what Airflow would take for no fields at all (errors: ConnectionInvalid, without any of the text)."""
     try:
-        fault = "" if isinstance(json.loads(connection.extra or "{}"), dict) else "is JSON, but not an object"
+        fault = "" if isinstance(json.loads(connection.extra or "{}"), dict) else "is JSON but not an object"
     except ValueError as error:
         at = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         fault = f"is not JSON{at}"

@@ -65,7 +65,7 @@ class _Failed:
 
     def __call__(self, context: Mapping[str, Any]) -> None:
         contact = f"; notify {self._entry.contact}" if self._entry.contact else ""
-        LOG.error('job "%s": %s has failed%s', self._entry.name, context["dag_run"].run_id, contact)
+        LOG.error('job "%s": %s failed%s', self._entry.name, context["dag_run"].run_id, contact)
 
 
 def job_arguments(entry: JobEntry) -> dict[str, Any]:

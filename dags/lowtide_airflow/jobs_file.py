@@ -198,10 +198,10 @@ def _read(dags_folder: Path | str | None) -> _JobsFile:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         if named:
-            raise JobsFileRefused("there is no such file", where=str(file), way_out=f"correct {VARIABLE}") from None
+            raise JobsFileRefused("no such file", where=str(file), way_out=f"correct {VARIABLE}") from None
         return _JobsFile()
     except (OSError, ValueError) as error:
-        raise JobsFileRefused(f"it cannot be read: {error}", where=str(file), way_out="correct the file") from error
+        raise JobsFileRefused(f"cannot read it: {error}", where=str(file), way_out="correct the file") from error
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -227,7 +227,7 @@ def _jobs(values: dict[str, Any], file: str) -> _JobsFile:
             what = f"an earlier job has DAGs with the same ids, which end in {job.dag_name}"
             job, wrong = None, [*wrong, _Mistake("name", what, "remove one of them, or rename it")]
         without = frozenset(purpose for mistake in wrong for purpose in _NEEDED_BY.get(mistake.key, PURPOSES))
-        lacks = f"it lacks the DAGs {', '.join(sorted(without))}" if without else "it has all of its DAGs"
+        lacks = f"these DAGs are missing: {', '.join(sorted(without))}" if without else "it has all of its DAGs"
         what = "it has no DAGs" if without == set(PURPOSES) else lacks
         mistakes += [JobsFileRefused(f"{each.what}; {what}", where=where, way_out=each.way_out) for each in wrong]
         if job is not None:
@@ -270,7 +270,7 @@ def _checked(job: JobEntry) -> Iterator[tuple[str, str, str]]:
         (not job.name.strip(), "name", "name is empty", "give the flow's name"),
         (len(job.name) > MOST_CHARS, "name", f"name has {len(job.name)} characters", f"use at most {MOST_CHARS}"),
         (not job.flow.strip(), "flow", "flow is empty", "give the path of the flow's file"),
-        (job.keep < 1, "keep", f"keep is {job.keep}", "keep one commit at least"),
+        (job.keep < 1, "keep", f"keep is {job.keep}", "keep at least one commit"),
         (
             bool(job.max_age) and not _seconds(job.max_age),
             "max_age",
@@ -329,6 +329,6 @@ def _unknown(values: dict[str, Any], known: tuple[str, ...]) -> list[_Mistake]:
     for key in values:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1)
-            way_out = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            way_out = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
             found.append(_Mistake(near[0] if near else "", f"{key} is not a key", way_out))
     return found

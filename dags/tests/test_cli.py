@@ -37,7 +37,7 @@ def test_a_changed_dag_file_is_replaced_on_demand_only(tmp_path: Path) -> None:
     changed.write_text("mine")
     refused = command("install-dags", tmp_path)
     assert refused.returncode == 2
-    assert "error: lowtide_submit.py differ" in refused.stderr
+    assert "error: these files would be overwritten: lowtide_submit.py" in refused.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["lowtide_submit.py"]
     assert command("install-dags", tmp_path, "--replace").returncode == 0
     assert changed.read_bytes() == (DAGS / "lowtide_submit.py").read_bytes()

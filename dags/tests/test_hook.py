@@ -85,7 +85,7 @@ def test_the_button_of_the_connections_page_asks_zookeeper_and_the_store(
     bad = connect(monkeypatch, host=zookeeper, extra={"snapshots_url": "ftp://x"})
     good_at_all, says = bad.test_connection()
     assert not good_at_all
-    assert "names no store" in says
+    assert "not the URL of a store" in says
 
 
 def test_the_form_of_the_connection_has_every_field_that_is_read() -> None:

@@ -60,7 +60,7 @@ def test_the_example_as_it_lies_there_has_no_job() -> None:
         ('[[job]]\nname = "o"\nflow = "f"\nkeep = 0', "keep is 0"),
         ('[[job]]\nname = "o"\nflow = "f"\nkeep = true', "Expected `int`"),
         ('[[job]]\nname = "o"\nflow = "f"\nsnapshot = "often"', "snapshot is 'often'"),
-        ('[[job]]\nname = "o"\nflow = "f"\nsnapshot = "* 24 * * *"', "it lacks the DAGs snapshot"),
+        ('[[job]]\nname = "o"\nflow = "f"\nsnapshot = "* 24 * * *"', "these DAGs are missing: snapshot"),
         (f'[[job]]\nname = "{"o" * 201}"\nflow = "f"', "name has 201 characters"),
         ('[[job]]\nname = "o"\nflow = "f"\ncontact = 5', "it has all of its DAGs"),
         ('[[job]]\nname = "o"\nflow = "f"\nmax_age = "1 week"', "max_age is '1 week'"),

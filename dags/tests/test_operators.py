@@ -129,7 +129,7 @@ def test_a_start_that_fails_is_tried_again_and_in_the_end_put_to_a_person(job: J
     with pytest.raises(SubmitFailed):
         task.execute(context())
     assert task.execute(context(LAST_TRY))["why"] == "not_begun"
-    asked = task.recovered(context(LAST_TRY), {"error": "life 2, which was to recover it, has ended: so"})
+    asked = task.recovered(context(LAST_TRY), {"error": "life 2, which was to recover the job, has ended: so"})
     assert (asked["why"], asked["dead"]) == ("not_begun", 1)
 
 

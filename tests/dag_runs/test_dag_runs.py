@@ -136,14 +136,14 @@ def test_where_no_commit_is_good_a_person_is_asked_and_it_begins_without_state(s
         status = job.status()
         assert (status.state, status.incarnation) == ("failed", dead + 1)
         assert status.current is not None
-        assert "no commit that was asked for can be recovered from" in str(status.current.cause)
+        assert "cannot recover from any of these commits" in str(status.current.cause)
         assert (status.current.ran, status.current.again) == (False, False)
     dead += 1
     done = program.run(stage.dag("recover"), mark="ask_a_person")
     assert done.state == "success", program.log()
     asked = done.results["recover"]
     assert (asked["recovered"], asked["why"], asked["dead"]) == (False, "no_good_commit", dead)
-    assert "no commit that was asked for can be recovered from" in asked["says"]
+    assert "cannot recover from any of these commits" in asked["says"]
     recovered = done.results["recover_as_approved"]
     assert (recovered["recovered"], recovered["incarnation"], recovered["commit"]) == (True, dead + 1, None)
     assert stage.shop.judge.right()

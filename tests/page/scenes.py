@@ -147,7 +147,7 @@ def _give_past(served: ControlledJob, commits: int = 3) -> None:
     served.lives = [
         _life(1, "stopped", now_ms - 9 * HOUR_MS, now_ms - 5 * HOUR_MS, "a start by hand", "SIGTERM asked for it"),
         _life(2, "failed", now_ms - 5 * HOUR_MS, began_ms - 6_000, "DAG lowtide_recover__orders", KILLED),
-        _life(3, "running", began_ms, None, "its program, after the life before"),
+        _life(3, "running", began_ms, None, "its program, after the previous life"),
     ]
     served.lines = [_line("000002-0041", 2, began_ms - 200_000, last=not commits)]
     for number in range(commits):

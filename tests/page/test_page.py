@@ -189,7 +189,7 @@ def test_fronts_segments_hops_snapshots_and_lives_are_listed(window: Window, ser
     assert "3.1 MiB" in newest
     lives = [row.inner_text() for row in tab.locator("#lives tbody tr").all()]
     assert len(lives) == 3
-    assert "its program, after the life before" in lives[0]
+    assert "its program, after the previous life" in lives[0]
     assert "worker 1/0 died: killed by SIGKILL" in lives[1]
 
 

@@ -104,15 +104,16 @@ class JobClient:
         life = status.current
         if status.state != "running" or life is None or not life.control:
             raise NotRunning(
-                f'job "{self.job}" does not run: it is {_in_words(status)}',
+                f'job "{self.job}" is not running: it is {_in_words(status)}',
                 where=f"{self.services.zookeeper}, /{self.services.root}",
                 way_out="start or recover it, then try again",
             )
         if not self.services.token:
             raise TokenRefused(
-                f'the control API of job "{self.job}" asks for a token, and the Airflow connection has none',
+                f'the control API of job "{self.job}" needs a token, and the Airflow connection has none',
                 where=f"its control API at {life.control}",
-                way_out="give the job a [control].token_file, and the Airflow connection its content as password",
+                way_out="set [control].token_file for the job, and its content as the password of the Airflow "
+                "connection",
             )
         at = ControlAddress(self.job, life.incarnation, life.control, life.control_certificate, life.control_proof)
         return Control(at, self.services.token)
@@ -128,7 +129,7 @@ def _in_words(status: JobStatus) -> str:
     if status.state == "failed" and life is not None:
         return f"ended: {life.cause}"
     words = {
-        "unknown": "unknown, it was never started",
+        "unknown": "unknown; it was never started",
         "starting": f"starting or ending, by {status.holder}",
         "stopped": "stopped",
         "gone": "gone without reporting an end, so it was probably killed",

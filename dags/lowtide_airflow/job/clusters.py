@@ -151,7 +151,7 @@ class Standalone:
         if not self.spark.jars:
             yield "jars are missing", "give the paths that `lowtide submit-args` prints on the workers' hosts"
         if self.spark.files:
-            yield "files are given, and none are shipped to a driver there", "put them on the workers' hosts"
+            yield "files are set, but none are shipped to a driver there", "put them on the workers' hosts"
         for name, path in (("flow", start.flow), ("conf", start.conf)):
             if path and not path.startswith(LOCAL):
                 yield f"{name} is {path!r}, which is not shipped there", "give local:///path on the workers' hosts"

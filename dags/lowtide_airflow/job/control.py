@@ -58,7 +58,7 @@ class Control(ControlRequests):
         return ControlUnreachable(
             f"the job's control API does not answer: {why}",
             where=self._at.address,
-            way_out="this machine must reach it: set the job's [control].host and port, then try again",
+            way_out="make it reachable from this machine: set the job's [control].host and port, then try again",
         )
 
     def _unproven(self, error: AddressUnproven) -> TokenRefused:
@@ -68,7 +68,7 @@ class Control(ControlRequests):
         return TokenRefused(
             "the job does not accept this token",
             where=f"its control API at {self._at.address}",
-            way_out="give the job a [control].token_file, and the Airflow connection its content as password",
+            way_out="set [control].token_file for the job, and its content as the password of the Airflow connection",
         )
 
     def _refused(self, what: str, way_out: str) -> ControlRefused:

@@ -110,7 +110,7 @@ def why_not_restart(
         within_s: the time in which they are counted.
     """
     if cause is not None and cause.kind == "flow":
-        return "in_vain", f"a function or a record of the flow ended it, and would end the next life as well: {cause}"
+        return "in_vain", f"a function or a record of the flow ended it and would end the next life too: {cause}"
     ended = [
         life
         for life in lives
@@ -119,6 +119,6 @@ def why_not_restart(
     if len(ended) > max_deaths:
         return (
             "too_often",
-            f"{len(ended)} lives have ended within {within_s:g} s, the last one with: {cause or 'no report'}",
+            f"{len(ended)} lives ended within {within_s:g} s, the last one with: {cause or 'no report'}",
         )
     return None

@@ -159,7 +159,7 @@ def run_command(arguments: list[str], folder: str, limit_s: float, log: Log) -> 
         )
     except OSError as error:
         raise SubmitFailed(
-            f"{arguments[0]} cannot be run: {error.strerror}",
+            f"cannot run {arguments[0]}: {error.strerror}",
             where=where,
             way_out="correct the command or the folder in the Airflow connection; it runs on Airflow's worker",
         ) from error
@@ -177,7 +177,7 @@ def run_command(arguments: list[str], folder: str, limit_s: float, log: Log) -> 
     raise SubmitFailed(
         f"it ended with {child.returncode}: {without(message, hidden)}",
         where=where,
-        way_out="mend what it names, then submit it again",
+        way_out="fix what it names, then submit it again",
         code=child.returncode,
     )
 

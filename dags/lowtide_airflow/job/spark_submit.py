@@ -84,12 +84,12 @@ class SparkSubmit:
         spark, cluster = self.spark, cluster_of(self.spark)
         if cluster is None:
             raise self._refused(
-                f"master is {spark.master!r}, where no driver runs",
+                f"master is {spark.master!r}, which cannot run the driver",
                 'give "yarn", "k8s://https://host:port" or "spark://host:port"; elsewhere a job runs "supervised"',
             )
         if ":" in PurePosixPath(start.flow).name:
             raise self._refused(
-                f"flow is {start.flow!r}, and spark-submit runs a file",
+                f"flow is {start.flow!r}, but spark-submit needs a file",
                 "give the file; it runs its flow with lowtide.main(flow)",
             )
         if spark.archive and not re.fullmatch(r"[^#]+#[\w.-]+", spark.archive):

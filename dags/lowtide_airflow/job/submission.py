@@ -144,7 +144,7 @@ def _rest_of(client: JobClient, start: Start, key: str, log: Log) -> Start:
     last = client.last_commit()
     ran = start.redeliver and any(life.incarnation >= first and life.control for life in client.lives())
     if ran or (start != start.plain() and last is not None and last.incarnation >= first):
-        log(f"life {first} began where this task asked; the next one continues from the last commit")
+        log(f"life {first} began where this task asked it to; the next one continues from the last commit")
         return start.plain()
     return start
 
@@ -153,7 +153,7 @@ def _must_be_free(client: JobClient) -> None:
     status = client.status()
     if status.state == "running" and status.life is not None:
         raise RunsAlready(
-            f'job "{client.job}" runs already: life {status.incarnation}, by {status.holder}, '
+            f'job "{client.job}" is already running: life {status.incarnation}, by {status.holder}, '
             + (f"submission {status.life.submission!r}" if status.life.submission else "not submitted under a key"),
             where=f"{client.services.zookeeper}, /{client.services.root}",
             way_out="stop it first, or leave it",

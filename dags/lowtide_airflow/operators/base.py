@@ -156,7 +156,7 @@ class LowtideOperator(BaseOperator):
             SnapshotFailed: it was abandoned; a retry takes another one.
         """
         if event.get("error"):
-            raise SnapshotFailed(str(event["error"]), way_out="a retry takes another one; see the job's log")
+            raise SnapshotFailed(str(event["error"]), way_out="a retry takes another snapshot; see the job's log")
         found: Mapping[str, Any] = event["snapshot"]
         return found
 

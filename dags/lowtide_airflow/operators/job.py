@@ -321,7 +321,7 @@ class StopFlowOperator(LowtideOperator):
                 client.control().stop()
         # The program of a job that has just died may be about to restart it.
         if not status.alive and (died or status.state in ("unknown", "stopped")):
-            self.log.info('job "%s" does not run: %s', self.job, status.state)
+            self.log.info('job "%s" is not running: %s', self.job, status.state)
             return {"job": self.job, "state": status.state, "incarnation": status.incarnation}
         if status.state == "running":
             return self.wait(JobEndedTrigger, "ended", context)

@@ -161,7 +161,7 @@ class RecoverFlowOperator(StartOperator):
         if status.state == "stopped":
             raise AirflowSkipException(f'job "{self.job}" was stopped, so it is left alone')
         if status.state == "running" and status.incarnation <= death["incarnation"]:
-            raise AirflowSkipException(f'job "{self.job}" has not died: its life {status.incarnation} runs')
+            raise AirflowSkipException(f'job "{self.job}" has not died: its life {status.incarnation} is running')
         if status.state != "running":
             if is_true(self.forced):
                 self.no_state = is_true(self.no_state) and not self._has_good_commit(client)
@@ -199,7 +199,7 @@ class RecoverFlowOperator(StartOperator):
             return None
         for commit, damage in choice.skipped:
             self.log.warning("DAMAGED, so passed over: commit %s: %s", commit.id, damage)
-        self.log.info("commit %s is whole, with everything before %d ms", choice.commit.id, choice.commit.min_time_ms)
+        self.log.info("commit %s is whole; it has everything before %d ms", choice.commit.id, choice.commit.min_time_ms)
         return None
 
     def _choice(self, client: JobClient) -> Choice | None:

@@ -164,7 +164,7 @@ class RecoveredTrigger(JobTrigger):
 
 def _end_of_recovery(state: State, death: Death | None) -> dict[str, Any] | None:
     if death is not None:
-        return {"error": f"life {death.incarnation}, which was to recover it, has ended: {death.cause}"}
+        return {"error": f"life {death.incarnation}, which was to recover the job, has ended: {death.cause}"}
     return {"error": "it was stopped before it had caught up"} if state == "stopped" else None
 
 

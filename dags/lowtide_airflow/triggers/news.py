@@ -45,7 +45,8 @@ async def wait_for_news(at: ControlAddress, token: str, about: Sequence[str], at
 
 def _lost(at: ControlAddress, why: str) -> ControlUnreachable:
     return ControlUnreachable(
-        f"there is no subscription to the job: {why}",
+        f"no subscription to the job: {why}",
         where=at.address,
-        way_out="the job is polled meanwhile; this machine must reach it: set the job's [control].host and port",
+        way_out="the job is polled instead; to subscribe, make it reachable from this machine: set the job's "
+        "[control].host and port",
     )

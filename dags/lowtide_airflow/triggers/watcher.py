@@ -106,10 +106,10 @@ class JobEventTrigger(StoredArguments, BaseEventTrigger):
             except Exception as error:  # noqa: BLE001 - Airflow does not restart a watcher that has ended
                 # A ValueError stays: it is not a number, or several assets have this trigger and so share no store.
                 if isinstance(error, ValueError) or time.monotonic() > deadline:
-                    self.log.warning("the last event's number cannot be read, starting without it: %s", error)
+                    self.log.warning("cannot read the last event's number, starting without it: %s", error)
                     return None
                 if self._storing.is_news(error, time.monotonic()):
-                    self.log.warning("the last event's number cannot be read, trying again: %s", self._storing.text)
+                    self.log.warning("cannot read the last event's number, trying again: %s", self._storing.text)
             await asyncio.sleep(self.poll_interval)
         return None
 
@@ -120,7 +120,7 @@ class JobEventTrigger(StoredArguments, BaseEventTrigger):
                 await self.asset_state_store.aset(self.stored_key, number)
         except Exception as error:  # noqa: BLE001 - a repeated event does no harm
             if self._storing.is_news(error, time.monotonic()):
-                self.log.warning("Airflow does not store the event number %s: %s", number, self._storing.text)
+                self.log.warning("Airflow did not store event number %s: %s", number, self._storing.text)
             return False
         if self._storing.is_over():
             self.log.info("Airflow stores event numbers again")

@@ -16,11 +16,11 @@ __all__ = ["advice"]
 
 NO_GOOD_COMMIT = "no_good_commit"
 REASONS = {
-    "in_vain": "A function or a record of the flow ended it, and would end the next life as well: correct that first.",
+    "in_vain": "A function or a record of the flow ended it and would end the next life too: correct that first.",
     "too_often": f"More than {MAX_DEATHS} lives have ended within {WITHIN_S / 60:g} min: find out why first.",
     NO_GOOD_COMMIT: "None of its commits can be read: first restore the store from a backup, if there is one.",
 }
-"""Why a person has to decide, by the words of `RecoverFlowOperator`, as far as can be seen from here."""
+"Why a person has to decide, by the words of `RecoverFlowOperator`, as far as can be seen from here."
 
 GONE = (
     "Its driver is gone without reporting an end, and its lease has run out: the process was killed, its machine went "
@@ -47,7 +47,7 @@ def advice(
             return "", [_start(entry)]
         case "starting":
             return f"It is starting or ending: {status.holder} holds its lease, and no life runs yet.", [
-                "Wait. A start reads again what came since the last commit, and takes as long as that does."
+                "Wait. A start reads again what came since the last commit, which takes time."
             ]
         case "stopped":
             if status.finished:
@@ -91,8 +91,8 @@ def _recovery(entry: JobEntry | None, asked: str | None) -> str:
     reason = f"{REASONS[asked]} " if asked else ""
     if entry is None:
         return (
-            f"{reason}Airflow does not recover it, as it is not in the jobs file: run "
-            f"`lowtide recover flow.py --conf FILE` where it ran{stateless('with --allow-no-state')}."
+            f"{reason}Airflow does not recover it because it is not in the jobs file: run `lowtide recover "
+            f"flow.py --conf FILE` where it ran{stateless('with --allow-no-state')}."
         )
     dag, by_hand = entry.dag_id("recover"), f"trigger the DAG {entry.dag_id('submit')}{stateless('with no_state')}."
     if not entry.recover:
@@ -104,9 +104,9 @@ def _recovery(entry: JobEntry | None, asked: str | None) -> str:
             "actions; trigger it only if its run has failed."
         )
     return (
-        f"{reason}Airflow asks about it under Required actions, in the task ask_a_person of the DAG {dag}: Approve "
-        f"restarts it anyway{stateless('without state')}, Reject leaves it. If there is no question, because the DAG "
-        f"is paused or its run has failed or was answered: {by_hand}"
+        f"{reason}Airflow asks about it under Required actions, in the task ask_a_person of the DAG {dag}: "
+        f"Approve restarts it anyway{stateless('without state')}, Reject leaves it. If there is no question, "
+        f"because the DAG is paused or its run has failed or was answered: {by_hand}"
     )
 
 

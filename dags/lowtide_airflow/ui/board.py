@@ -154,7 +154,7 @@ def airflow_board() -> Board:
             raise ConnectionInvalid(
                 f"Airflow has no connection {connection!r}",
                 where="Airflow's connections",
-                way_out="make one of type lowtide with this id, or name another in the jobs file",
+                way_out="create one of type lowtide with this id, or name another in the jobs file",
             ) from error
 
     folder = conf.get("core", "dags_folder")

@@ -137,7 +137,7 @@ def test_on_a_standalone_cluster_the_workers_hosts_have_the_program() -> None:
 @pytest.mark.parametrize(
     ("spark", "start", "says"),
     [
-        (SparkEntry("mesos://m:5050"), Start("f.py"), "where no driver runs"),
+        (SparkEntry("mesos://m:5050"), Start("f.py"), "cannot run the driver"),
         (STANDALONE, Start("/opt/f.py"), "flow is '/opt/f.py', which is not shipped there"),
         (STANDALONE, Start("local:///f.py", "conf.toml"), "conf is 'conf.toml', which is not shipped there"),
         (replace(STANDALONE, python="python3"), Start("local:///f.py"), "python is missing"),
@@ -153,7 +153,7 @@ def test_on_a_standalone_cluster_the_workers_hosts_have_the_program() -> None:
         (SparkEntry("k8s://x"), Start("local:///f.py"), "image is missing"),
         (KUBERNETES, Start("/opt/f.py"), "cannot see"),
         (KUBERNETES, Start("local:///f.py", "/etc/c.toml"), "conf is '/etc/c.toml'"),
-        (YARN, Start("f.py:flow"), "spark-submit runs a file"),
+        (YARN, Start("f.py:flow"), "spark-submit needs a file"),
         (
             SparkEntry("yarn", python="python3", properties={"spark.submit.deployMode": "client"}),
             Start("f.py"),
@@ -246,7 +246,7 @@ def test_a_command_that_hangs_is_killed(command: Any) -> None:
 
 
 def test_a_command_that_is_not_there_is_named() -> None:
-    with pytest.raises(SubmitFailed, match="/nowhere/lowtide cannot be run: No such file"):
+    with pytest.raises(SubmitFailed, match="cannot run /nowhere/lowtide: No such file"):
         Supervised("/nowhere/lowtide").submit(Start("flow.py"), "k", nobody)
 
 

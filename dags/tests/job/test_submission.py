@@ -99,7 +99,7 @@ def test_of_two_programs_with_one_key_one_begins_a_life(job: Job) -> None:
     job.ends()
     with JobStore(job.services.zookeeper, job.name, session_timeout_s=2.0) as late:
         late.take_lease("a late program", 5.0, lambda _: None)
-        with pytest.raises(SubmissionTaken, match="has begun life 1 already"):
+        with pytest.raises(SubmissionTaken, match="has already begun life 1"):
             late.raise_incarnation(KEY)
     assert job.client().status().incarnation == 1
 

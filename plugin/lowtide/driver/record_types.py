@@ -75,7 +75,7 @@ def _changes(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
         if field not in was:
             yield f"field {field} ({kind}) is new"
         elif was[field] != kind:
-            yield f"field {field} is {kind}, and was {was[field]}"
+            yield f"field {field} is {kind}, but was {was[field]}"
     for field, kind in was.items():
         if field not in now:
             yield f"field {field} ({kind}) is gone"

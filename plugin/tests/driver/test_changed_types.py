@@ -107,7 +107,7 @@ KEPT = ["scan", "list", "dict", "reduce", "last", "fold", "apply", "broadcast", 
 @pytest.mark.parametrize("what", KEPT)
 @pytest.mark.parametrize(
     ("was", "now", "said"),
-    [(Whole, Broken, "amount is double, and was int64"), (Broken, Whole, "amount is int64, and was double")],
+    [(Whole, Broken, "amount is double, but was int64"), (Broken, Whole, "amount is int64, but was double")],
 )
 def test_a_field_of_another_number_type_is_refused_and_said_beforehand(
     what: str, was: type, now: type, said: str

@@ -69,7 +69,7 @@ def test_another_address_in_zookeeper_gets_neither_a_connection_nor_the_token(el
         host, port = other.getsockname()
         for forged in ({"control": f"{host}:{port}"}, elsewhere.served.at.fields() | {"control": f"{host}:{port}"}):
             elsewhere.say(**forged)
-            with pytest.raises(TokenRefused, match=f'{host}:{port} is named as the control API of job "') as refused:
+            with pytest.raises(TokenRefused, match=f'{host}:{port} is the control API of job "') as refused:
                 control_of(elsewhere.conf, elsewhere.name).stop()
             assert TOKEN not in str(refused.value)
         with pytest.raises(TimeoutError):

@@ -93,7 +93,7 @@ def published(address: str, certificate: Certificate, token: str = TOKEN, incarn
 def test_whoever_writes_an_address_into_zookeeper_without_the_token_is_not_even_met() -> None:
     with imposter() as other:
         forged = published(other.address, other.certificate, token="a guess")
-        with pytest.raises(TokenRefused, match="without a proof that whoever named it knows the token") as refused:
+        with pytest.raises(TokenRefused, match="published without knowledge of the token") as refused:
             ControlClient(forged, TOKEN).status()
         assert "[zookeeper].auth_file" in refused.value.way_out
         assert other.met == 0
@@ -102,7 +102,7 @@ def test_whoever_writes_an_address_into_zookeeper_without_the_token_is_not_even_
 def test_whoever_listens_at_the_port_that_a_dead_life_has_left_hears_nothing() -> None:
     dead = made_certificate("127.0.0.1")
     with imposter() as other:
-        with pytest.raises(ControlUnreachable, match="another certificate than the life has published"):
+        with pytest.raises(ControlUnreachable, match="another certificate than the life published"):
             ControlClient(published(other.address, dead), TOKEN).status()
         assert (other.met, other.heard) == (1, b"")
 

@@ -88,7 +88,7 @@ def manifest_of(log: CommitLog, store: Store, commit: Commit) -> Manifest:
         raise _damaged(error.what, store, commit) from error
     found = sha256(data)
     if found != commit.sha256:
-        raise _damaged(f"its SHA-256 is {found}, and {commit.sha256} was committed", store, commit)
+        raise _damaged(f"its SHA-256 is {found}, expected {commit.sha256}", store, commit)
     manifest = Manifest.from_json(data, f"{store.where}, {commit.manifest}")
     says = (manifest.job, manifest.id, manifest.tick)
     if says != (log.job, commit.id, commit.tick):
@@ -106,7 +106,7 @@ def _look(log: CommitLog, store: Store, commit: Commit, told: Told, threads: int
     if not damages:
         return manifest
     first = damages[0]
-    return f"{len(damages)} of its {len(manifest.parts)} parts are damaged, the first is {first.part}: {first.why}"
+    return f"{len(damages)} of its {len(manifest.parts)} parts are damaged, first {first.part}: {first.why}"
 
 
 def _asked(log: CommitLog, commit: str | None, before_ms: int | None) -> list[Commit]:
@@ -124,7 +124,9 @@ def _no_such(job: str, there: Sequence[Commit], commit: str | None, before_ms: i
     asked = "" if commit is None else f" {commit!r}"
     when = "" if before_ms is None else f" with a min time up to {before_ms} ms"
     if not there:
-        return NoSuchCommit(f"job {job!r} has no commits", way_out="start it without state, or take a snapshot first")
+        return NoSuchCommit(
+            f"job {job!r} has no commits", way_out="start the job without state, or take a snapshot first"
+        )
     names = [_name(each) for each in reversed(there)]
     more = [f"and {len(names) - MAX_SHOWN} older ones"] if len(names) > MAX_SHOWN else []
     return NoSuchCommit(
@@ -137,7 +139,7 @@ def _no_such(job: str, there: Sequence[Commit], commit: str | None, before_ms: i
 def _none_good(job: str, store: Store, skipped: Sequence[tuple[Commit, str]]) -> NoGoodCommit:
     whys = [f"{_name(commit)}: {why}" for commit, why in skipped[:MAX_SHOWN]]
     return NoGoodCommit(
-        f"of job {job!r} no commit that was asked for can be recovered from: {'; '.join(whys)}",
+        f"job {job!r} cannot recover from any of these commits: {'; '.join(whys)}",
         where=store.where,
         way_out="restore the store from a backup, choose another commit, or start without state",
     )
@@ -152,5 +154,5 @@ def _damaged(why: str, store: Store, commit: Commit) -> ManifestDamaged:
     return ManifestDamaged(
         f"the manifest of commit {commit.id} is damaged: {why}",
         where=f"{store.where}, {commit.manifest}",
-        way_out="recover from the commit before, and check the store",
+        way_out="recover from an earlier commit, and check the store",
     )

@@ -192,9 +192,9 @@ class CommitLog:
             self._nodes.write(plan)
         except WriteUnknown as error:
             raise CommitUnknown(
-                f"whether snapshot {asked.id} of job {self.job!r} is committed is not known: the answer was lost",
+                f"unknown whether snapshot {asked.id} of job {self.job!r} is committed: the answer was lost",
                 where=error.where,
-                way_out="commit it again once ZooKeeper answers: what was done is then found",
+                way_out="commit it again once ZooKeeper answers: the retry finds out",
             ) from error
         return made
 
@@ -285,11 +285,11 @@ class CommitLog:
         reserved: Sequence[Reservation],
     ) -> None:
         needed: dict[str | None, str] = {
-            base: f"snapshot {each.snapshot}, under way, may rest on it" for each in reserved for base in each.bases
+            base: f"snapshot {each.snapshot}, under way, may need it" for each in reserved for base in each.bases
         }
         needed |= {
             last.id if last else None: "it is the last commit",
-            restored.commit.id if restored and restored.commit else None: "the current life was loaded from it",
+            restored.commit.id if restored and restored.commit else None: "the current life began from it",
         }
         for commit in commits:
             if commit.id in needed:
@@ -328,7 +328,7 @@ class CommitLog:
 
     def _base_gone(self, manifest: Manifest) -> CommitRefused:
         return CommitRefused(
-            f"snapshot {manifest.id} rests on parts of commit {manifest.base}, which was dropped",
+            f"snapshot {manifest.id} needs parts of commit {manifest.base}, which was dropped",
             where=self._paths.commits,
             way_out="take another snapshot",
         )

@@ -49,7 +49,7 @@ class Commit:
         """T in milliseconds, as the manifest's name tells it."""
         found = parse_name(self.manifest)
         if found is None:
-            raise damaged(f"{self.manifest!r} is no manifest's name", f"commit {self.id}")
+            raise damaged(f"{self.manifest!r} is not the name of a manifest", f"commit {self.id}")
         return found.min_time_ms
 
     def same_as(self, other: Commit) -> bool:

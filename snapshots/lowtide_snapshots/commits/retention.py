@@ -49,7 +49,7 @@ class Rule:
             raise RecordRefused(
                 f"keep is {self.keep} and the greatest age {self.max_age_s} s",
                 where="the rule of retention",
-                way_out="keep one at least, and give an age above 0, or none",
+                way_out="keep at least one, and give an age above 0 or none",
             )
 
 

@@ -69,7 +69,7 @@ def _damages(store: Store, manifest: Manifest, part: Part) -> list[Damage]:
     try:
         why = _wrong(store.get(name), manifest, part, name)
     except NotThere:
-        why = "it is not there"
+        why = "it is missing"
     except (StoreDamaged, PartDamaged) as error:
         why = error.what
     return [Damage(name, why)] if why else []
@@ -78,15 +78,15 @@ def _damages(store: Store, manifest: Manifest, part: Part) -> list[Damage]:
 def _wrong(data: bytes, manifest: Manifest, part: Part, name: str) -> str:
     """What is wrong with a part's bytes; empty if nothing is."""
     if len(data) != part.bytes:
-        return f"it has {len(data)} bytes, and {part.bytes} were written"
+        return f"it has {len(data)} bytes, expected {part.bytes}"
     found = sha256(data)
     if found != part.sha256:
-        return f"its SHA-256 is {found}, and {part.sha256} was written"
+        return f"its SHA-256 is {found}, expected {part.sha256}"
     head, table = decode_part(data, name)
     slack_ms = manifest.record.slack_ms
     meant = PartHead(manifest.job, part.vertex, part.kind, part.unit, part.tick, slack_ms, part.snapshot)
     if head != meant:
-        return f"it says that it is {head}, and {meant} was written"
+        return f"its head says {head}, expected {meant}"
     if table.num_rows != part.rows:
-        return f"it has {table.num_rows} rows, and {part.rows} were written"
+        return f"it has {table.num_rows} rows, expected {part.rows}"
     return ""

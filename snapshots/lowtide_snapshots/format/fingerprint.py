@@ -47,7 +47,7 @@ def compare(
     for shape in now:
         was = old.pop(shape.vertex, None)
         if was is None:
-            found.append(Difference(shape.vertex, f'step "{shape.vertex}" is new, and starts without state', False))
+            found.append(Difference(shape.vertex, f'step "{shape.vertex}" is new and starts without state', False))
         else:
             found += _of_vertex(was, shape, defaults.get(shape.vertex, ()))
     gone = 'step "{}" is gone, and its state would be dropped'
@@ -57,12 +57,12 @@ def compare(
 def _of_vertex(was: VertexShape, now: VertexShape, defaults: Collection[str]) -> Iterator[Difference]:
     vertex = now.vertex
     if was.kind != now.kind:
-        yield Difference(vertex, f'step "{vertex}" keeps {now.kind} state, and kept {was.kind}', True)
+        yield Difference(vertex, f'step "{vertex}" keeps {now.kind} state, but kept {was.kind}', True)
         return
     if was.key != now.key:
-        yield Difference(vertex, f'the key of "{vertex}" is {_key(now.key)}, and was {_key(was.key)}', True)
+        yield Difference(vertex, f'the key of "{vertex}" is {_key(now.key)}, but was {_key(was.key)}', True)
     if setting_of(was) != setting_of(now):
-        what = f'step "{vertex}" is {setting_of(now) or "another"}, and was {setting_of(was) or "another"}'
+        what = f'step "{vertex}" is {setting_of(now) or "different"}, but was {setting_of(was) or "different"}'
         yield Difference(vertex, f"{what}: give it another name", True)
     for what, fatal in _of_types("", type_of(was), type_of(now), defaults):
         yield Difference(vertex, f'state of "{vertex}": {what}', fatal)
@@ -77,7 +77,7 @@ def _of_types(path: str, was: pa.DataType, now: pa.DataType, defaults: Collectio
     elif pa.types.is_map(was) and pa.types.is_map(now) and was.key_type == now.key_type:
         yield from _of_types(f"{path}{{}}", was.item_type, now.item_type, defaults)
     elif was != now:
-        yield f"{f'field {path}' if path else 'it'} is {now}, and was {was}", True
+        yield f"{f'field {path}' if path else 'it'} is {now}, but was {was}", True
 
 
 def _of_structs(
@@ -89,7 +89,7 @@ def _of_structs(
         if field.name in old:
             yield from _of_types(path, old.pop(field.name), field.type, defaults)
         elif path in defaults:
-            yield f"field {path} ({field.type}) is new, and starts with its default", False
+            yield f"field {path} ({field.type}) is new and starts with its default", False
         else:
             yield f"field {path} ({field.type}) is new and has no default", True
     for name, kind in old.items():

@@ -30,7 +30,7 @@ def instance(kind: type[T], values: Any) -> T:
     hints = _hints(hashable)
     if not isinstance(values, dict) or set(values) != set(hints):
         named = sorted(set(values) ^ set(hints)) if isinstance(values, dict) else "all"
-        raise Misfit(f"{kind.__name__}: fields that are missing or unknown: {named}")
+        raise Misfit(f"{kind.__name__}: missing or unknown fields: {named}")
     return kind(**{name: _value(hint, values[name], f"{kind.__name__}.{name}") for name, hint in hints.items()})
 
 
@@ -55,7 +55,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 def _tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise Misfit(f"{where} is {value!r}, which is no list")
+        raise Misfit(f"{where} is {value!r}, which is not a list")
     if hints[-1] is Ellipsis:
         return tuple(_value(hints[0], item, where) for item in value)
     if len(value) != len(hints):

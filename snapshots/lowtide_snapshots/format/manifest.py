@@ -157,19 +157,22 @@ class Manifest:
         units = {(part.vertex, part.unit) for part in self.parts}
         kinds = {(shape.vertex, shape.kind) for shape in self.flow}
         for wrong, says in (
-            (self.record.job != self.job, f"it is of job {self.job!r} with the record of {self.record.job!r}"),
-            (incarnation_of(self.id) != self.incarnation, f"{self.id} is no snapshot of life {self.incarnation}"),
+            (self.record.job != self.job, f"it is of job {self.job!r} but has the record of {self.record.job!r}"),
+            (incarnation_of(self.id) != self.incarnation, f"{self.id} is not a snapshot of life {self.incarnation}"),
             (not _CREATED.fullmatch(self.created), f"it was made at {self.created!r}"),
             (len(units) != len(self.parts), "it has two parts for one unit"),
             (not {kind for _, kind in kinds} <= set(KINDS), "it has a vertex of an unknown kind"),
-            (not {(part.vertex, part.kind) for part in self.parts} <= kinds, "it has a part of no vertex of its flow"),
+            (
+                not {(part.vertex, part.kind) for part in self.parts} <= kinds,
+                "it has a part that belongs to no vertex of its flow",
+            ),
         ):
             if wrong:
                 raise Misfit(says)
         _ = self.path
         for part in self.parts:
             if part.tick > self.tick or part.rows < 0 or part.bytes < 0 or not _SHA256.fullmatch(part.sha256):
-                raise Misfit(f"a part cannot be: {part}")
+                raise Misfit(f"impossible part: {part}")
             part.name(self.job, self.record.slack_ms)
 
 
@@ -236,7 +239,7 @@ def initial_of(shape: VertexShape) -> pa.Array | None:
     try:
         column = pa.ipc.read_record_batch(pa.py_buffer(base64.b64decode(said, validate=True)), schema).column(0)
     except (ValueError, OSError, pa.ArrowException) as error:
-        raise _damaged(f"the initial state cannot be read ({error})", f"vertex {shape.vertex!r}") from error
+        raise _damaged(f"cannot read the initial state ({error})", f"vertex {shape.vertex!r}") from error
     return column
 
 
@@ -246,7 +249,7 @@ def ttl_of(shape: VertexShape) -> int | None:
     try:
         return None if said is None else int(said)
     except ValueError as error:
-        raise _damaged(f"its time to live is no number ({error})", f"vertex {shape.vertex!r}") from error
+        raise _damaged(f"its time to live is not a number ({error})", f"vertex {shape.vertex!r}") from error
 
 
 def days_of(shape: VertexShape) -> str:
@@ -261,20 +264,20 @@ def _schema_of(shape: VertexShape) -> pa.Schema:
         schema.field("state")
         return schema
     except (ValueError, KeyError, OSError, pa.ArrowException) as error:
-        raise _damaged(f"the type of the state cannot be read ({error})", f"vertex {shape.vertex!r}") from error
+        raise _damaged(f"cannot read the type of the state ({error})", f"vertex {shape.vertex!r}") from error
 
 
 def _values(text: str | Data, where: str) -> dict[str, Any]:
     try:
         values = json.loads(bytes(text) if isinstance(text, memoryview) else text)
     except ValueError as error:
-        raise _damaged(f"it is no JSON ({error})", where) from error
+        raise _damaged(f"it is not JSON ({error})", where) from error
     found = values.pop("format", None) if isinstance(values, dict) else None
     if type(found) is not int or found < 1:
-        raise _damaged("it names no format", where)
+        raise _damaged("it has no format number", where)
     if found > MANIFEST_FORMAT:
         raise FormatTooNew(
-            f"the manifest has format {found}, newer than the {MANIFEST_FORMAT} that this version of Lowtide reads",
+            f"the manifest has format {found}; this version of Lowtide reads up to {MANIFEST_FORMAT}",
             where=where,
             way_out="use the version of Lowtide that wrote it, or a newer one",
         )
@@ -284,5 +287,5 @@ def _values(text: str | Data, where: str) -> dict[str, Any]:
 
 def _damaged(why: str, where: str) -> ManifestDamaged:
     return ManifestDamaged(
-        f"a manifest cannot be read: {why}", where=where, way_out="recover from the commit before, and check the store"
+        f"cannot read a manifest: {why}", where=where, way_out="recover from an earlier commit, and check the store"
     )

@@ -50,7 +50,7 @@ def incarnation_of(snapshot: str) -> int:
     """
     found = _ID.fullmatch(snapshot)
     if not found:
-        raise PartRefused(f"{snapshot!r} is no snapshot's id", way_out="give one like 000003-0007")
+        raise PartRefused(f"{snapshot!r} is not a snapshot's id", way_out="give one like 000003-0007")
     return int(found[1])
 
 

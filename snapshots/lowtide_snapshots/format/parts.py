@@ -107,7 +107,7 @@ def encode_part(head: PartHead, table: pa.Table) -> memoryview:
         )
     except (pa.ArrowException, NotImplementedError) as error:
         raise PartRefused(
-            f"state of type {table.schema.types} has no Parquet form: {error}",
+            f"Parquet cannot store state of type {table.schema.types}: {error}",
             where=head.name,
             way_out="give the state of the vertex another type",
         ) from error
@@ -130,13 +130,13 @@ def decode_part(data: Data, name: str) -> tuple[PartHead, pa.Table]:
         head = _head(source.schema_arrow.metadata or {}, name)
         table = source.read().replace_schema_metadata(None)
     except (pa.ArrowException, OSError, ValueError, NotImplementedError, MemoryError) as error:
-        raise _damaged(f"it is no whole Parquet file ({error})", name) from error
+        raise _damaged(f"it is not a whole Parquet file ({error})", name) from error
     try:
         said = head.name
     except PartRefused as error:
         raise _damaged(f"its head has {error.what}", name) from error
     if said != name:
-        raise _damaged(f"it says that it is {said}", name)
+        raise _damaged(f"its head says that it is {said}", name)
     wrong = _mismatch(head.kind, table)
     if wrong:
         raise _damaged(wrong, name)
@@ -156,7 +156,7 @@ def _head(metadata: dict[bytes, bytes], name: str) -> PartHead:
         raise _damaged("it has no head", name) from error
     if type(found) is int and found > PART_FORMAT:
         raise FormatTooNew(
-            f"the part has format {found}, and this version of Lowtide reads up to {PART_FORMAT}",
+            f"the part has format {found}; this version of Lowtide reads up to {PART_FORMAT}",
             where=name,
             way_out="use the version of Lowtide that wrote it, or a newer one",
         )
@@ -169,10 +169,10 @@ def _head(metadata: dict[bytes, bytes], name: str) -> PartHead:
 def _mismatch(kind: str, table: pa.Table) -> str:
     """What is wrong with the columns of a part of this kind; empty if nothing is."""
     if kind not in _COLUMNS:
-        return f"{kind!r} is no kind of a part; there are {', '.join(KINDS)}"
+        return f"{kind!r} is not a kind of part; the kinds are {', '.join(KINDS)}"
     names, wanted_names = tuple(table.column_names), _COLUMNS[kind]
     if names not in (wanted_names, wanted_names + _OPTIONAL.get(kind, ())):
-        return f"its columns are {table.column_names}, and those of kind {kind} are {list(wanted_names)}"
+        return f"its columns are {table.column_names}, but kind {kind} has {list(wanted_names)}"
     for column in table.schema:
         wanted = {**_ORDER_KEY, **_BOUNDS}.get(column.name)
         if wanted is not None and column.type != wanted:
@@ -180,11 +180,11 @@ def _mismatch(kind: str, table: pa.Table) -> str:
         if column.name in ("key", "record") and not pa.types.is_struct(column.type):
             return f"column {column.name} is {column.type}, not a struct"
     if kind == "broadcast" and table.num_rows != 1:
-        return f"it has {table.num_rows} rows, and one of kind broadcast has one"
+        return f"it has {table.num_rows} rows; a broadcast's part has one"
     return ""
 
 
 def _damaged(why: str, name: str) -> PartDamaged:
     return PartDamaged(
-        f"a part cannot be read: {why}", where=name, way_out="recover from the commit before, and check the store"
+        f"cannot read a part: {why}", where=name, way_out="recover from an earlier commit, and check the store"
     )

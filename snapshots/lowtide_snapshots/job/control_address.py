@@ -78,12 +78,12 @@ class ControlAddress:
         wanted = _proof(token, self.job, self.incarnation, self.address, self.certificate)
         if not hmac.compare_digest(wanted.encode(), self.proof.encode("utf-8", "surrogatepass")):
             raise AddressUnproven(
-                f'{self.address} is named as the control API of job "{self.job}" without a proof that whoever named it '
-                "knows the token given here; the token was not sent",
-                where=f"what life {self.incarnation} of the job says in ZooKeeper or in its folder",
-                way_out="give the token of the job's present life, which is in its [control].token_file or in the file "
-                "`token` of its folder; if it is that one, somebody else has written the address: see who may write "
-                "there, and set [zookeeper].auth_file",
+                f'nothing proves that {self.address} is the control API of job "{self.job}": its address was '
+                "published without knowledge of the token given here; the token was not sent",
+                where=f"the address of life {self.incarnation}, in ZooKeeper or in the job's folder",
+                way_out="give the token of the job's current life, from its [control].token_file or the file "
+                "`token` of its folder; if it is that one, somebody else wrote the address: check who "
+                "may write there, and set [zookeeper].auth_file",
             )
 
 
@@ -180,7 +180,7 @@ class _Pinned(http.client.HTTPSConnection):
         if shown is None or not hmac.compare_digest(fingerprint(shown), self._certificate):
             self.close()
             raise AnotherCertificate(
-                "who listens there shows another certificate than the life has published; the token was not sent"
+                "the server there shows another certificate than the life published; the token was not sent"
             )
 
 

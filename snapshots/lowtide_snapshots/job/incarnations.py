@@ -40,6 +40,6 @@ def fenced(job: str, paths: JobPaths, incarnation: int, current: int, holder: st
     return Fenced(
         f"incarnation {incarnation} of job {job!r} is over: {now}{led}",
         where=paths.incarnation,
-        way_out="nothing, if the job was started elsewhere; else start it again",
+        way_out="nothing if the job was started elsewhere; otherwise start it again",
         current=current,
     )

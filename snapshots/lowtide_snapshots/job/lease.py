@@ -49,7 +49,8 @@ class JobLease:
                 raise LeaseTaken(
                     f"job {self._job!r} is run by {other or holder}; waited {wait_s:g} s for it to end",
                     where=self._paths.lease,
-                    way_out="stop that one, or wait: the lease of one that died is free once its session's time is out",
+                    way_out="stop that one, or wait: if it died, its lease is free once its ZooKeeper session "
+                    "times out",
                     holder=other or holder,
                 )
             if other != told:

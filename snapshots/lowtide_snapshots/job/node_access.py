@@ -48,7 +48,7 @@ def check_access(zk: Connection, job: str, paths: JobPaths) -> None:
         for entry in acl or ():
             rights = _rights(entry, *RIGHTS)
             if rights and (entry.id.scheme, entry.id.id) not in (("digest", zk.user), ("digest", _masked(zk.user))):
-                raise _open(f"what job {job!r} keeps", path, entry, rights, "-R ", "", whole=paths.job)
+                raise _open(f"the data of job {job!r}", path, entry, rights, "-R ", "", whole=paths.job)
 
 
 def _below(zk: Connection, path: str) -> Iterator[str]:
@@ -72,8 +72,8 @@ def _masked(user: str) -> str:
 def _open(what: str, path: str, entry: ACL, rights: str, deep: str, others: str, *, whole: str = "") -> NodesOpen:
     who = f"{entry.id.scheme}:{entry.id.id.partition(':')[0]}"
     return NodesOpen(
-        f"{what} in ZooKeeper can be changed by others than the user of [zookeeper].auth_file: {who} has {rights}",
+        f"others than the user of [zookeeper].auth_file can change {what} in ZooKeeper: {who} has {rights}",
         where=path,
-        way_out="see who made it and whether what it holds is the job's own; then close it with ZooKeeper's zkCli.sh: "
+        way_out="check who made it and that its content is the job's; then close it with ZooKeeper's zkCli.sh: "
         f"`addauth digest USER:PASSWORD`, `setAcl {deep}{whole or path} auth::cdrwa{others}`",
     )

@@ -81,7 +81,7 @@ def node_name(name: str) -> str:
     except UnicodeEncodeError:
         quoted = ""
     if not quoted:
-        raise RecordRefused(f"{name!r} is no name", where="ZooKeeper", way_out="give a name of Unicode characters")
+        raise RecordRefused(f"{name!r} is not a valid name", where="ZooKeeper", way_out="use Unicode characters only")
     return _RESERVED.get(quoted, quoted)
 
 

@@ -69,23 +69,24 @@ class JobRecord:
         gone = sorted({*self.sources} - {*asked.sources})
         if gone and not differing:
             raise RecordDiffers(
-                f"job {self.job!r} has read {', '.join(gone)}, which the flow does not any more; it has "
-                f"{_text(asked, 'sources')}. What was read is in its state and in the order",
+                f"job {self.job!r} has read {', '.join(gone)}, but the flow no longer does; it reads "
+                f"{_text(asked, 'sources')}. What was read is part of the job's state and order",
                 where=f"the record of job {self.job!r} in ZooKeeper",
-                way_out="keep the source, under its name and with its topic, and drop its records with a filter; "
-                "or give the job another name: it then starts anew",
+                way_out="keep the source with its name and topic and drop its records with a filter; or give the "
+                "job another name: it then starts from scratch",
                 fields=("sources",),
             )
         if gone:
             differing = (*differing, "sources")
         if not differing:
             return
-        said = [f"{name} is {_text(self, name)} and is now to be {_text(asked, name)}" for name in differing]
+        said = [f"{name} was {_text(self, name)}, now {_text(asked, name)}" for name in differing]
         back = ", ".join(f"{_SETTINGS.get(name, name)} to {_text(self, name)}" for name in differing)
         raise RecordDiffers(
-            f"job {self.job!r} was started with other values, and its order and state hang on them: {'; '.join(said)}",
+            f"job {self.job!r} was started with other values, and its order and state depend on them: "
+            f"{'; '.join(said)}",
             where=f"the record of job {self.job!r} in ZooKeeper",
-            way_out=f"set {back} again, or give the job another name: it then starts anew",
+            way_out=f"set {back} again, or give the job another name: it then starts from scratch",
             fields=differing,
         )
 
@@ -105,18 +106,18 @@ class JobRecord:
         try:
             values = json.loads(text)
         except ValueError as error:
-            raise _damaged(f"it is no JSON ({error})") from error
+            raise _damaged(f"it is not JSON ({error})") from error
         found = values.pop("format", None) if isinstance(values, dict) else None
         if type(found) is not int or found < 1:
-            raise _damaged("it names no format")
+            raise _damaged("it has no format number")
         if found > RECORD_FORMAT:
             raise RecordTooNew(
-                f"the job's record has format {found}, and this version of Lowtide reads up to {RECORD_FORMAT}",
+                f"the job's record has format {found}; this version of Lowtide reads up to {RECORD_FORMAT}",
                 way_out="use the version of Lowtide that the job was started with, or a newer one",
             )
         wrong = set(values) ^ {field.name for field in fields(cls)}
         if wrong:
-            raise _damaged(f"fields that are missing or unknown: {', '.join(sorted(wrong))}")
+            raise _damaged(f"missing or unknown fields: {', '.join(sorted(wrong))}")
         try:
             return cls(**values | {"sources": _texts(values["sources"])})
         except (RecordRefused, TypeError) as error:
@@ -136,6 +137,6 @@ def _text(record: JobRecord, name: str) -> str:
 
 def _damaged(why: str) -> RecordDamaged:
     return RecordDamaged(
-        f"the job's record cannot be read: {why}",
-        way_out="restore it from a backup of ZooKeeper, or start under another job name",
+        f"cannot read the job's record: {why}",
+        way_out="restore it from a backup of ZooKeeper, or give the job another name",
     )

@@ -59,9 +59,9 @@ def refuse_again(zk: Nodes, paths: JobPaths, job: str, key: str) -> None:
 def _taken(job: str, where: str, key: str, incarnation: int) -> SubmissionTaken:
     """The error of a key that has begun a life."""
     return SubmissionTaken(
-        f"submission {key!r} of job {job!r} has begun life {incarnation} already; it begins no second one",
+        f"submission {key!r} of job {job!r} has already begun life {incarnation}; it does not begin a second one",
         where=where,
-        way_out="nothing, if this is a repetition; to start the job once more, submit it under another key",
+        way_out="nothing if this is a repetition; to start the job once more, submit it under another key",
         incarnation=incarnation,
     )
 

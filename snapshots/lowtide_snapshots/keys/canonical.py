@@ -102,7 +102,7 @@ def _text(value: str) -> bytes:
     try:
         return b"\x03" + value.encode()
     except UnicodeEncodeError as error:
-        raise KeyRefused(f"the text {value!r} has no UTF-8 form ({error.reason}); use bytes") from None
+        raise KeyRefused(f"the text {value!r} cannot be encoded in UTF-8 ({error.reason}); use bytes") from None
 
 
 def _timestamp(value: datetime.datetime) -> bytes:

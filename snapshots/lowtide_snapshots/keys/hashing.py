@@ -153,7 +153,7 @@ def _microseconds(column: pa.Array) -> pa.Array:
 
 def _check_units(units: int) -> None:
     if not 1 <= units <= MAX_UNITS:
-        raise ValueError(f"units is {units}; it has to be 1 to {MAX_UNITS}")
+        raise ValueError(f"units is {units}; it must be 1 to {MAX_UNITS}")
 
 
 _ACCEPTED = (

@@ -59,5 +59,5 @@ def _begun_by(life: Life, before: Life | None) -> str:
     if key:
         return f"submission {key}"
     if before is not None and life.driver and life.driver == before.driver:
-        return "its program, after the life before"
+        return "its program, after the previous life"
     return "a start by hand"

@@ -66,5 +66,5 @@ _SCHEMES: dict[str, Callable[[StoreSetting], Store]] = {"file": _folder, "s3": _
 
 def _no_store(url: str) -> StoreRefused:
     return StoreRefused(
-        f"{url!r} names no store", way_out="give /path, file:path or s3://bucket/prefix as the store's URL"
+        f"{url!r} is not the URL of a store", way_out="give /path, file:path or s3://bucket/prefix as the store's URL"
     )

@@ -106,7 +106,9 @@ def checked_name(name: str) -> str:
     """
     steps = name.split("/")
     if any(step in ("", ".", "..") or "\0" in step for step in steps) or steps[-1].startswith("."):
-        raise NameRefused(f"{name!r} is no object's name", way_out="give names with / between, none empty or dotted")
+        raise NameRefused(
+            f"{name!r} is not a valid object name", way_out="separate its parts with /, none empty, `.` or `..`"
+        )
     return name
 
 
@@ -114,7 +116,7 @@ def checked_prefix(prefix: str) -> str:
     """The prefix, if names can begin with it; errors as of `checked_name`."""
     steps = prefix.split("/")
     if any(step in ("", ".", "..") for step in steps[:-1]) or "\0" in prefix:
-        raise NameRefused(f"no object's name begins with {prefix!r}", way_out="give the first part of a name")
+        raise NameRefused(f"no object's name can begin with {prefix!r}", way_out="give the first part of a name")
     return prefix
 
 
@@ -124,15 +126,17 @@ def check_store(store: Store) -> None:
     store.put(name, data)
     try:
         if store.get(name) != data or [entry.name for entry in store.names(name)] != [name]:
-            raise StoreDamaged("what was put is not what is there", where=store.where, way_out="check the store")
+            raise StoreDamaged(
+                "the store returns other bytes than were put", where=store.where, way_out="check the store"
+            )
         try:
             store.put(name, b"changed")
         except AlreadyThere:
             return
         raise StoreRefused(
-            "the store lets objects be changed: it has no conditional put",
+            "the store allows objects to change: it has no conditional put",
             where=store.where,
-            way_out="use a store that has one; on S3 servers it is If-None-Match",
+            way_out="use a store with conditional puts; on S3 servers that is If-None-Match",
         )
     finally:
         store.delete([name])

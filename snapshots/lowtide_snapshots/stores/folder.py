@@ -68,7 +68,7 @@ class FolderStore:
             size = path.stat().st_size
         if size != memoryview(data).nbytes:
             raise StoreDamaged(
-                f"of {memoryview(data).nbytes} bytes that were put {size} are there",
+                f"wrote {memoryview(data).nbytes} bytes, found {size}",
                 where=f"{self.where}, {name}",
                 way_out="check the file system",
             )
@@ -82,9 +82,9 @@ class FolderStore:
             except _NO_FILE:
                 self._see_root()
                 raise NotThere(
-                    "there is no such object",
+                    "no such object",
                     where=f"{self.where}, {name}",
-                    way_out="see whether it was deleted, or whether this is the right folder",
+                    way_out="check whether it was deleted, and that this is the right folder",
                 ) from None
 
     def names(self, prefix: str) -> list[Entry]:
@@ -120,7 +120,7 @@ class FolderStore:
         """Tell an object that is gone from a disk that is not mounted."""
         if not self._root.is_dir():
             raise StoreUnavailable(
-                "the folder of the store is not there", where=self.where, way_out="mount it, or correct the store's URL"
+                "the store's folder is missing", where=self.where, way_out="mount it, or correct the store's URL"
             )
 
     def _below(self, folder: Path, name: str) -> Iterator[Entry]:
@@ -139,9 +139,9 @@ class FolderStore:
 
     def _already(self, name: str) -> AlreadyThere:
         return AlreadyThere(
-            "there is an object of this name with other bytes, and none is ever changed",
+            "an object of this name exists with other bytes, and objects never change",
             where=f"{self.where}, {name}",
-            way_out="find out who has written it; two jobs of one name must not share a store",
+            way_out="find out who wrote it; two jobs of one name must not share a store",
         )
 
     @contextmanager

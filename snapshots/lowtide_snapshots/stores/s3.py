@@ -46,12 +46,12 @@ class S3Store:
         url = urlsplit(setting.url)
         if "@" in url.netloc:
             raise StoreRefused(
-                "credentials have no place in the store's URL",
+                "the store's URL must not contain credentials",
                 where=f"s3://...@{url.netloc.rpartition('@')[2]}",
-                way_out="give s3://bucket/prefix, and the credentials in the environment, a profile or a role",
+                way_out="give s3://bucket/prefix, and put the credentials into the environment, a profile or a role",
             )
         if not url.netloc or url.query or url.fragment:
-            raise StoreRefused(f"{setting.url!r} names no bucket", way_out="give s3://bucket/prefix as the store's URL")
+            raise StoreRefused(f"{setting.url!r} has no bucket", way_out="give s3://bucket/prefix as the store's URL")
         self.where = f"{setting.url} at {setting.endpoint}" if setting.endpoint else setting.url
         self._bucket = url.netloc
         prefix = url.path.strip("/")
@@ -69,9 +69,9 @@ class S3Store:
         if upload.run(self._tries, name):
             return
         raise AlreadyThere(
-            "there is an object of this name with other bytes, and none is ever changed",
+            "an object of this name exists with other bytes, and objects never change",
             where=f"{self.where}, {name}",
-            way_out="find out who has written it; two jobs of one name must not share a store",
+            way_out="find out who wrote it; two jobs of one name must not share a store",
         )
 
     def get(self, name: str) -> bytes:
@@ -86,7 +86,7 @@ class S3Store:
             if wanted is None or sha256(data) == wanted:
                 return data
             changed += 1
-            what = f"{len(data)} bytes came whose SHA-256 is not {wanted}, with which they were put"
+            what = f"received {len(data)} bytes whose SHA-256 is not {wanted}, as stored"
             # It may have been the way here; but not twice.
             if changed > 1:
                 raise StoreDamaged(what, where=f"{self.where}, {name}", way_out="check the server's disks")
@@ -151,7 +151,7 @@ class S3Store:
             chunks.append(chunk)
             if time.monotonic() > deadline:
                 answer["Body"].close()
-                raise unavailable("an object comes too slowly", self.where)
+                raise unavailable("an object arrives too slowly", self.where)
         return b"".join(chunks)
 
     def _delete(self, keys: list[str]) -> None:

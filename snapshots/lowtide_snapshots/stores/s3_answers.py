@@ -36,10 +36,10 @@ _AWAY = (
     botocore_errors.ResponseStreamingError,
 )
 _WAYS_OUT = {
-    "AccessDenied": "give the credentials the permissions to get, put, delete and list below the store's prefix",
+    "AccessDenied": "allow the credentials to get, put, delete and list below the store's prefix",
     "ExpiredToken": "the credentials have expired: get new ones",
     "ExpiredTokenException": "the credentials have expired: get new ones",
-    "NoSuchBucket": "make the bucket, or correct the store's URL",
+    "NoSuchBucket": "create the bucket, or correct the store's URL",
     "RequestTimeTooSkewed": "set this machine's clock",
 }
 
@@ -61,8 +61,8 @@ def meaning(error: Exception, where: str) -> SnapshotsError:
     if isinstance(error, _AWAY):
         return unavailable(str(error), where)
     if isinstance(error, botocore_errors.NoCredentialsError):
-        return _refused("there are no credentials", where, "set them in the environment, a profile or a role")
-    return _refused(f"it cannot be asked: {error}", where, "correct the store's setting or the credentials")
+        return _refused("no credentials", where, "set them in the environment, a profile or a role")
+    return _refused(f"cannot send the request: {error}", where, "correct the store's setting or the credentials")
 
 
 def unavailable(why: str, where: str) -> StoreUnavailable:
@@ -70,7 +70,7 @@ def unavailable(why: str, where: str) -> StoreUnavailable:
     return StoreUnavailable(
         f"the S3 server fails: {why}",
         where=where,
-        way_out="see that it runs and can be reached, and try again",
+        way_out="check that it runs and can be reached, then try again",
     )
 
 
@@ -81,15 +81,15 @@ def _answered(error: Any, where: str) -> SnapshotsError:
         return StoreFull(f"the S3 server is full: {said}", where=where, way_out="make room, or raise the quota")
     if code == "NotImplemented" or status == 501:
         return _refused(
-            f"the S3 server lacks what is needed, above all puts with If-None-Match: {said}",
+            f"the S3 server lacks a feature that is needed, probably puts with If-None-Match: {said}",
             where,
-            "use a server that has conditional puts",
+            "use a server with conditional puts",
         )
     if code in _PASSES or status >= 500 or status == 429:
         return unavailable(said, where)
     if code in ("404", "NoSuchKey"):
         return NotThere(
-            "there is no such object", where=where, way_out="see whether it was deleted, or whether this is the bucket"
+            "no such object", where=where, way_out="check whether it was deleted, and that this is the right bucket"
         )
     return _refused(
         f"the S3 server refuses: {said}",

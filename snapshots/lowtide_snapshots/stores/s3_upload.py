@@ -81,7 +81,7 @@ class Upload:
                 # What stays of one that cannot be aborted is no object; a rule of the bucket removes it.
                 if not found:
                     self._abort(upload)
-        raise unavailable(f"it has forgotten {ROUNDS} uploads before they were complete", self._where)
+        raise unavailable(f"it forgot {ROUNDS} uploads before they were complete", self._where)
 
     def _begin(self) -> str:
         answer = self._client.create_multipart_upload(
@@ -119,7 +119,7 @@ class Upload:
         """What is there after a put that failed, or seemed to; raises the error again if nothing is."""
         status, code = code_of(error)
         if status == 412:
-            return self._must_find("it said that there is an object, and there is none")
+            return self._must_find("it reported an existing object, but there is none")
         if 300 <= status < 500 and code != "RequestTimeout":
             raise error
         try:
@@ -132,7 +132,7 @@ class Upload:
 
     def _is_there(self) -> bool:
         """Read back what the server says that it has stored."""
-        if self._must_find("it said that the object was stored, and there is none"):
+        if self._must_find("it confirmed the object, but there is none"):
             return True
         raise self._damaged()
 
@@ -167,13 +167,13 @@ class Upload:
         self._changed += 1
         if self._changed > 1:
             raise self._damaged()
-        raise unavailable("what came is not what it said", self._where)
+        raise unavailable("its answer has other bytes than it announced", self._where)
 
     def _damaged(self) -> StoreDamaged:
         return StoreDamaged(
-            f"of the {len(self._data)} bytes that were put something else is there",
+            f"it stored something else than the {len(self._data)} bytes that were put",
             where=self._where,
-            way_out="check the server's disks; the object is of no use and may be deleted",
+            way_out="check the server's disks; the object is useless and may be deleted",
         )
 
 

@@ -227,7 +227,7 @@ class Connection:
                 continue
             if isinstance(operation, Create) and isinstance(result, kazoo_errors.NoNodeError):
                 raise RecordDamaged(
-                    "the node above is missing", where=operation.path, way_out="start the job again: it makes the node"
+                    "the parent node is missing", where=operation.path, way_out="start the job again: it makes the node"
                 )
             if not isinstance(result, _CONDITIONS):
                 raise self._refused(operation.path, result) from result
@@ -280,21 +280,21 @@ class Connection:
         return ZooKeeperUnavailable(
             f"ZooKeeper did not answer within {self._limit_s:g} s",
             where=self.hosts,
-            way_out="start or mend ZooKeeper, or correct its address, and try again",
+            way_out="start or repair ZooKeeper, or correct its address, and try again",
         )
 
     def _unknown(self) -> WriteUnknown:
         return WriteUnknown(
-            "the connection to ZooKeeper was lost during a write, which may have been done or not",
+            "lost the connection to ZooKeeper during a write, which may or may not have been applied",
             where=self.hosts,
-            way_out="try again once ZooKeeper answers: what was done is then found",
+            way_out="try again once ZooKeeper answers: the retry finds out",
         )
 
     def _refused(self, where: str, error: Exception) -> ZooKeeperRefused:
         return ZooKeeperRefused(
-            f"ZooKeeper refuses it: {type(error).__name__}",
+            f"ZooKeeper refuses: {type(error).__name__}",
             where=where,
-            way_out="give the user and password that the job's nodes were made with",
+            way_out="give the user and password with which the job's nodes were made",
         )
 
 
@@ -302,7 +302,7 @@ def _check_size(operations: Sequence[Operation]) -> None:
     size = sum(len(o.path) + len(getattr(o, "data", b"")) + OPERATION_BYTES for o in operations)
     if size > MAX_TRANSACTION_BYTES:
         raise RecordRefused(
-            f"{size} bytes are too many for one transaction, which holds {MAX_TRANSACTION_BYTES}",
+            f"a transaction of {size} bytes is too large; the most is {MAX_TRANSACTION_BYTES}",
             where=operations[-1].path,
             way_out="write less at once",
         )

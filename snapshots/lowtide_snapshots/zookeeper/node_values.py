@@ -20,7 +20,7 @@ def to_bytes(value: Mapping[str, Any], where: str = "") -> bytes:
     try:
         return json.dumps(dict(value), sort_keys=True, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
-        raise RecordRefused(f"it has no JSON form: {error}", where=where, way_out="write plain values") from error
+        raise RecordRefused(f"cannot write it as JSON: {error}", where=where, way_out="write plain values") from error
 
 
 def value_of(data: bytes, path: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def value_of(data: bytes, path: str) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise damaged(f"it holds {data[:80]!r}, which is no JSON object", path)
+        raise damaged(f"it holds {data[:80]!r}, which is not a JSON object", path)
     return value
 
 
@@ -46,7 +46,7 @@ def whole(value: Mapping[str, Any], field: str, path: str) -> int:
     """
     number = value.get(field)
     if type(number) is not int:
-        raise damaged(f"{field!r} is {number!r}, which is not a whole number", path)
+        raise damaged(f"{field!r} is {number!r}, which is not an integer", path)
     return number
 
 
@@ -77,12 +77,12 @@ def must_be_same(path: str, found: bytes, asked: bytes) -> None:
     """
     if value_of(found, path) != value_of(asked, path):
         raise EntryDiffers(
-            f"what is written once would change from {found.decode()} to {asked.decode()}",
+            f"a value that is written once would change from {found.decode()} to {asked.decode()}",
             where=path,
-            way_out="if a topic was deleted and made again, give the job another name; else report it",
+            way_out="if a topic was deleted and recreated, give the job another name; otherwise report it",
         )
 
 
 def damaged(what: str, path: str) -> RecordDamaged:
     """The error of a node that does not hold what it should."""
-    return RecordDamaged(f"a node cannot be read: {what}", where=path, way_out="restore it from a backup of ZooKeeper")
+    return RecordDamaged(f"cannot read a node: {what}", where=path, way_out="restore it from a backup of ZooKeeper")

@@ -81,7 +81,7 @@ def test_damage_falls_back_to_the_commit_before_and_is_told(shop: Shop) -> None:
     (newest, first), (_, second) = choice.skipped
     assert newest.id == shop.manifests[3].id
     assert first.startswith("1 of its 3 parts are damaged")
-    assert first.endswith("it is not there")
+    assert first.endswith("it is missing")
     assert "its SHA-256 is" in second
 
 
@@ -174,7 +174,7 @@ def test_every_kind_of_damage_of_a_part_is_named_and_all_parts_are_looked_at(sho
         assert found == sorted(found)
         assert {Path(damage.part).parent.name: damage.why.split(",")[0][:24] for damage in found} == {
             "00001": "it has 0 bytes",
-            "00002": "it is not there",
+            "00002": "it is missing",
             "00003": found[2].why[:24],
         }
         assert found[2].why.startswith("its SHA-256 is")
@@ -190,4 +190,4 @@ def test_a_part_that_is_another_one_is_noticed(shop: Shop) -> None:
     swapped = dataclasses.replace(one, bytes=len(data), sha256=sha256(data))
     parts = tuple(swapped if part is one else part for part in manifest.parts)
     (found,) = verify(shop.store, dataclasses.replace(manifest, parts=parts), nobody)
-    assert "it says that it is" in found.why
+    assert "its head says that it is" in found.why

@@ -84,7 +84,7 @@ class CommitLogContract:
         dropped = taker.commit(log, base)
         taker.commit(log, early)
         log.drop([dropped])
-        with pytest.raises(CommitRefused, match=f"rests on parts of commit {base.id}, which was dropped"):
+        with pytest.raises(CommitRefused, match=f"needs parts of commit {base.id}, which was dropped"):
             taker.commit(log, late)
         assert taker.commit(log, taker.take(21, base=early)) == log.last()
 
@@ -95,7 +95,7 @@ class CommitLogContract:
         assert log.restored() == Restored(life, two)
         with pytest.raises(CommitNeeded, match="it is the last commit"):
             log.drop([one, three])
-        with pytest.raises(CommitNeeded, match="the current life was loaded from it"):
+        with pytest.raises(CommitNeeded, match="the current life began from it"):
             log.drop([one, two])
         assert log.commits() == [one, two, three]
         log.drop([one])
@@ -186,7 +186,7 @@ class CommitLogContract:
         first, second, _ = (taker.commit(log, each) for each in (one, two, three))
         late = taker.take(8, base=two)
         logs.before_commit(log, lambda: other.reserve(life, late.id, [first.id, second.id]))
-        with pytest.raises(CommitNeeded, match=f"snapshot {late.id}, under way, may rest on it"):
+        with pytest.raises(CommitNeeded, match=f"snapshot {late.id}, under way, may need it"):
             log.drop([first])
         log.reserve(life, late.id, [second.id])
         log.drop([first])

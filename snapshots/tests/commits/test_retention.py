@@ -50,7 +50,7 @@ def test_the_last_and_those_with_a_name_stay_whatever_the_rule(rule: Rule, dropp
 
 def test_a_rule_keeps_at_least_one() -> None:
     for keep, age_s in ((0, None), (1, 0.0)):
-        with pytest.raises(RecordRefused, match="keep one at least"):
+        with pytest.raises(RecordRefused, match="keep at least one"):
             Rule(keep, age_s)
 
 

@@ -28,7 +28,7 @@ def test_the_same_flow_differs_in_nothing() -> None:
 def test_steps_that_come_and_go() -> None:
     one, other = of(pa.int64()), shape_of("totals", "broadcast", None, pa.int64())
     assert compare([one], [one, other], {}) == [
-        Difference("totals", 'step "totals" is new, and starts without state', False)
+        Difference("totals", 'step "totals" is new and starts without state', False)
     ]
     assert compare([other, one], [one], {}) == [
         Difference("totals", 'step "totals" is gone, and its state would be dropped', True)
@@ -59,19 +59,19 @@ def test_a_new_field_needs_a_default(before: pa.DataType, after: pa.DataType, pa
 @pytest.mark.parametrize(
     ("before", "after", "what"),
     [
-        (of(pa.int32()), of(pa.int64()), 'state of "index": it is int64, and was int32'),
-        (of(struct(n=pa.int64())), of(struct(n=pa.string())), 'state of "index": field n is string, and was int64'),
+        (of(pa.int32()), of(pa.int64()), 'state of "index": it is int64, but was int32'),
+        (of(struct(n=pa.int64())), of(struct(n=pa.string())), 'state of "index": field n is string, but was int64'),
         (of(struct(n=pa.int64(), m=pa.int8())), of(struct(m=pa.int8())), 'state of "index": field n (int64) is gone'),
         (
             of(pa.map_(pa.string(), pa.int8())),
             of(pa.map_(pa.int8(), pa.int8())),
-            'state of "index": it is map<int8, int8>, and was map<string, int8>',
+            'state of "index": it is map<int8, int8>, but was map<string, int8>',
         ),
-        (of(pa.int8()), of(pa.int8(), kind="last"), 'step "index" keeps last state, and kept scan'),
+        (of(pa.int8()), of(pa.int8(), kind="last"), 'step "index" keeps last state, but kept scan'),
         (
             of(pa.int8()),
             of(pa.int8(), key=struct(word=pa.string(), day=pa.date32())),
-            'the key of "index" is word (string), day (date32[day]), and was word (string)',
+            'the key of "index" is word (string), day (date32[day]), but was word (string)',
         ),
     ],
 )
@@ -86,6 +86,6 @@ def test_a_vertex_whose_state_hangs_on_another_setting_is_another() -> None:
     )
     assert compare([five], [five], {}) == []
     (found,) = compare([five], [ten], {})
-    assert found.what == 'step "index" is tumbling(10 min), and was tumbling(5 min): give it another name'
+    assert found.what == 'step "index" is tumbling(10 min), but was tumbling(5 min): give it another name'
     assert found.fatal
     assert compare([five], [none], {})[0].fatal

@@ -184,7 +184,7 @@ def test_state_that_is_changed_in_its_place_is_damaged() -> None:
     ids=str,
 )
 def test_another_part_under_its_name_is_damaged(change: dict[str, object]) -> None:
-    with pytest.raises(PartDamaged, match="it says that it is"):
+    with pytest.raises(PartDamaged, match="its head says that it is"):
         decode_part(_edited(**change), HEAD.name)
 
 
@@ -219,7 +219,7 @@ def test_a_part_of_format_1_is_read() -> None:
 
 
 def test_a_newer_format_is_refused_as_such() -> None:
-    with pytest.raises(FormatTooNew, match="format 4, and this version of Lowtide reads up to 3"):
+    with pytest.raises(FormatTooNew, match="format 4; this version of Lowtide reads up to 3"):
         decode_part(_edited(format=4, more="fields"), HEAD.name)
 
 

@@ -40,7 +40,7 @@ def test_a_field_that_differs_is_named_with_both_values_and_the_way_out(
     with pytest.raises(RecordDiffers) as raised:
         RECORD.check(dataclasses.replace(RECORD, **{name: value}))
     assert raised.value.fields == (name,)
-    assert f"{name} is {frozen} and is now to be {asked}" in str(raised.value)
+    assert f"{name} was {frozen}, now {asked}" in str(raised.value)
     setting = {"slack_ms": "job.slack_ms", "units": "exchange.units", "lanes": "job.lanes"}.get(name, name)
     assert f"what to do: set {setting} to {frozen} again, or give the job another name" in str(raised.value)
 
@@ -54,10 +54,10 @@ def test_all_that_differs_is_said_at_once() -> None:
 def test_sources_may_be_added_and_none_may_go() -> None:
     RECORD.check(dataclasses.replace(RECORD, sources=("words=w", "documents=docs", "a=new")))
     for fewer in (("documents=docs",), ("documents=docs", "words=other"), ("documents=docs", "renamed=w")):
-        with pytest.raises(RecordDiffers, match="job 'index' has read words=w, which the flow does not any") as raised:
+        with pytest.raises(RecordDiffers, match="job 'index' has read words=w, but the flow no longer does") as raised:
             RECORD.check(dataclasses.replace(RECORD, sources=fewer))
         assert raised.value.fields == ("sources",)
-        assert "keep the source, under its name and with its topic, and drop its records" in str(raised.value)
+        assert "keep the source with its name and topic and drop its records" in str(raised.value)
 
 
 def test_the_order_in_which_sources_are_named_does_not_matter() -> None:

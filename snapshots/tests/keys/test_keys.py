@@ -81,7 +81,7 @@ def test_columns_do_not_run_into_each_other(left: Sequence[KeyValue], right: Seq
     [
         (1.0, "a float cannot be a key"),
         (2**63, "does not fit into 64 bits"),
-        ("\ud800", "has no UTF-8 form"),
+        ("\ud800", "cannot be encoded in UTF-8"),
         (decimal.Decimal(1), "a Decimal cannot be a key"),
         ((1, 2), "a tuple cannot be a key"),
     ],

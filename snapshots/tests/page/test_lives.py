@@ -25,14 +25,19 @@ def test_a_life_that_said_nothing_was_over_when_the_next_began() -> None:
     )
     assert lines(first, LIFE, running=7) == [
         LifeLine(6, "gone", AT_MS - 7_200_000, AT_MS, True, "", "", "000006-0009", "DAG lowtide_recover__orders"),
-        LifeLine(7, "running", AT_MS, None, False, "", "", "000006-0009", "its program, after the life before"),
+        LifeLine(7, "running", AT_MS, None, False, "", "", "000006-0009", "its program, after the previous life"),
     ]
 
 
 def test_who_began_a_life_is_told() -> None:
     lives = [LIFE, LIFE, replace(LIFE, driver="process 5 on here"), replace(LIFE, submission="by script")]
     told = [line.begun_by for line in lines(*lives)]
-    assert told == ["a start by hand", "its program, after the life before", "a start by hand", "submission by script"]
+    assert told == [
+        "a start by hand",
+        "its program, after the previous life",
+        "a start by hand",
+        "submission by script",
+    ]
 
 
 def test_the_last_life_that_said_nothing_lived_until_it_told_something_last() -> None:

@@ -49,7 +49,7 @@ class TestFolderStore(StoreContract):
 
 @pytest.mark.parametrize("url", ["", "file:", "file://host/path", "relative/path", "ftp://host/path", "/a\0b"])
 def test_a_url_that_names_no_store_is_refused(url: str) -> None:
-    with pytest.raises(StoreRefused, match="names no store"):
+    with pytest.raises(StoreRefused, match="not the URL of a store"):
         open_store(StoreSetting(url))
 
 
@@ -126,7 +126,7 @@ def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_not_mounted_is_told_from_an_object_that_is_gone(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match="folder of the store is not there"):
+    with pytest.raises(StoreUnavailable, match="store's folder is missing"):
         store.get("a/1")
     store.put("a/1", SMALL)
     with pytest.raises(NotThere):

@@ -165,7 +165,7 @@ def test_an_object_that_always_comes_changed_is_damaged(proxy: FaultyProxy, stor
 @pytest.mark.parametrize(
     ("status", "code", "kind", "said"),
     [
-        (403, "AccessDenied", StoreRefused, "give the credentials the permissions"),
+        (403, "AccessDenied", StoreRefused, "allow the credentials"),
         (403, "InvalidAccessKeyId", StoreRefused, "correct the credentials"),
         (400, "ExpiredToken", StoreRefused, "have expired: get new ones"),
         (403, "RequestTimeTooSkewed", StoreRefused, "set this machine's clock"),

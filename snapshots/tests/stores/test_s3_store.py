@@ -118,12 +118,12 @@ def test_roots_do_not_see_each_other(s3: S3Server, bucket: str) -> None:
 
 @pytest.mark.parametrize("url", ["s3:", "s3://", "s3:///prefix", "s3:bucket", "s3://bucket/a?b"])
 def test_a_url_that_names_no_bucket_is_refused(url: str) -> None:
-    with pytest.raises(StoreRefused, match="names no bucket"):
+    with pytest.raises(StoreRefused, match="has no bucket"):
         open_store(StoreSetting(url))
 
 
 def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
-    with pytest.raises(StoreRefused, match="no place in the store's URL") as raised:
+    with pytest.raises(StoreRefused, match="must not contain credentials") as raised:
         open_store(StoreSetting("s3://key:secret@bucket/prefix"))
     assert "secret" not in str(raised.value)
 
@@ -139,7 +139,7 @@ def test_a_wrong_password_is_said(s3: S3Server, open_s3: OpenStore, monkeypatch:
 def test_credentials_that_are_missing_are_said(open_s3: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    with pytest.raises(StoreRefused, match="there are no credentials"):
+    with pytest.raises(StoreRefused, match="no credentials"):
         open_s3().check()
     with pytest.raises(StoreRefused, match="nobody"):
         open_s3(profile="nobody")
@@ -150,7 +150,7 @@ def test_a_bucket_that_is_not_there_is_told_from_an_object(s3: S3Server, store: 
         store.get("a")
     missing = open_store(StoreSetting("s3://no-such-bucket/prefix", endpoint=s3.endpoint, limit_s=5.0))
     for act in (missing.check, lambda: missing.get("a"), lambda: missing.names("")):
-        with pytest.raises(StoreRefused, match="make the bucket"):
+        with pytest.raises(StoreRefused, match="create the bucket"):
             act()
 
 

@@ -304,7 +304,7 @@ def test_a_join_with_other_bounds_is_another_join() -> None:
     assert compare(frozen, frozen, {}) == []
     was, is_now = (f"from 0 s before to {number} h after in log time" for number in (1, 2))
     assert [(each.vertex, each.what) for each in compare(frozen, now, {})] == [
-        (side, f'step "{side}" is {is_now}, and was {was}: give it another name')
+        (side, f'step "{side}" is {is_now}, but was {was}: give it another name')
         for side in ("join/left", "join/right")
     ]
 

@@ -227,7 +227,7 @@ def test_a_clock_that_strikes_otherwise_is_another_step() -> None:
         return {step.shape.vertex: step.shape for step in saved_steps(plan).values()}
 
     was, now = shapes(plan_of())["clock"], shapes(plan_of(lt.millis(200)))["clock"]
-    assert "is a clock every 200 ms, and was a clock every 100 ms" in str(compare([was], [now], {}))
+    assert "is a clock every 200 ms, but was a clock every 100 ms" in str(compare([was], [now], {}))
     zoned = saved_steps(plan_of(lt.hours(1), tz="Europe/Berlin"))["clock"]
     assert zoned.cut_otherwise(zoned.shape, 0) is None
 
