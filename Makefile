@@ -146,6 +146,12 @@ packaging-check: env  ## check the image file and the Helm chart; builds Helm wi
 	@$$($(HOUSE) uv) run --quiet --no-project --isolated --python $(RUN) \
 	    --with-requirements infra/packaging/requirements.lock infra/packaging/check.py
 
+.PHONY: docs
+docs: env  ## build the documents and the API reference as a site, into build/docs
+	@NO_MKDOCS_2_WARNING=1 $$($(HOUSE) uv) run --quiet --no-project --isolated --python $(RUN) \
+	    --with-requirements tools/site/requirements.lock mkdocs build --strict --config-file tools/site/mkdocs.yml
+	@echo "read build/docs/index.html; to search it too: python3 -m http.server --directory build/docs"
+
 .PHONY: root
 root:
 	@[ $$(id -u) = 0 ] || { printf '%s\n' "error: this needs root: it makes network devices and namespaces" \
@@ -194,6 +200,8 @@ lock:  ## make requirements.lock anew from requirements.in and the pyproject.tom
 	    --no-emit-index-url $(ARGS) infra/packaging/requirements.in --output-file infra/packaging/requirements.lock
 	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url $(ARGS) infra/checkov/requirements.in --output-file infra/checkov/requirements.lock
+	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url $(ARGS) tools/site/requirements.in --output-file tools/site/requirements.lock
 
 .PHONY: lock-jars
 lock-jars: env  ## fetch the jars of plugin/lowtide/jars/ivy.xml anew and make jars.lock from them
@@ -201,7 +209,7 @@ lock-jars: env  ## fetch the jars of plugin/lowtide/jars/ivy.xml anew and make j
 
 .PHONY: clean
 clean:  ## delete what was built inside the clone
-	@rm -rf dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .venv
+	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .venv
 	@find . -name .git -prune -o \( -name __pycache__ -o -path './plugin/*.jar' \) -exec rm -rf {} +
 
 .PHONY: prune
