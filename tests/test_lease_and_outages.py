@@ -241,7 +241,7 @@ def outlast_a_session(driver: Driver, shop: Shop, services: EmbeddedServices) ->
     with pytest.raises(ServiceUnavailable, match="ZooKeeper did not answer within 8 s") as caught:
         Job.start(shop.flow(), shop.conf)
     assert f"where: {services.zookeeper}" in str(caught.value)
-    assert "what to do: start or mend ZooKeeper" in str(caught.value)
+    assert "what to do: start or repair ZooKeeper" in str(caught.value)
     time.sleep(max(0.0, hangs_until - time.monotonic()))
     moved(driver)
     with stopped([driver.pid]):  # It might come in time to keep its session.

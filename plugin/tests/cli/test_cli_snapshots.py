@@ -194,7 +194,7 @@ def test_a_damaged_manifest_is_listed_with_the_reason(tmp_path: Path, harm: str)
     file.unlink() if harm == "gone" else file.write_bytes(b"?")
     known = KnownSnapshots(log, files).find(None)
     assert (known.phase, known.manifest) == ("committed", None)
-    assert ("there is no such object" if harm == "gone" else "its SHA-256 is") in known.why
+    assert ("no such object" if harm == "gone" else "its SHA-256 is") in known.why
 
 
 # -- taking ------------------------------------------------------------------------------------------------------------

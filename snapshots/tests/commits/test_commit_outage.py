@@ -45,7 +45,7 @@ def test_a_commit_that_nobody_answers_is_unknown_until_it_is_asked_again(place: 
         sealed = taker.take(10)
         place.waits(store, 0.7)
         proxy.drop, proxy.leaves = drop, True
-        with pytest.raises(CommitUnknown, match=r"(?s)snapshot 000001-0001 .* not known.*commit it again"):
+        with pytest.raises(CommitUnknown, match=r"(?s)unknown whether snapshot 000001-0001 .*commit it again"):
             taker.commit(log, sealed)
         with pytest.raises(ZooKeeperUnavailable) as raised:
             taker.commit(log, sealed)

@@ -96,7 +96,7 @@ def test_without_zookeeper_every_call_ends_in_time_and_says_where(
     try:
         with caplog.at_level(logging.DEBUG):
             for call in (mine.incarnation, mine.fronts, functools.partial(mine.tell, life, 1), mine.raise_incarnation):
-                with pytest.raises(ZooKeeperUnavailable, match=rf"(?s){re.escape(place.hosts)}.*start or mend"):
+                with pytest.raises(ZooKeeperUnavailable, match=rf"(?s){re.escape(place.hosts)}.*start or repair"):
                     call()
             mine.keep_lease()
         said = [record for record in caplog.records if record.name == "lowtide_snapshots.kazoo"]

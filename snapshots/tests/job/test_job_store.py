@@ -270,7 +270,7 @@ def test_a_submission_begins_one_life(place: Any) -> None:
     other = place.open()
     other.take_lease("two", 5, lambda _: None)
     zk, paths = other.place
-    with pytest.raises(SubmissionTaken, match="begun life 2 already") as caught:
+    with pytest.raises(SubmissionTaken, match="already begun life 2") as caught:
         other.raise_incarnation("run 7/submit")
     assert (caught.value.incarnation, other.incarnation()) == (2, 2)
     with pytest.raises(SubmissionTaken):
