@@ -41,7 +41,7 @@ class Judge:
         self._conf = conf
         self._job = flow.name
         self._plan: Plan = bound(compile_job(flow, conf), conf)
-        self._topics = {vertex.name: vertex.step.sink.topic for vertex in self._plan.sinks()}  # type: ignore[union-attr]
+        self._topics = {vertex.name: vertex.step.sink.topic for vertex in self._plan.sinks()}
 
     def register(self) -> FrontRegister:
         """The fronts that the job has registered."""

@@ -16,7 +16,7 @@ from lowtide.flow.formats.reading import Decoded
 from lowtide.flow.formats.writable import Rule, Writable
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.columns import Messages
-from lowtide.flow.steps.steps import OWN, FlatMap, Scan, Write
+from lowtide.flow.steps.steps import FlatMap, Scan, Write
 
 from .verdict import Violation
 
@@ -124,7 +124,7 @@ def draw_wrong(rng: Random, plan: Plan, at_sinks: float) -> Wrong:
     """
     if plan.name in SUMMED and rng.random() < at_sinks:
         return Wrong("words", True, rng.choice(RARE), rng.randrange(1 << 20), at_sinks=True)
-    users = (vertex for vertex in plan.vertices if not isinstance(vertex.step, OWN))
+    users = (vertex for vertex in plan.vertices if not vertex.step.own)
     vertex = rng.choice([vertex for vertex in users if hasattr(vertex.step, "function")])
     counts = {Count, *(each.takes for each in plan.vertices if isinstance(each.step, Scan))} == {Count}
     poisons = counts and isinstance(vertex.step, FlatMap) and vertex.gives is Count

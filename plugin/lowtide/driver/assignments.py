@@ -23,7 +23,6 @@ from lowtide.driver.preflight import Surroundings
 from lowtide.driver.stops import stops_of
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.segments import segments_of
-from lowtide.flow.steps.steps import Write
 from lowtide.status.moment import JobShape
 from lowtide.worker.level_deployment import LevelDeployment
 
@@ -116,7 +115,7 @@ def _jobs(plan: Plan, conf: Conf, opening: Opening) -> GraphSetting | None:
     said = conf.tracker
     if said.graph is None:
         return None
-    sinks = [vertex.step.sink for vertex in plan.sinks() if isinstance(vertex.step, Write)]
+    sinks = [vertex.step.sink for vertex in plan.sinks()]
     letters = [] if plan.dead_letters is None else [plan.dead_letters]
     return GraphSetting(
         address=said.graph,

@@ -17,7 +17,6 @@ from lowtide.connectors.topics import Topic, Topics
 from lowtide.core.fronts.register import FrontEntry, FrontRegister, SourceTooShort
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan
-from lowtide.flow.steps.steps import Read
 
 __all__ = ["least_lag_ms", "refuse_compacted", "refuse_compacted_replay", "replay_faults"]
 
@@ -38,7 +37,7 @@ def least_lag_ms(max_commit_age_s: float) -> int:
 
 def refuse_compacted(plan: Plan, topics: Sequence[Topic], max_commit_age_s: float) -> None:
     """Refuse compacted topics but those of tables that say so and have a lag (errors: FlowError)."""
-    said = {v.step.source.topic for v in plan.sources() if isinstance(v.step, Read) and v.step.source.compacted}
+    said = {v.step.source.topic for v in plan.sources() if v.step.source.compacted}
     for topic in filter(is_compacted, topics):
         where = f"its cleanup.policy is {topic.cleanup}"
         if topic.name not in said:

@@ -12,7 +12,6 @@ from lowtide.driver.starts import refuse_other_starts
 from lowtide.driver.stops import refuse_other_stops
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan
-from lowtide.flow.steps.steps import Read
 from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.job.submissions import refuse_again
 from lowtide_snapshots.keys.hashing import HASH_VERSION
@@ -22,7 +21,7 @@ __all__ = ["job_record", "settled_conf"]
 
 def job_record(plan: Plan) -> JobRecord:
     """What a plan's order and state hang on (R11)."""
-    sources = tuple(f"{v.name}={v.step.source.topic}" for v in plan.sources() if isinstance(v.step, Read))
+    sources = tuple(f"{v.name}={v.step.source.topic}" for v in plan.sources())
     return JobRecord(plan.name, plan.slack_ms, plan.units, plan.lanes, "log", HASH_VERSION, sources)
 
 

@@ -16,12 +16,11 @@ from lowtide.driver.query import topics_of
 from lowtide.errors import FlowError, TooFewSlots
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.graph import FlowGraph
-from lowtide.flow.steps.steps import Read, Write
 
 
 def sink_topics(plan: Plan) -> list[str]:
     """Return the topics that a plan writes, dead letters included."""
-    sinks = [vertex.step.sink.topic for vertex in plan.sinks() if isinstance(vertex.step, Write)]
+    sinks = [vertex.step.sink.topic for vertex in plan.sinks()]
     if plan.dead_letters is not None:
         sinks.append(plan.dead_letters.topic)
     return list(dict.fromkeys(sinks))
@@ -54,7 +53,6 @@ def needed_topics(plan: Plan, conf: Conf, *, sources: int | None = None) -> list
     compacted = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)}
     found: dict[str, NewTopic] = {}
     for vertex in plan.sources():
-        assert isinstance(vertex.step, Read)
         source = vertex.step.source
         config = compacted if source.compacted else {}
         found[source.topic] = NewTopic(source.topic, sources or plan.lanes, config)
@@ -123,7 +121,6 @@ def _refuse_shared(plan: Plan) -> None:
     """Refuse two sinks on one topic: which of them writes first would be by chance."""
     writers: dict[str, str] = {}
     for vertex in plan.sinks():
-        assert isinstance(vertex.step, Write)
         topic = vertex.step.sink.topic
         letters = plan.dead_letters is not None and plan.dead_letters.topic == topic
         other = writers.setdefault(topic, "dead letters" if letters else vertex.name)
@@ -138,7 +135,6 @@ def _refuse_shared(plan: Plan) -> None:
 def _refuse_narrow(plan: Plan, topics: Mapping[str, Topic]) -> None:
     """Refuse a sink's topic with fewer partitions than lanes: each lane owns a partition, so that it has an order."""
     for vertex in plan.sinks():
-        assert isinstance(vertex.step, Write)
         topic = topics[vertex.step.sink.topic]
         if topic.partitions < plan.lanes:
             raise FlowError(

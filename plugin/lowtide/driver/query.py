@@ -12,7 +12,6 @@ from lowtide.connectors.kafka_access import spark_options
 from lowtide.flow.formats.endpoints import KafkaSource
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.schema.columns import columns_of
-from lowtide.flow.steps.steps import Read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 def topics_of(plan: Plan) -> list[str]:
     """Return the topics that a plan reads, in the order of its sources."""
-    sources = [vertex.step.source for vertex in plan.sources() if isinstance(vertex.step, Read)]
+    sources = [vertex.step.source for vertex in plan.sources()]
     return list(dict.fromkeys(source.topic for source in sources if isinstance(source, KafkaSource)))
 
 
@@ -71,7 +70,7 @@ def _rows(session: SparkSession, plan: Plan, conf: Conf, fronts: Mapping[str, in
 
 def _needs_headers(plan: Plan) -> bool:
     """Whether anything looks at headers: they cost a few microseconds a record to pack."""
-    reads = [vertex.step.source for vertex in plan.sources() if isinstance(vertex.step, Read)]
+    reads = [vertex.step.source for vertex in plan.sources()]
     return plan.dead_letters is not None or any(columns_of(each.format.record).has_headers for each in reads)
 
 

@@ -13,7 +13,6 @@ from lowtide.errors import FlowError
 from lowtide.flow.formats.endpoints import KafkaSource
 from lowtide.flow.formats.start import Start
 from lowtide.flow.plan.plan import Plan
-from lowtide.flow.steps.steps import Read
 
 __all__ = ["Place", "first_offsets", "preload_ends", "refuse_other_starts", "refuse_to_come", "starts_of"]
 
@@ -26,12 +25,12 @@ Place = tuple[str, int]
 
 def starts_of(plan: Plan) -> dict[str, Start]:
     """By topic where it is read from; sources of one topic say the same."""
-    return {v.step.source.topic: v.step.source.start for v in plan.sources() if isinstance(v.step, Read)}
+    return {v.step.source.topic: v.step.source.start for v in plan.sources()}
 
 
 def _sources(plan: Plan) -> dict[str, KafkaSource]:
     """By topic a source that reads it."""
-    return {v.step.source.topic: v.step.source for v in plan.sources() if isinstance(v.step, Read)}
+    return {v.step.source.topic: v.step.source for v in plan.sources()}
 
 
 def preload_ends(plan: Plan, conf: Conf, topics: tuple[Topic, ...]) -> dict[Place, int]:

@@ -12,27 +12,26 @@ from lowtide.driver.starts import Place, refuse_to_come
 from lowtide.errors import FlowError
 from lowtide.flow.formats.stop import Stop
 from lowtide.flow.plan.plan import Plan
-from lowtide.flow.steps.steps import Read
 
 __all__ = ["has_an_end", "last_offsets", "refuse_other_stops", "stops_of"]
 
 
 def stops_of(plan: Plan) -> dict[str, Stop]:
     """By topic where it ends, of those that do; sources of one topic say the same."""
-    found = {v.step.source.topic: v.step.source.stop for v in plan.sources() if isinstance(v.step, Read)}
+    found = {v.step.source.topic: v.step.source.stop for v in plan.sources()}
     return {topic: stop for topic, stop in found.items() if stop is not None}
 
 
 def has_an_end(plan: Plan) -> bool:
     """Whether all sources end, and so the job does."""
-    topics = {vertex.step.source.topic for vertex in plan.sources() if isinstance(vertex.step, Read)}
+    topics = {vertex.step.source.topic for vertex in plan.sources()}
     return topics == stops_of(plan).keys()
 
 
 def refuse_other_stops(plan: Plan, register: FrontRegister) -> None:
     """Hold what a start says against what the first one said: windows were closed by it (errors: FlowError)."""
     stops = stops_of(plan)
-    topics = {vertex.step.source.topic for vertex in plan.sources() if isinstance(vertex.step, Read)}
+    topics = {vertex.step.source.topic for vertex in plan.sources()}
     for topic in sorted(topics):
         first = next((entry for entry in register.entries if entry.partition.source == topic), None)
         now = str(stops.get(topic, ""))

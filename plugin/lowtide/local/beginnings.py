@@ -8,7 +8,7 @@ from typing import Any
 from lowtide.core.operators.order.keys import plain
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan, Vertex
-from lowtide.flow.steps.steps import OWN, Scan
+from lowtide.flow.steps.steps import Scan
 from lowtide.local.interpreter import Run
 
 __all__ = ["States", "begin_with"]
@@ -23,11 +23,7 @@ def begin_with(run: Run, plan: Plan, states: States) -> None:
     Raises:
         FlowError: a step is not there or keeps no such state, a key has other columns, or a state another type.
     """
-    steps = {
-        vertex.name: vertex
-        for vertex in plan.vertices
-        if isinstance(vertex.step, Scan) and not isinstance(vertex.step, OWN)
-    }
+    steps = {vertex.name: vertex for vertex in plan.vertices if isinstance(vertex.step, Scan) and not vertex.step.own}
     for name, kept in states.items():
         vertex = steps.get(name)
         if vertex is None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lowtide.core.operators.faults.failure import Failure, UserError, raised
 from lowtide.core.operators.plain.map_batches import MapBatchesNode
-from lowtide.core.operators.program import per_record_node
+from lowtide.core.operators.plain.per_record import FilterNode, FlatMapNode, MapNode, PerRecord
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.site import Function
-from lowtide.flow.steps.steps import Filter, FlatMap, MapBatches
+from lowtide.flow.steps.steps import Filter, FlatMap, Map, MapBatches, Step
 from lowtide.local.items import Item
 
 
@@ -31,27 +32,41 @@ def called(function: Function, *arguments: Any) -> Any:
 
 def call(vertex: Vertex, item: Item) -> list[Item]:
     """What becomes of a record in a step that calls a function with it and keeps nothing; raises Failed."""
-    if isinstance(vertex.step, MapBatches):
-        return [_map_batch(vertex, item)]
-    operator = per_record_node(vertex)
-    assert operator is not None, f"no operator for {vertex.step}"
-    if isinstance(vertex.step, FlatMap):
-        result = called(lambda record: list(operator.function(record)), item.record)
-    else:
-        result = called(operator.function, item.record)
-    fault = operator.fault(result)
+    return _CALLS[type(vertex.step)](vertex, item)
+
+
+def _map(vertex: Vertex[Map], item: Item) -> list[Item]:
+    return [item.becomes(_sound(MapNode(vertex), item, called(vertex.step.function, item.record)))]
+
+
+def _flat_map(vertex: Vertex[FlatMap], item: Item) -> list[Item]:
+    result = called(lambda record: list(vertex.step.function(record)), item.record)
+    _sound(FlatMapNode(vertex), item, result)
+    return [item.becomes(record).child(number) for number, record in enumerate(result, 1)]
+
+
+def _filter(vertex: Vertex[Filter], item: Item) -> list[Item]:
+    return [item] if _sound(FilterNode(vertex), item, called(vertex.step.function, item.record)) else []
+
+
+def _sound(node: PerRecord, item: Item, result: Any) -> Any:
+    fault = node.fault(result)
     if fault is not None:
         raise Failed(item.record, fault)
-    if isinstance(vertex.step, Filter):
-        return [item] if result else []
-    if isinstance(vertex.step, FlatMap):
-        return [item.becomes(record).child(number) for number, record in enumerate(result, 1)]
-    return [item.becomes(result)]
+    return result
 
 
-def _map_batch(vertex: Vertex, item: Item) -> Item:
+def _map_batch(vertex: Vertex[MapBatches], item: Item) -> list[Item]:
     """A record in a batch of its own; what fails here always stops the run, as it does a job."""
     rows, failures = MapBatchesNode(vertex).apply([item.record])
     for failure in failures:
         raise UserError(vertex, item.message.position, failure)
-    return item.becomes(rows[0])
+    return [item.becomes(rows[0])]
+
+
+_CALLS: dict[type[Step], Callable[[Vertex[Any], Item], list[Item]]] = {
+    Map: _map,
+    FlatMap: _flat_map,
+    Filter: _filter,
+    MapBatches: _map_batch,
+}

@@ -7,7 +7,7 @@ It takes every record through its columns where a worker would, so that a functi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +19,15 @@ from lowtide.core.operators.order.order import FIRST_TURN, delivered_ms
 from lowtide.core.operators.plain.exchange import front_unit
 from lowtide.core.operators.plain.loop import key_changed, key_refused, misfit, too_many_turns
 from lowtide.core.operators.plain.per_record import not_bool
-from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.plan.plan import Plan, Vertex, is_of
 from lowtide.flow.schema.schema import schema_of
+from lowtide.flow.steps import steps
 from lowtide.flow.steps.clocks import Sighted
 from lowtide.flow.steps.steps import (
+    KINDS,
     Again,
     Broadcast,
     Clock,
-    Connect,
     Deduplicate,
     Feedback,
     Join,
@@ -36,13 +37,10 @@ from lowtide.flow.steps.steps import (
     Last,
     Loop,
     MapBatches,
-    Merge,
     Read,
     Scan,
-    Side,
-    Sign,
     Split,
-    Table,
+    Step,
     TimedScan,
     WhenDone,
     WindowBy,
@@ -110,32 +108,31 @@ class Run:
         self._newest: dict[int, Order] = {}
         self._turning: dict[int, list[Item]] = {}
         """By head of a loop with a `key_by` in its body: what goes round once more, after all of this turn."""
-        self._windows = {vertex.id: Windows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Last)}
+        self._windows = {vertex.id: Windows(plan, vertex) for vertex in plan.those(Last)}
         self._timed = {
             vertex.id: TimedWindows(plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
-            for vertex in plan.vertices
-            if isinstance(vertex.step, WindowBy)
+            for vertex in plan.those(WindowBy)
         }
-        self._seen = {vertex.id: Seen(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Deduplicate)}
-        self._pairs = {
-            vertex.id: (AsofPairs if isinstance(vertex.step, JoinAsof) else Pairs)(
-                plan, vertex, looks_ahead=looks_ahead, on_time=on_time
+        self._seen = {vertex.id: Seen(plan, vertex) for vertex in plan.those(Deduplicate)}
+        self._pairs: dict[int, Pairs] = {
+            vertex.id: (
+                AsofPairs(plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
+                if is_of(vertex, JoinAsof)
+                else Pairs(plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
             )
-            for vertex in plan.vertices
-            if isinstance(vertex.step, Join)
+            for vertex in plan.those(Join)
         }
-        self._tables = {vertex.id: Rows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, JoinTable)}
+        self._tables = {vertex.id: Rows(plan, vertex) for vertex in plan.those(JoinTable)}
         self._watches = {vertex.id: record_watch(vertex) for vertex in plan.vertices}
-        self._scanned = {vertex.id: _scanned(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Scan)}
+        self._scanned = {vertex.id: _scanned(plan, vertex) for vertex in plan.those(Scan)}
         self._timers = {id_: scanned for id_, scanned in self._scanned.items() if isinstance(scanned, TimedScanned)}
 
     def begin(self, vertex: Vertex, key: tuple[Any, ...], state: object) -> None:
         """Let a scan begin with a state of a key, as from a snapshot (errors: FlowError)."""
         self._scanned[vertex.id].begin(key, state)
 
-    def read(self, source: Vertex, order: Order, message: Message) -> None:
+    def read(self, source: Vertex[Read], order: Order, message: Message) -> None:
         """Take a message of a source all its way."""
-        assert isinstance(source.step, Read)
         self._come_to(order)
         self._sign(source, Item(None, order, message))
         format_ = source.step.source.format
@@ -145,17 +142,16 @@ class Run:
         for record in decoded.rows:
             self._walk(source, Item(record, order, message))
 
-    def take(self, source: Vertex, item: Item) -> None:
+    def take(self, source: Vertex[Read], item: Item) -> None:
         """Take a record of a source all its way."""
         self._come_to(item.order)
         self._sign(source, item)
         self._walk(source, item)
 
-    def _sign(self, source: Vertex, item: Item) -> None:
+    def _sign(self, source: Vertex[Read], item: Item) -> None:
         """Have clocks see a message, readable or not."""
         at = moment(item.order.tick * self._plan.slack_ms * 1_000)
         for sign in self._plan.signs_of(source):
-            assert isinstance(sign.step, Sign)
             self._walk(sign, item.becomes(Sighted(sign.step.striking.name, at)))
 
     def finish(self) -> None:
@@ -220,33 +216,23 @@ class Run:
             ways.append(_Way(child, child.parents.index(vertex.id), branch))
         return ways
 
-    def _into(self, way: _Way, port: int) -> Sequence[_Way]:  # noqa: C901 - one branch per kind of step
+    def _into(self, way: _Way, port: int) -> Sequence[_Way]:
         """What becomes of a record that reaches a vertex."""
         vertex, item = way.vertex, way.item
         newest = self._newest.get(vertex.id)
         assert newest is None or newest < item.order, f"{vertex.name} sees {item.order} after {newest}"
         assert len(item.order.child) <= vertex.depth, f"{vertex.name} sees {item.order}, deeper than {vertex.depth}"
         self._newest[vertex.id] = item.order
+        pairs = PAIRS.get(type(vertex.step))
+        if pairs is not None:
+            return pairs(self, vertex, port, item)
         scanned = self._scanned.get(vertex.id)
         caller = (scanned.broadcast if scanned is not None and port == 1 else None) or vertex
         watch = self._watches[caller.id]
         looked = None if watch is None else watch.look([item.record])
         failure, ways = None, list[_Way]()
         try:
-            if isinstance(vertex.step, Again):
-                ways = self._turned(vertex, vertex.step, item)
-            elif isinstance(vertex.step, Loop) and self._plan.crosses(vertex):
-                self._round(vertex, item)
-            elif isinstance(vertex.step, Split):
-                ways = [self._parted(vertex, vertex.step, item)]
-            elif isinstance(vertex.step, WindowBy):
-                ways = self._windowed(vertex, item)
-            elif isinstance(vertex.step, JoinTable):
-                return self._with_row(vertex, port, item)
-            elif isinstance(vertex.step, Join):
-                return self._joined(vertex, port, item)
-            else:
-                ways = [_Way(vertex, None, result) for result in self._step(vertex, port, item)]
+            ways = TAKES[type(vertex.step)](self, vertex, port, item)
         except Failed as failed:
             failure = failed.failure
         if watch is not None and not watch.same([item.record], looked):
@@ -260,16 +246,15 @@ class Run:
             self._fail(caller, item, failure)
         return ways
 
-    def _windowed(self, vertex: Vertex, item: Item) -> list[_Way]:
+    def _windowed(self, vertex: Vertex[WindowBy], _port: int, item: Item) -> list[_Way]:
         """What a window gives at once: what is late, as it was, and results where each record makes one."""
         is_late, results = self._timed[vertex.id].take(item)
         late = self._plan.late_of(vertex.id) if is_late else None
-        assert isinstance(vertex.step, WindowBy)
         if vertex.step.emit == "update":
             item = item.child(1)  # Its results, if it has any, are numbered from 2.
-        return [_Way(each, None, item) for each in (late,) if each] + [_Way(vertex, None, each) for each in results]
+        return [_Way(each, None, item) for each in (late,) if each] + _out(vertex, results)
 
-    def _with_row(self, vertex: Vertex, port: int, item: Item) -> list[_Way]:
+    def _with_row(self, vertex: Vertex[JoinTable], port: int, item: Item) -> list[_Way]:
         """What comes of a record and its key's row; nothing of a new row."""
         rows = self._tables[vertex.id]
         if port == ROWS:
@@ -280,7 +265,7 @@ class Run:
             return []
         return self._paired(vertex, item, item.record, row, rows.pairing)
 
-    def _joined(self, vertex: Vertex, port: int, item: Item) -> list[_Way]:
+    def _joined(self, vertex: Vertex[Join], port: int, item: Item) -> list[_Way]:
         """What comes of the pairs that a record makes; what is late goes as it was."""
         join = self._pairs[vertex.id]
         pairs = join.take(port, item)
@@ -299,26 +284,33 @@ class Run:
         self._fail(vertex, item, failure)
         return []
 
-    def _step(self, vertex: Vertex, port: int, item: Item) -> list[Item]:
-        step = vertex.step
-        if isinstance(step, Write):
-            failure = unwritable(0, item.record, step.sink.format)
-            if failure is not None:
-                raise Failed(item.record, failure.error)
-            self.written[vertex.id].append(item)
-        elif isinstance(step, Last):
-            return [item.becomes(window) for window in self._windows[vertex.id].take(item)]
-        elif isinstance(step, Scan) and port == 0:
-            return self._scanned[vertex.id].take(item)
-        elif isinstance(step, Deduplicate):
-            return [item] if self._seen[vertex.id].goes_on(item) else []
-        elif isinstance(step, Scan):
-            self._scanned[vertex.id].see(item)
-        elif isinstance(step, Merge | Loop | Side | Connect | Table):
-            return [item.child(vertex.loop_mark) if isinstance(step, Loop) else item]
-        else:
-            return [self._exchanged(vertex, item)] if vertex.is_exchange else call(vertex, item)
+    def _write(self, vertex: Vertex[Write], _port: int, item: Item) -> list[_Way]:
+        failure = unwritable(0, item.record, vertex.step.sink.format)
+        if failure is not None:
+            raise Failed(item.record, failure.error)
+        self.written[vertex.id].append(item)
         return []
+
+    def _last(self, vertex: Vertex[Last], _port: int, item: Item) -> list[_Way]:
+        return _out(vertex, [item.becomes(window) for window in self._windows[vertex.id].take(item)])
+
+    def _scan(self, vertex: Vertex[Scan], port: int, item: Item) -> list[_Way]:
+        if port == 0:
+            return _out(vertex, self._scanned[vertex.id].take(item))
+        self._scanned[vertex.id].see(item)
+        return []
+
+    def _deduplicate(self, vertex: Vertex[Deduplicate], _port: int, item: Item) -> list[_Way]:
+        return _out(vertex, [item] if self._seen[vertex.id].goes_on(item) else [])
+
+    def _enter(self, vertex: Vertex[Loop], _port: int, item: Item) -> list[_Way]:
+        if not self._plan.crosses(vertex):
+            return _out(vertex, [item.child(vertex.loop_mark)])
+        self._round(vertex, item)
+        return []
+
+    def _exchange(self, vertex: Vertex, _port: int, item: Item) -> list[_Way]:
+        return _out(vertex, [self._exchanged(vertex, item)])
 
     def _exchanged(self, vertex: Vertex, item: Item) -> Item:
         """The record as it comes out of an exchange; of a broadcast only the first unit's copy, as all see the same."""
@@ -331,17 +323,18 @@ class Run:
             return item
         return item.into(front_unit(item.order.front, self._plan.units))
 
-    def _parted(self, vertex: Vertex, step: Split, item: Item) -> _Way:
+    def _split(self, vertex: Vertex[Split], _port: int, item: Item) -> list[_Way]:
         """The side of a split that takes a record."""
-        says = called(step.function, item.record)
+        says = called(vertex.step.function, item.record)
         fault = not_bool(says)
         if fault is not None:
             raise Failed(item.record, fault)
         number = 1 if says else 2
-        return _Way(self._children[vertex.id][number - 1], 0, item.child(number))
+        return [_Way(self._children[vertex.id][number - 1], 0, item.child(number))]
 
-    def _turned(self, tail: Vertex, step: Again, item: Item) -> list[_Way]:
+    def _again(self, tail: Vertex[Again], _port: int, item: Item) -> list[_Way]:
         """Where a record goes from a loop's tail: on, or back to the head, or there in the next turn."""
+        step = tail.step
         again = called(step.function, item.record)
         fault = not_bool(again)
         if fault is None and not again:
@@ -395,10 +388,64 @@ _LOOK = Write | MapBatches | WhenDone
 """Steps that need records whose fields are what they are declared to be, beside exchanges."""
 
 
-def _scanned(plan: Plan, vertex: Vertex) -> Scanned:
-    if isinstance(vertex.step, Clock):
+def _scanned(plan: Plan, vertex: Vertex[Scan]) -> Scanned:
+    if is_of(vertex, Clock):
         return Struck(plan, vertex)
-    return (TimedScanned if isinstance(vertex.step, TimedScan) else Scanned)(plan, vertex)
+    return TimedScanned(plan, vertex) if is_of(vertex, TimedScan) else Scanned(plan, vertex)
+
+
+def _out(vertex: Vertex, items: Iterable[Item]) -> list[_Way]:
+    """The ways of what has come out of a vertex."""
+    return [_Way(vertex, None, item) for item in items]
+
+
+def _as_it_is(_run: Run, vertex: Vertex, _port: int, item: Item) -> list[_Way]:
+    return _out(vertex, [item])
+
+
+def _call(_run: Run, vertex: Vertex, _port: int, item: Item) -> list[_Way]:
+    return _out(vertex, call(vertex, item))
+
+
+TAKES: dict[type[Step], Callable[[Run, Vertex[Any], int, Item], list[_Way]]] = {
+    steps.Map: _call,
+    steps.FlatMap: _call,
+    steps.Filter: _call,
+    steps.MapBatches: _call,
+    steps.Split: Run._split,
+    steps.Side: _as_it_is,
+    steps.Merge: _as_it_is,
+    steps.Connect: _as_it_is,
+    steps.Table: _as_it_is,
+    steps.KeyBy: Run._exchange,
+    steps.Relay: Run._exchange,
+    steps.Broadcast: Run._exchange,
+    steps.Last: Run._last,
+    steps.Scan: Run._scan,
+    steps.FlatScan: Run._scan,
+    steps.TimedScan: Run._scan,
+    steps.Reduce: Run._scan,
+    steps.Aggregated: Run._scan,
+    steps.Ended: Run._scan,
+    steps.Clock: Run._scan,
+    steps.Deduplicate: Run._deduplicate,
+    steps.WindowBy: Run._windowed,
+    steps.WhenDone: Run._windowed,
+    steps.Loop: Run._enter,
+    steps.Again: Run._again,
+    steps.Write: Run._write,
+}
+"""What becomes of a record that a kind of step takes (errors: Failed)."""
+
+PAIRS: dict[type[Step], Callable[[Run, Vertex[Any], int, Item], list[_Way]]] = {
+    steps.JoinTable: Run._with_row,
+    steps.Join: Run._joined,
+    steps.JoinAsof: Run._joined,
+}
+"""The same for steps whose function takes two records, and whose calls are not those of one record."""
+
+_MISSING = {each for each in KINDS if not each.silent} - TAKES.keys() - PAIRS.keys() - {steps.Read, steps.Running}
+assert not _MISSING, f"steps that a local run does not know: {_MISSING}"
 
 
 def _carried(vertex: Vertex, item: Item) -> Item:

@@ -34,8 +34,7 @@ class Rows:
         pairing: The step's function.
     """
 
-    def __init__(self, plan: Plan, vertex: Vertex) -> None:
-        assert isinstance(vertex.step, JoinTable)
+    def __init__(self, plan: Plan, vertex: Vertex[JoinTable]) -> None:
         table = plan.table_of(vertex).step
         assert isinstance(table, Table)
         self._table = table
@@ -88,8 +87,7 @@ class Pairs:
         pairing: The step's function.
     """
 
-    def __init__(self, plan: Plan, vertex: Vertex, *, looks_ahead: bool, on_time: OnTime | None = None) -> None:
-        assert isinstance(vertex.step, Join)
+    def __init__(self, plan: Plan, vertex: Vertex[Join], *, looks_ahead: bool, on_time: OnTime | None = None) -> None:
         self._vertex = vertex
         self._slack_us = plan.slack_ms * 1_000
         self._on_time = None if vertex.step.time is None else on_time
@@ -158,9 +156,10 @@ class Pairs:
 class AsofPairs(Pairs):
     """The records that wait for their newest partner, and the partners, for one `join_asof`."""
 
-    def __init__(self, plan: Plan, vertex: Vertex, *, looks_ahead: bool, on_time: OnTime | None = None) -> None:
+    def __init__(
+        self, plan: Plan, vertex: Vertex[JoinAsof], *, looks_ahead: bool, on_time: OnTime | None = None
+    ) -> None:
         super().__init__(plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
-        assert isinstance(vertex.step, JoinAsof)
         self._nearness = AsofNearness(vertex.step, plan.slack_ms, looks_ahead=looks_ahead)
         self._back = micros(vertex.step.before)
         self._inner = vertex.step.how == "inner"

@@ -10,7 +10,7 @@ from typing import Any
 from lowtide.core.operators.faults.watch import shown_function
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.site import Function, Site
-from lowtide.flow.steps.steps import Step, WindowBy, functions_of
+from lowtide.flow.steps.steps import Step, WindowBy
 from lowtide.flow.types.findings import Finding
 
 __all__ = ["Calls", "Failing", "Tried", "apart", "judged", "name_of"]
@@ -120,7 +120,7 @@ def _sources_of(plan: Plan, vertex: Vertex) -> set[str]:
 
 def _faults(vertex: Vertex, runs: Sequence[dict[str, Any]]) -> Iterator[str | None]:
     """The faults of a step's functions that were called."""
-    for word, function in functions_of(vertex.step).items():
+    for word, function in vertex.step.functions.items():
         name = name_of(vertex, word) if word in apart(vertex.step) else vertex.name
         yield _fault(function, [run["calls"].get(name, []) for run in runs])
 
@@ -128,8 +128,8 @@ def _faults(vertex: Vertex, runs: Sequence[dict[str, Any]]) -> Iterator[str | No
 def apart(step: Step) -> dict[str, Function]:
     """The functions of a step that are told of by themselves: all of a window's, and those of a timer."""
     if isinstance(step, WindowBy):
-        return functions_of(step)
-    return {word: function for word, function in functions_of(step).items() if word != "function"}
+        return step.functions
+    return {word: function for word, function in step.functions.items() if word != "function"}
 
 
 def name_of(vertex: Vertex, word: str) -> str:

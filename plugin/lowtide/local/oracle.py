@@ -19,7 +19,6 @@ from lowtide.core.operators.order.order import Position
 from lowtide.errors import FlowError, ServiceUnavailable, TopicUnknown
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.schema.headers import pack_headers
-from lowtide.flow.steps.steps import Read
 from lowtide.local.run import Message, run_log
 from lowtide.process.interpreter import without_collections
 from lowtide_tracker.floors import Floor
@@ -195,7 +194,7 @@ def _shown(output: Output) -> str:
 
 def read_sources(kafka: KafkaConf, plan: Plan, fronts: Mapping[str, int]) -> dict[str, list[Message]]:
     """Read all that each source of a plan can read now; `fronts` as for `read_log`, errors too."""
-    topics = {vertex.name: vertex.step.source.topic for vertex in plan.sources() if isinstance(vertex.step, Read)}
+    topics = {vertex.name: vertex.step.source.topic for vertex in plan.sources()}
     # Once each: sources of one topic have the same messages.
     read = {topic: read_log(kafka, topic, fronts) for topic in dict.fromkeys(topics.values())}
     return {name: [message for part in read[topic].values() for message in part] for name, topic in topics.items()}
@@ -203,7 +202,7 @@ def read_sources(kafka: KafkaConf, plan: Plan, fronts: Mapping[str, int]) -> dic
 
 def read_newest(kafka: KafkaConf, plan: Plan, count: int) -> dict[str, list[Message]]:
     """Read the newest messages of each partition that a plan reads, by source; fronts are numbered as they come."""
-    topics = {vertex.name: vertex.step.source.topic for vertex in plan.sources() if isinstance(vertex.step, Read)}
+    topics = {vertex.name: vertex.step.source.topic for vertex in plan.sources()}
     numbers, read = iter(range(1 << 31)), dict[str, list[Message]]()
     for topic in dict.fromkeys(topics.values()):
         newest = _read(kafka, topic, count)

@@ -87,7 +87,7 @@ def run_plan(
     unknown = sorted(set(inputs) - set(sources))
     if unknown:
         raise FlowError(f"no source is named {', '.join(unknown)}; the flow reads {', '.join(sources)}")
-    came: list[tuple[Order, Vertex, object]] = []
+    came: list[tuple[Order, Vertex[Read], object]] = []
     front = 0
     for vertex in by_front(plan):
         for records in _partitions(inputs.get(vertex.name, ())):
@@ -107,7 +107,7 @@ def run_plan(
     return {**written, DEAD_LETTERS: list(run.dead)} if plan.dead_letters is not None else written
 
 
-def by_front(plan: Plan) -> list[Vertex]:
+def by_front(plan: Plan) -> list[Vertex[Read]]:
     """The sources in the order in which `run_plan` numbers their partitions: preloaded ones stand before the rest."""
     return sorted(plan.sources(), key=lambda vertex: not _is_preloaded(vertex))
 
@@ -116,8 +116,8 @@ def _partitions(given: Iterable[object] | Mapping[int, Iterable[object]]) -> lis
     return [given[number] for number in sorted(given)] if isinstance(given, Mapping) else [given]
 
 
-def _is_preloaded(vertex: Vertex) -> bool:
-    return isinstance(vertex.step, Read) and vertex.step.source.preload
+def _is_preloaded(vertex: Vertex[Read]) -> bool:
+    return vertex.step.source.preload
 
 
 def _labelled(front: int, records: Iterable[object], slack_ms: int) -> list[tuple[Order, object]]:
@@ -131,7 +131,7 @@ def _labelled(front: int, records: Iterable[object], slack_ms: int) -> list[tupl
     return found
 
 
-def _take(run: Run, vertex: Vertex, order: Order, record: object) -> None:
+def _take(run: Run, vertex: Vertex[Read], order: Order, record: object) -> None:
     """Take a record, or the bytes of one, as if it had been read."""
     position = Position(order.front, order.sequence)
     if isinstance(record, bytes):
@@ -145,8 +145,7 @@ def _take(run: Run, vertex: Vertex, order: Order, record: object) -> None:
         raise FlowError(f'source "{vertex.name}" takes {expected}, found {type(record).__qualname__}: {record!r}')
 
 
-def _message(vertex: Vertex, position: Position, given: Given) -> Message:
-    assert isinstance(vertex.step, Read)
+def _message(vertex: Vertex[Read], position: Position, given: Given) -> Message:
     stamp = 0
     if given.timestamp is not None:
         if given.timestamp.tzinfo is None:
@@ -222,9 +221,8 @@ def label_log(
     return labels
 
 
-def _delivered(plan: Plan, vertex: Vertex, items: Iterable[Item]) -> list[Delivered]:
+def _delivered(plan: Plan, vertex: Vertex[Write], items: Iterable[Item]) -> list[Delivered]:
     """The messages of a sink."""
-    assert isinstance(vertex.step, Write)
     sink, lanes = vertex.step.sink, plan.lane_of_unit().tolist()
     column, columns = key_column(sink), columns_of(sink.format.record)
     delivered = []

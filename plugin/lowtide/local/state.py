@@ -22,8 +22,7 @@ AS_ANNOTATED = "give a state of the type that the step's function is annotated w
 class Windows:
     """The newest records of each key, for one `last`."""
 
-    def __init__(self, plan: Plan, vertex: Vertex) -> None:
-        assert isinstance(vertex.step, Last)
+    def __init__(self, plan: Plan, vertex: Vertex[Last]) -> None:
         self._step = vertex.step
         self._columns = plan.key_of(vertex)
         self._kept: dict[Hashable, tuple[Any, ...]] = {}
@@ -41,8 +40,7 @@ class Windows:
 class Seen:
     """The ticks at which records of each key went on, for one `deduplicate`."""
 
-    def __init__(self, plan: Plan, vertex: Vertex) -> None:
-        assert isinstance(vertex.step, Deduplicate)
+    def __init__(self, plan: Plan, vertex: Vertex[Deduplicate]) -> None:
         self._columns = plan.key_of(vertex)
         self._within = ticks_of(vertex.step.within, plan.slack_ms)
         self._ticks: dict[Hashable, int] = {}
@@ -59,8 +57,7 @@ class Seen:
 class _Age:
     """When each key was touched, for a step that may forget."""
 
-    def __init__(self, plan: Plan, vertex: Vertex) -> None:
-        assert isinstance(vertex.step, Last | Scan)
+    def __init__(self, plan: Plan, vertex: Vertex[Last | Scan]) -> None:
         self._ttl = None if vertex.step.ttl is None else ticks_of(vertex.step.ttl, plan.slack_ms)
         self._ticks: dict[Hashable, int] = {}
 
@@ -77,8 +74,7 @@ class _Age:
 class Scanned:
     """The state of each key, for one `scan`, and that of the broadcast beside it."""
 
-    def __init__(self, plan: Plan, vertex: Vertex) -> None:
-        assert isinstance(vertex.step, Scan)
+    def __init__(self, plan: Plan, vertex: Vertex[Scan]) -> None:
         self._step = vertex.step
         self._function, self._gives, self._says = calling(vertex)
         self._columns = plan.key_of(vertex)
@@ -149,8 +145,7 @@ def _pair(result: Any) -> tuple[Any, Any]:
 class _Kept:
     """The states of one step by key."""
 
-    def __init__(self, vertex: Vertex) -> None:
-        assert isinstance(vertex.step, Scan | Broadcast)
+    def __init__(self, vertex: Vertex[Scan | Broadcast]) -> None:
         self._initial = vertex.step.initial
         self._name = vertex.name
         self._states = States(vertex)

@@ -14,7 +14,7 @@ from lowtide.core.operators.windows.folding import Refused
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.steps.clocks import ends_at
-from lowtide.flow.steps.steps import Clock
+from lowtide.flow.steps.steps import Clock, TimedScan
 from lowtide.local.calls import Failed
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.state import Scanned
@@ -36,7 +36,7 @@ class Endless(FlowError):
 class TimedScanned(Scanned):
     """The state of each key, for one `flat_scan` with a timer, and when keys want to be called."""
 
-    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+    def __init__(self, plan: Plan, vertex: Vertex[TimedScan]) -> None:
         super().__init__(plan, vertex)
         self._vertex = vertex
         self._timing = Timing(vertex, plan.slack_ms)
@@ -129,9 +129,8 @@ class TimedScanned(Scanned):
 class Struck(TimedScanned):
     """A clock, which stops at the end of the last span that has a record."""
 
-    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+    def __init__(self, plan: Plan, vertex: Vertex[Clock]) -> None:
         super().__init__(plan, vertex)
-        assert isinstance(vertex.step, Clock)
         assert vertex.step.striking is not None, "it was written down with its functions"
         self._name = vertex.step.striking.name
         self._is_over = False

@@ -49,8 +49,9 @@ class TimedWindows:
         on_time: Is told of each record where windows go by event time.
     """
 
-    def __init__(self, plan: Plan, vertex: Vertex, *, looks_ahead: bool = True, on_time: OnTime | None = None) -> None:
-        assert isinstance(vertex.step, WindowBy)
+    def __init__(
+        self, plan: Plan, vertex: Vertex[WindowBy], *, looks_ahead: bool = True, on_time: OnTime | None = None
+    ) -> None:
         self._step = vertex.step
         self._plan = plan
         self._on_time = on_time if vertex.step.time is not None else None

@@ -117,7 +117,7 @@ class Rig:
         bundles = list(effects.bundles)
         while bundles:
             sink, bundle = bundles.pop(0)
-            vertex = self.plan.vertices[sink]
+            (vertex,) = (each for each in self.plan.sinks() if each.id == sink)
             sent = SinkEncoder(vertex, 1).encode(bundle.lane, bundle.pieces)
             self.delivered[vertex.name] += [message[3] for message in sent]
             bundles += self.core.durable(sink, bundle.lane).bundles

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from heapq import heappop, heappush
 from typing import Any
 
@@ -14,12 +14,12 @@ from lowtide import Flow, json, kafka, raw
 from lowtide.core.effects import Effects
 from lowtide.core.operators.held.ordered import Holding
 from lowtide.core.operators.held.pending import Pending
-from lowtide.core.operators.node import Feed, Node
+from lowtide.core.operators.node import Feed
+from lowtide.core.operators.nodes import NODES
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.order import OrderKey, tick_of
 from lowtide.core.operators.program import Program
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.plan import plan as plan_module
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.plan.segments import segments_of
@@ -31,6 +31,8 @@ CAPACITY = 1000
 
 class Timer(Scan):
     """A step that sends each record when as many ticks have gone by as its number says."""
+
+    waits = True
 
 
 class TimerNode(Holding):
@@ -71,18 +73,13 @@ class TimerNode(Holding):
 @pytest.fixture(autouse=True)
 def timers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scans that are timers are made into such nodes, which keep no state that a program would save."""
-    real = Program._stateful
-
-    def stateful(self: Program, vertex: Vertex) -> Node:
-        return TimerNode(vertex) if isinstance(vertex.step, Timer) else real(self, vertex)
 
     def restore(self: Program, captured: Mapping[str, Any], tick: int) -> None:
         for node in self._clocks:
             assert isinstance(node, TimerNode)
             node._due = list(captured[node.vertex.name])
 
-    monkeypatch.setattr(plan_module, "CLOCKED", (Timer,))
-    monkeypatch.setattr(Program, "_stateful", stateful)
+    monkeypatch.setitem(NODES, Timer, lambda vertex, _: TimerNode(vertex))
     monkeypatch.setattr(Program, "restore", restore)
 
 
@@ -93,8 +90,8 @@ def timed(level: int = 1, made: Plan | None = None) -> Plan:
     for vertex in made.vertices:
         step = vertex.step
         if isinstance(step, Scan) and vertex.level == level:
-            fields = {name: getattr(step, name) for name in step.__dataclass_fields__}
-            vertices[vertex.id] = replace(vertex, step=Timer(**fields))
+            values = {field.name: getattr(step, field.name) for field in fields(step)}
+            vertices[vertex.id] = replace(vertex, step=Timer(**values))
     return replace(made, vertices=tuple(vertices))
 
 

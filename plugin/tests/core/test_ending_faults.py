@@ -200,7 +200,7 @@ class Job:
             if sink < 0:
                 self.letters += len(bundle)
             else:
-                vertex = plan.vertices[sink]
+                (vertex,) = (each for each in plan.sinks() if each.id == sink)
                 sent = SinkEncoder(vertex, plan.slack_ms).encode(bundle.lane, bundle.pieces)
                 self.delivered.setdefault((vertex.name, bundle.lane), []).extend(message[3] for message in sent)
             if bundle.last_key is not None:

@@ -21,7 +21,8 @@ from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.program import Captured
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.flow.plan.plan import Plan, side_of
-from lowtide.flow.steps.steps import STATEFUL, Clock, Connect, Join, Loop, WindowBy
+from lowtide.flow.steps.steps import KINDS as STEPS
+from lowtide.flow.steps.steps import Clock, Connect, Join, Loop, WindowBy
 from lowtide.flow.steps.windows import Windows
 from lowtide.local.run import Message, run_log
 from lowtide_snapshots.format.manifest import ttl_of
@@ -314,8 +315,5 @@ def covered(plan: Plan, parts: Parts) -> set[str]:
 
 def to_be_covered() -> set[str]:
     """All that `covered` can find of what the product has."""
-    classes = [each for each in STATEFUL if each not in (Connect, Loop)]  # These keep nothing themselves.
-    for each in classes:
-        # Tests have steps of their own.
-        classes += [child for child in each.__subclasses__() if child.__module__.startswith("lowtide.")]
+    classes = [each for each in STEPS if each.stateful and each not in (Connect, Loop)]  # Those keep nothing.
     return {each.__name__ for each in (*classes, *get_args(Windows))} | set(KINDS)

@@ -126,7 +126,7 @@ class Programs:
             self._faults.setdefault((level, place), Pending("a test's faults")).add(batch)
 
     def _release(self, sink: int, place: int, barrier: Pending, tick: int = END) -> None:
-        vertex = self.plan.vertices[sink]
+        (vertex,) = (each for each in self.plan.sinks() if each.id == sink)
         lane_of_unit = self.plan.lane_of_unit().tolist()
         encoder = SinkEncoder(vertex, self.plan.slack_ms)
         for batch in barrier.release(tick):

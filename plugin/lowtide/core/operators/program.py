@@ -17,69 +17,32 @@ from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.faults.limits import Limits
-from lowtide.core.operators.held.ordered import Holding, OrderedNode
-from lowtide.core.operators.joins.join_asof import AsofNode
+from lowtide.core.operators.held.ordered import Holding
 from lowtide.core.operators.joins.join_node import JoinNode
 from lowtide.core.operators.joins.join_side import JoinSide
-from lowtide.core.operators.joins.join_table import TableJoinNode, TableNode
+from lowtide.core.operators.joins.join_table import TableJoinNode
 from lowtide.core.operators.keyed.beside import BesideNode
-from lowtide.core.operators.keyed.connect import ConnectNode
-from lowtide.core.operators.keyed.deduplicate import DeduplicateGrouping
 from lowtide.core.operators.keyed.ended import EndedGrouping
-from lowtide.core.operators.keyed.last import LastGrouping
-from lowtide.core.operators.keyed.scan import FlatScanGrouping, ScanGrouping
-from lowtide.core.operators.node import Feed, Node
+from lowtide.core.operators.node import Feed
+from lowtide.core.operators.nodes import Level
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.memory import Kept
 from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.order.portion import Portion
-from lowtide.core.operators.plain.exchange import EntryNode, ExchangeNode
-from lowtide.core.operators.plain.loop import BACK, AgainNode, LoopNode
-from lowtide.core.operators.plain.map_batches import MapBatchesNode
-from lowtide.core.operators.plain.merge import MergeNode
-from lowtide.core.operators.plain.per_record import FilterNode, FlatMapNode, MapNode, PerRecord, SideNode, SplitNode
-from lowtide.core.operators.plain.sink import WriteNode
+from lowtide.core.operators.plain.exchange import ExchangeNode
+from lowtide.core.operators.plain.loop import BACK
 from lowtide.core.operators.plain.source import SourceNode
-from lowtide.core.operators.plain.through import ThroughNode
 from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.grouping import NOTHING, Grouping, GroupingNode
-from lowtide.core.operators.timers.clock_node import ClockNode, SignNode
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
 from lowtide.core.operators.windows.late_seen import LateSeen
-from lowtide.core.operators.windows.window_node import LateNode, WindowNode
-from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.core.operators.windows.window_node import WindowNode
+from lowtide.flow.plan.plan import Plan, is_of
 from lowtide.flow.plan.segments import segments_of
 from lowtide.flow.steps.steps import (
-    Again,
-    Clock,
-    Connect,
-    Deduplicate,
-    Ended,
     Feedback,
-    Filter,
-    FlatMap,
-    FlatScan,
-    Join,
-    JoinAsof,
-    JoinTable,
-    Last,
-    Late,
-    Loop,
-    Map,
-    MapBatches,
-    Merge,
     Read,
-    Scan,
-    Side,
-    Sign,
-    Split,
-    Table,
-    Through,
-    TimedScan,
-    WindowBy,
-    Write,
 )
-from lowtide.flow.time.durations import ticks_of
 
 Captured = dict[str, dict[int, list[tuple[Key, Any]]]]
 """State by vertex and hash unit: each key with what is saved of it."""
@@ -112,13 +75,12 @@ class Program:
         self.plan = plan
         self.segments = segments_of(plan)
         self.level = level
-        self._limits = limits
         self._saves_shared = saves_shared
-        self._mode = grouping or plan.grouping
-        self._nodes: dict[int, Node] = {}
+        made = Level(plan, self.segments, level, grouping or plan.grouping, limits)
+        self._nodes = made.nodes
         for vertex in plan.vertices:
             if vertex.level == level or (vertex.is_exchange and plan.sender_level(vertex) == level):
-                self._nodes[vertex.id] = self._node(vertex)
+                made.make(vertex)
         self.holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
         self._clocks = [node for node in self.holding if node.vertex.id in plan.clocked]
         self._states: dict[str, Grouping | BesideNode | WindowNode | TableJoinNode | JoinSide] = {}
@@ -132,99 +94,6 @@ class Program:
                 self._states |= {side.name: side for side in node.sides}
         self._lead()
 
-    def _node(self, vertex: Vertex) -> Node:  # noqa: PLR0911 - one line per kind of step
-        step = vertex.step
-        if vertex.is_exchange:
-            # A loop's way back has its sender's end at the tail.
-            outbound = vertex.level != self.level
-            return ExchangeNode(vertex, self.plan, self._limits) if outbound else EntryNode(vertex)
-        if isinstance(step, Read):
-            return SourceNode(vertex, self.plan, self._limits)
-        if isinstance(step, Last | Scan | Deduplicate):
-            return self._stateful(vertex)
-        if isinstance(step, WindowBy | Late | Connect | Table | JoinTable | Join):
-            return self._held(vertex, step)
-        if isinstance(step, Merge):
-            return MergeNode(vertex, self.plan.name)
-        if isinstance(step, Loop):
-            return LoopNode(vertex, crosses=self.plan.crosses(vertex))
-        if isinstance(step, Side | Sign | Through):
-            return SignNode(vertex, self.plan) if isinstance(step, Sign) else _PLAIN[type(step)](vertex)
-        if isinstance(step, Again):
-            return self._again(vertex)
-        if isinstance(step, Write):
-            return WriteNode(vertex)
-        node = function_node(vertex)
-        assert node is not None, f"no node for {step}"
-        return node
-
-    def _again(self, vertex: Vertex) -> AgainNode:
-        feedback = self.plan.feedback_of(vertex)
-        if feedback is not None:
-            return AgainNode(vertex, self.plan, ExchangeNode(feedback, self.plan, self._limits))
-        assert vertex.back is not None, "a loop's tail knows its head"
-        head = self._nodes[vertex.back]
-        assert isinstance(head, LoopNode), "a loop's head stands before its tail"
-        return AgainNode(vertex, self.plan, head)
-
-    def _held(self, vertex: Vertex, step: WindowBy | Late | Connect | Table | JoinTable | Join) -> Node:
-        """A step that always runs in order, or stands at one."""
-        if isinstance(step, WindowBy):
-            return WindowNode(vertex, self.plan)
-        if isinstance(step, Late):
-            return LateNode(vertex)
-        if isinstance(step, Join):
-            node = AsofNode if isinstance(step, JoinAsof) else JoinNode
-            return node(vertex, self.plan, None if self._limits is None else self._limits.max_join_bytes)
-        if isinstance(step, Connect):
-            return ConnectNode(vertex, len(vertex.parents))
-        if isinstance(step, Table):
-            return TableNode(vertex)
-        table = self.plan.table_of(vertex).step
-        assert isinstance(table, Table)
-        return TableJoinNode(vertex, self.plan, table, self._ticks(table))
-
-    def _stateful(self, vertex: Vertex) -> Node:
-        columns, step = self.plan.key_of(vertex), vertex.step
-        beside = self.plan.broadcast_of(vertex) if isinstance(step, Scan) else None
-        if isinstance(step, Scan) and (beside is not None or isinstance(step, TimedScan)):
-            return self._ordered_scan(vertex, step, beside)
-        grouping = self._grouping(vertex, columns)
-        if vertex.id in self.segments.round_trips:
-            grouping.settles = True  # In order it would wait for itself, and mended anew it would mend itself for long.
-            return GroupingNode(vertex, grouping)
-        return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, grouping)
-
-    def _ordered_scan(self, vertex: Vertex, step: Scan, beside: Vertex | None) -> BesideNode:
-        if isinstance(step, Clock):
-            return ClockNode(vertex, self.plan)
-        if isinstance(step, TimedScan):
-            node: BesideNode = TimedScanNode(vertex, beside, self.plan, self._ticks(step))
-        else:
-            node = BesideNode(vertex, beside, self.plan.key_of(vertex), self._ticks(step))
-        connected = self.plan.connected(vertex)
-        if connected:
-            node.key_by_type(connected)
-        return node
-
-    def _grouping(self, vertex: Vertex, columns: Sequence[str]) -> Grouping:
-        step = vertex.step
-        if isinstance(step, Deduplicate):
-            return DeduplicateGrouping(vertex, columns, ticks_of(step.within, self.plan.slack_ms))
-        if isinstance(step, Last):
-            return LastGrouping(vertex, columns, self._ticks(step))
-        if isinstance(step, Ended):
-            return EndedGrouping(vertex, self.plan)
-        assert isinstance(step, Scan), f"{vertex.name} keeps no state"
-        scan = (FlatScanGrouping if isinstance(step, FlatScan) else ScanGrouping)(vertex, columns, self._ticks(step))
-        connected = self.plan.connected(vertex)
-        if connected:
-            scan.key_by_type(connected)
-        return scan
-
-    def _ticks(self, step: Last | Scan | Table) -> int | None:
-        return None if step.ttl is None else ticks_of(step.ttl, self.plan.slack_ms)
-
     def _lead(self) -> None:
         """Tell every node its followers, and holding ones whether what they give goes on behind this level."""
         for vertex in self.plan.vertices:
@@ -236,7 +105,7 @@ class Program:
                 node.lead([(self._nodes[vertex.back], BACK)])
                 continue
             children = self.plan.children(vertex.id)
-            if isinstance(node, SourceNode):
+            if isinstance(node, SourceNode) and is_of(vertex, Read):
                 node.lead_signs([self._nodes[sign.id] for sign in self.plan.signs_of(vertex)])
             node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
             if isinstance(node, WindowNode) and (late := self.plan.late_of(vertex.id)) is not None:
@@ -383,22 +252,3 @@ class Program:
             state.restore(captured.get(name, {}), tick)
             if isinstance(state, BesideNode) and state.beside is not None:
                 state.restore_beside(captured.get(state.beside, {}), tick)
-
-
-_PLAIN: dict[type, type[SideNode | ThroughNode]] = {Side: SideNode, Through: ThroughNode}
-
-
-def per_record_node(vertex: Vertex) -> PerRecord | None:
-    """The node of a step whose function is called per record, None if the vertex is none."""
-    if isinstance(vertex.step, Map):
-        return MapNode(vertex)
-    if isinstance(vertex.step, FlatMap):
-        return FlatMapNode(vertex)
-    if isinstance(vertex.step, Split):
-        return SplitNode(vertex)
-    return FilterNode(vertex) if isinstance(vertex.step, Filter) else None
-
-
-def function_node(vertex: Vertex) -> Node | None:
-    """The node of a step with a function and no state, None if the vertex has none."""
-    return MapBatchesNode(vertex) if isinstance(vertex.step, MapBatches) else per_record_node(vertex)

@@ -10,7 +10,7 @@ from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.plan_pickle import dump_plan, load_plan, unpicklable
 from lowtide.flow.plan.reads_outside import outside_reads
 from lowtide.flow.steps.graph import FlowGraph
-from lowtide.flow.steps.steps import KeyBy, Write
+from lowtide.flow.steps.steps import KeyBy
 from lowtide.flow.types.findings import Finding, FlowRefused
 
 __all__ = ["advice", "check_flow", "dump_plan", "load_flow", "load_plan", "render"]
@@ -33,8 +33,7 @@ def advice(plan: Plan) -> list[Finding]:
     """
     found = outside_reads(plan)
     for vertex in plan.sinks():
-        assert isinstance(vertex.step, Write)
-        key, exchange = vertex.step.sink.key_column, vertex
+        key, exchange = vertex.step.sink.key_column, plan.vertices[vertex.parents[0]]
         while not exchange.is_exchange:
             exchange = plan.vertices[exchange.parents[0]]
         columns = exchange.step.columns if isinstance(exchange.step, KeyBy) else ()

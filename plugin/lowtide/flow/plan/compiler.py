@@ -16,14 +16,10 @@ from lowtide.flow.steps.calls import Call
 from lowtide.flow.steps.clocks import Sighted
 from lowtide.flow.steps.graph import FlowGraph
 from lowtide.flow.steps.steps import (
-    SILENT,
     Again,
-    Broadcast,
     Clock,
     Connect,
     Feedback,
-    FlatMap,
-    FlatScan,
     Join,
     KeyBy,
     Late,
@@ -250,7 +246,9 @@ class _Layout:
         self, name: str, step: Step, parents: list[Vertex], gives: Any, site: Site, *, back: int | None = None
     ) -> Vertex:
         assert gives is not None, "a flow without findings has a type at every step"
-        level = max((parent.level for parent in parents), default=0) + isinstance(step, KeyBy | Relay | Broadcast)
+        level = max((parent.level for parent in parents), default=0) + (
+            step.exchange and not isinstance(step, Feedback)
+        )
         takes = gives if not parents or isinstance(step, Late) else parents[0].gives
         ids = tuple(parent.id for parent in parents)
         vertex = Vertex(len(self._vertices), name, level, ids, step, takes, gives, site, back=back)
@@ -282,7 +280,7 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
     numbers its pairs. In a loop with a `key_by` the head appends a second element, the turn, and none in later turns.
     What a window gives when it closes, and what a join gives of an unpaired record, begins a path of one element.
     """
-    children = Counter(parent for each in vertices if not isinstance(each.step, SILENT) for parent in each.parents)
+    children = Counter(parent for each in vertices if not each.step.silent for parent in each.parents)
     readers = Counter(vertex.step.source.topic for vertex in vertices if isinstance(vertex.step, Read))
     crossing = {vertex.back for vertex in vertices if isinstance(vertex.step, Feedback)}
     depths: list[int] = []
@@ -294,9 +292,7 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
             arriving += 1
         if isinstance(vertex.step, WindowBy):
             arriving = arriving + 1 if vertex.step.emit == "update" else max(arriving, 1)
-        depths.append(
-            arriving + isinstance(vertex.step, FlatMap | FlatScan | Broadcast | Loop) + (vertex.id in crossing)
-        )
+        depths.append(arriving + vertex.step.appends + (vertex.id in crossing))
         if isinstance(vertex.step, Again):
             assert vertex.back is not None, "a loop's tail knows its head"
             entered = depths[vertex.back] - (vertex.back not in crossing)

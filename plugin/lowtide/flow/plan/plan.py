@@ -4,35 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import TypeVar
 
 from lowtide.flow.formats.endpoints import KafkaSink
 from lowtide.flow.site import Site
+from lowtide.flow.steps.calls import S_co
 from lowtide.flow.steps.steps import (
-    CLOCKED,
-    OWN,
-    SILENT,
-    STATEFUL,
     Broadcast,
     Connect,
     Feedback,
-    Join,
     KeyBy,
     Late,
     Loop,
-    MapBatches,
     Read,
     Relay,
-    Scan,
     Sign,
     Step,
     Table,
-    Through,
     WhenDone,
-    WindowBy,
     Write,
 )
 
@@ -43,9 +36,12 @@ LOOP_MARK = 1 << 31
 """What a pass through a loop appends to the child path: this bit and the id of the loop's head."""
 
 
+K = TypeVar("K", bound=Step)
+
+
 @dataclass(frozen=True, slots=True)
-class Vertex:
-    """One named step of a plan.
+class Vertex(Generic[S_co]):
+    """One named step of a plan; `Vertex[Scan]` is one whose step is a scan.
 
     Attributes:
         id: Its number in the plan, counted in topological order; the same in every life of an unchanged flow only.
@@ -69,7 +65,7 @@ class Vertex:
     name: str
     level: int
     parents: tuple[int, ...]
-    step: Step
+    step: S_co
     takes: type
     gives: type
     site: Site
@@ -79,13 +75,18 @@ class Vertex:
     @property
     def is_exchange(self) -> bool:
         """Whether its records are sent by another level: the one before its own, or a loop's tail."""
-        return isinstance(self.step, KeyBy | Relay | Broadcast | Feedback)
+        return self.step.exchange
 
     @property
     def loop_mark(self) -> int:
         """What a loop's head appends to the child path of every record that enters it; see `LoopNode`."""
         assert isinstance(self.step, Loop), "only loops have marks"
         return LOOP_MARK | self.id
+
+
+def is_of(vertex: Vertex, kind: type[K]) -> TypeGuard[Vertex[K]]:
+    """True if a vertex's step is of a kind."""
+    return isinstance(vertex.step, kind)
 
 
 def side_of(join: Vertex, port: int) -> str:
@@ -125,23 +126,21 @@ class Plan:
         Where there are several, a record's child path gets the child's number, counted from 1, on the way. Who takes
         what is late, or signs for a clock, is not among them, nor is the way back to a loop's head.
         """
-        return tuple(each for each in self.vertices if vertex in each.parents and not isinstance(each.step, SILENT))
+        return tuple(each for each in self.vertices if vertex in each.parents and not each.step.silent)
 
-    def signs_of(self, source: Vertex) -> tuple[Vertex, ...]:
+    def signs_of(self, source: Vertex[Read]) -> tuple[Vertex[Sign], ...]:
         """What makes signs for clocks of a source's records; of what is preloaded none are made, as it has no time."""
-        assert isinstance(source.step, Read), "only sources show that there are records"
         if source.step.source.preload:
             return ()
-        return tuple(each for each in self.vertices if source.id in each.parents and isinstance(each.step, Sign))
+        return tuple(each for each in self.those(Sign) if source.id in each.parents)
 
-    def feedback_of(self, tail: Vertex) -> Vertex | None:
+    def feedback_of(self, tail: Vertex) -> Vertex[Feedback] | None:
         """The exchange by which a loop's tail sends records back; None where they stay with their worker."""
-        found = (each for each in self.vertices if isinstance(each.step, Feedback) and tail.id in each.parents)
-        return next(found, None)
+        return next((each for each in self.those(Feedback) if tail.id in each.parents), None)
 
-    def feedbacks(self) -> tuple[Vertex, ...]:
+    def feedbacks(self) -> tuple[Vertex[Feedback], ...]:
         """All exchanges from the tail of a loop back to its head."""
-        return tuple(each for each in self.vertices if isinstance(each.step, Feedback))
+        return tuple(self.those(Feedback))
 
     def crosses(self, head: Vertex) -> bool:
         """Whether what goes round a loop goes through an exchange on its way back to this head."""
@@ -151,37 +150,38 @@ class Plan:
         """The level whose workers send the records of an exchange."""
         return self.vertices[exchange.parents[0]].level
 
-    def late_of(self, step: int, port: int = 0) -> Vertex | None:
+    def late_of(self, step: int, port: int = 0) -> Vertex[Late] | None:
         """The vertex that takes what is late for a window, or for a join at a port; None where it is dropped."""
-        found = (each for each in self.vertices if step in each.parents and each.step == Late(port))
-        return next(found, None)
+        return next((each for each in self.those(Late) if step in each.parents and each.step.port == port), None)
 
-    def sources(self) -> Iterator[Vertex]:
+    def those(self, kind: type[K]) -> Iterator[Vertex[K]]:
+        """All vertices whose steps are of a kind, in topological order."""
+        return (vertex for vertex in self.vertices if is_of(vertex, kind))
+
+    def sources(self) -> Iterator[Vertex[Read]]:
         """All vertices that read."""
-        return (vertex for vertex in self.vertices if isinstance(vertex.step, Read))
+        return self.those(Read)
 
-    def branch_of(self, source: Vertex) -> int:
+    def branch_of(self, source: Vertex[Read]) -> int:
         """What a source appends to the child path of its messages (R4): its number, from 1, among those of its topic.
 
         0 where it is the only one: it appends nothing.
         """
-        assert isinstance(source.step, Read), "only sources read topics"
         topic = source.step.source.topic
-        reads = ((each.id, each.step) for each in self.sources())
-        readers = [number for number, step in reads if isinstance(step, Read) and step.source.topic == topic]
+        readers = [each.id for each in self.sources() if each.step.source.topic == topic]
         return readers.index(source.id) + 1 if len(readers) > 1 else 0
 
-    def sinks(self) -> Iterator[Vertex]:
+    def sinks(self) -> Iterator[Vertex[Write]]:
         """All vertices that write."""
-        return (vertex for vertex in self.vertices if isinstance(vertex.step, Write))
+        return self.those(Write)
 
     def exchanges(self) -> Iterator[Vertex]:
         """All exchanges."""
         return (vertex for vertex in self.vertices if vertex.is_exchange)
 
-    def keyed(self, vertex: Vertex, port: int = 0) -> Vertex:
+    def keyed(self, vertex: Vertex, port: int = 0) -> Vertex[KeyBy]:
         """The `key_by` that a stateful step or a loop has at a port; of several connected streams the first one's."""
-        while not isinstance(vertex.step, KeyBy):
+        while not is_of(vertex, KeyBy):
             assert vertex.parents, f"{vertex.name} stands behind no key_by"
             vertex, port = self.vertices[vertex.parents[port]], 0
         return vertex
@@ -193,9 +193,7 @@ class Plan:
         """
         if isinstance(vertex.step, WhenDone) and vertex.step.label is None:
             return ()
-        step = self.keyed(vertex, port).step
-        assert isinstance(step, KeyBy)
-        return step.columns
+        return self.keyed(vertex, port).step.columns
 
     def connected(self, scan: Vertex) -> dict[type, tuple[str, ...]]:
         """By type of record the columns it is keyed by, for a scan of connected streams; empty for any other."""
@@ -205,19 +203,19 @@ class Plan:
         ports = range(len(connect.parents))
         return {self.keyed(connect, port).gives: self.key_of(connect, port) for port in ports}
 
-    def broadcast_of(self, scan: Vertex) -> Vertex | None:
+    def broadcast_of(self, scan: Vertex) -> Vertex[Broadcast] | None:
         """The broadcast that a scan looks at, at port 1 and perhaps through relays; None if it does not."""
         if len(scan.parents) == 1:
             return None
         vertex = self.vertices[scan.parents[1]]
-        while not isinstance(vertex.step, Broadcast):
+        while not is_of(vertex, Broadcast):
             vertex = self.vertices[vertex.parents[0]]
         return vertex
 
-    def table_of(self, join: Vertex) -> Vertex:
+    def table_of(self, join: Vertex) -> Vertex[Table]:
         """The table that a `join_table` looks at, at port 1 and perhaps through relays."""
         vertex = self.vertices[join.parents[1]]
-        while not isinstance(vertex.step, Table):
+        while not is_of(vertex, Table):
             vertex = self.vertices[vertex.parents[0]]
         return vertex
 
@@ -227,25 +225,22 @@ class Plan:
         Of a batch nobody can say which record it was, and a state that cannot be saved is no record's fault. What
         Lowtide does by itself does not fail.
         """
-        step = vertex.step
         is_signed = bool(vertex.parents) and isinstance(self.vertices[vertex.parents[0]].step, Sign)
-        if is_signed or isinstance(step, (*OWN, Sign, Through)):
+        if is_signed or vertex.step.own:
             return False
-        return self.dead_letters is None or isinstance(step, MapBatches | Scan | Broadcast | WindowBy)
+        return self.dead_letters is None or vertex.step.whole
 
     @property
     def clocked(self) -> frozenset[int]:
         """The vertices that send what time alone brings."""
-        clocked = (vertex for vertex in self.vertices if isinstance(vertex.step, CLOCKED))
-        # Of an inner join all that comes out comes with a record.
-        return frozenset(each.id for each in clocked if type(each.step) is not Join or any(each.step.outer))
+        return frozenset(vertex.id for vertex in self.vertices if vertex.step.clocked)
 
     def needs_tracking(self) -> tuple[Vertex, ...]:
         """The vertices whose output is right only in order, and so with min time; none where a run may do without.
 
         All that keep state or loop, and the relays of merges across levels.
         """
-        return tuple(vertex for vertex in self.vertices if isinstance(vertex.step, (*STATEFUL, Relay)))
+        return tuple(each for each in self.vertices if each.step.stateful or isinstance(each.step, Relay))
 
     def lane_of_unit(self) -> npt.NDArray[np.int32]:
         """The lane of every hash unit, int32[units]. Every unit has one lane (R12)."""

@@ -20,7 +20,6 @@ import cloudpickle
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.site import Site
-from lowtide.flow.steps.steps import functions_of
 from lowtide.flow.types.findings import Finding
 
 PLAN_LIMIT_BYTES = 64 * 1024 * 1024
@@ -143,7 +142,7 @@ def unpicklable(plan: Plan) -> list[Finding]:
     register_modules(plan)
     findings = []
     for vertex in plan.vertices:
-        for function in functions_of(vertex.step).values():
+        for function in vertex.step.functions.values():
             reason = _why(function)
             if reason is not None:
                 findings.append(_finding(vertex.site, vertex.name, function, reason))

@@ -22,7 +22,6 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from lowtide.flow.plan.plan import Plan
-from lowtide.flow.steps.steps import functions_of
 from lowtide.flow.types.findings import Finding
 
 __all__ = ["outside_reads"]
@@ -44,7 +43,7 @@ def outside_reads(plan: Plan) -> list[Finding]:
     """A finding for each function that reads what is no part of its record, with the way out."""
     found = []
     for vertex in plan.vertices:
-        for function in functions_of(vertex.step).values():
+        for function in vertex.step.functions.values():
             for what, way_out in dict(_reads(function, _DEPTH)).items():
                 name = getattr(function, "__qualname__", None) or repr(function)
                 text = f"{name} reads {what}, which gives something else when a record is replayed; {way_out}"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lowtide.flow.plan.plan import Plan, Vertex
-from lowtide.flow.steps.steps import Feedback, MapBatches, Read, Sign
+from lowtide.flow.steps.steps import Feedback, MapBatches, Sign
 
 __all__ = ["Segments", "segments_of"]
 
@@ -215,7 +215,6 @@ class _Layout:
     def _feeds(self) -> dict[str, list[int]]:
         feeds: dict[str, set[int]] = {}
         for vertex in self._plan.sources():
-            assert isinstance(vertex.step, Read), "only sources read topics"
             feeds.setdefault(vertex.step.source.topic, set()).update(self._waits[vertex.id])
         return {topic: sorted(fed) for topic, fed in feeds.items()}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.plan.segments import Segments, segments_of
-from lowtide.flow.steps.steps import STATEFUL, Broadcast, Read
+from lowtide.flow.steps.steps import Broadcast, Read
 
 __all__ = ["waiting"]
 
@@ -26,24 +26,29 @@ def waiting(plan: Plan) -> list[str]:
 
 def _behind(plan: Plan, segments: Segments, sink: Vertex) -> str:
     before = _ancestors(plan, [sink.id])
-    own = f"{_named(plan, before, 'source', Read)}{_named(plan, before, ', step', _KEEP)}"
+    own = f"{_named(plan, before, 'source', _reads)}{_named(plan, before, ', step', _keeps)}"
     outlet = segments.outlet_of.get(sink.id)
     if outlet is None:
         return own
     failing = [vertex for vertex, held in segments.outlets.items() if outlet in held]
     others = _ancestors(plan, failing) - before
-    steps = sorted({plan.vertices[each].name for each in others if isinstance(plan.vertices[each].step, _KEEP)})
+    steps = sorted({plan.vertices[each].name for each in others if _keeps(plan.vertices[each])})
     if not others:
         return own
     also = f" (with {', '.join(steps)})" if steps else ""
     return f"{own}; and, as a record that fails may end the job, for the other branches of its sources{also}"
 
 
-_KEEP = tuple(each for each in STATEFUL if each is not Broadcast)
+def _reads(vertex: Vertex) -> bool:
+    return isinstance(vertex.step, Read)
 
 
-def _named(plan: Plan, among: Iterable[int], word: str, kinds: type | tuple[type, ...]) -> str:
-    names = [f'"{plan.vertices[each].name}"' for each in sorted(among) if isinstance(plan.vertices[each].step, kinds)]
+def _keeps(vertex: Vertex) -> bool:
+    return vertex.step.stateful and not isinstance(vertex.step, Broadcast)
+
+
+def _named(plan: Plan, among: Iterable[int], word: str, is_meant: Callable[[Vertex], bool]) -> str:
+    names = [f'"{plan.vertices[each].name}"' for each in sorted(among) if is_meant(plan.vertices[each])]
     return f"{word}{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic
+
+from typing_extensions import TypeVar
 
 from lowtide.errors import FlowError
 from lowtide.flow.formats.endpoints import Kafka, KafkaSink
@@ -12,11 +14,12 @@ from lowtide.flow.site import Site, user_site
 from lowtide.flow.steps.steps import Step
 
 T = TypeVar("T")
+S_co = TypeVar("S_co", bound=Step, covariant=True, default=Step)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One step as it was written down.
+class Call(Generic[S_co]):
+    """One step as it was written down; `Call[Scan]` is one whose step is a scan.
 
     Attributes:
         step: What it does.
@@ -26,7 +29,7 @@ class Call:
         back: Of a loop's tail, the index of its head; else None.
     """
 
-    step: Step
+    step: S_co
     name: str | None
     parents: tuple[int, ...]
     site: Site

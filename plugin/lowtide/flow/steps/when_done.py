@@ -11,7 +11,7 @@ from lowtide.errors import FlowError
 from lowtide.flow.schema.schema import schema_of
 from lowtide.flow.site import check_text, user_site
 from lowtide.flow.steps.calls import Call
-from lowtide.flow.steps.steps import CLOCKED, WORD, Applied, Ended, WhenDone
+from lowtide.flow.steps.steps import Applied, Ended, WhenDone
 from lowtide.flow.steps.windows import Tumbling, Window
 from lowtide.flow.time.durations import duration_of
 from lowtide.flow.time.moments import ZERO
@@ -55,12 +55,11 @@ def ended_of(step: WhenDone, takes: type) -> Ended:
     return Ended(_count, Ends(), Ends, takes, step.keep)
 
 
-def done_fault(calls: Sequence[Call], index: int, names: Sequence[str], takes: type | None) -> str | None:
+def done_fault(
+    calls: Sequence[Call], index: int, step: WhenDone, names: Sequence[str], takes: type | None
+) -> str | None:
     """What is wrong with a `when_done`, its streams being sound; None if nothing is."""
-    call = calls[index]
-    step = call.step
-    assert isinstance(step, WhenDone)
-    stream, through = call.parents
+    stream, through = calls[index].parents
     if step.label is not None and takes is not None:
         kind = schema_of(takes).kinds.get(step.label)
         if kind is None:
@@ -73,9 +72,9 @@ def done_fault(calls: Sequence[Call], index: int, names: Sequence[str], takes: t
             f"{names[through]!r} has no record of what {names[stream]!r} is made of, so nothing of it leaves it; name "
             "as through= a stream that comes of these records, or of those that they come of"
         )
-    late = [each for each in sorted(between) if isinstance(calls[each].step, CLOCKED)]
+    late = [each for each in sorted(between) if calls[each].step.waits]
     if late:
-        word = WORD[type(calls[late[0]].step)]
+        word = calls[late[0]].step.word
         return (
             f"{word} {names[late[0]]!r} stands between {names[stream]!r} and {names[through]!r}: what comes of a "
             "record there has another tick, so nobody can say when all of it is through; name as through= a stream "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import reduce
 from operator import or_
@@ -11,43 +12,38 @@ from lowtide.errors import FlowError
 from lowtide.flow.formats.endpoints import KafkaSink, KafkaSource
 from lowtide.flow.formats.formats import RawFormat
 from lowtide.flow.schema.columns import columns_of
+from lowtide.flow.schema.kinds import Kind
 from lowtide.flow.schema.schema import schema_of
 from lowtide.flow.site import Site
 from lowtide.flow.steps.calls import Call
 from lowtide.flow.steps.graph import DEAD_LETTERS, NAME, NAME_RULE, FlowGraph
-from lowtide.flow.steps.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
+from lowtide.flow.steps.signature import Unreadable, said
 from lowtide.flow.steps.steps import (
-    SILENT,
-    WORD,
     Again,
+    Asked,
     Broadcast,
     Clock,
     Connect,
-    Deduplicate,
-    Filter,
-    FlatMap,
     FlatScan,
     Join,
+    JoinAsof,
     JoinTable,
     KeyBy,
-    Last,
     Late,
     Loop,
-    Map,
-    MapBatches,
-    Merge,
     Read,
     Reduce,
     Running,
     Scan,
-    Side,
-    Split,
     Step,
     Table,
     TimedScan,
     WhenDone,
     WindowBy,
     Write,
+    called,
+    check_columns,
+    check_predicate,
 )
 from lowtide.flow.steps.timers import timer_fault
 from lowtide.flow.steps.when_done import done_fault, typed_done
@@ -96,7 +92,7 @@ class Inference:
             self._fault(call, message)
 
     def _fault(self, call: Call, message: str) -> None:
-        name = call.name or WORD[type(call.step)]
+        name = call.name or call.step.word
         self.findings.append(Finding(call.site, name, message))
 
     def _check_flow(self) -> None:
@@ -109,7 +105,7 @@ class Inference:
             self.findings.append(Finding(flow.site, DEAD_LETTERS, message))
 
     def _check_name(self, index: int, call: Call) -> None:
-        word, name = WORD[type(call.step)], call.name
+        word, name = call.step.word, call.name
         if name is None:
             name = self._made_name(index, call)
         elif not isinstance(name, str) or not NAME.fullmatch(name):
@@ -130,14 +126,7 @@ class Inference:
             names[name] = call.site
 
     def _check_durations(self, call: Call) -> None:
-        step = call.step
-        argument, duration = "ttl", getattr(step, "ttl", None)
-        if isinstance(step, Deduplicate):
-            argument, duration = "within", step.within
-        elif isinstance(step, Clock) and step.striking is not None:
-            argument, duration = "every", step.striking.every.duration
-        elif isinstance(step, WhenDone) and step.label is not None:
-            argument, duration = "keep", step.keep
+        argument, duration = call.step.shortest
         if duration is not None and duration < timedelta(milliseconds=self._slack_ms):
             self._fault(
                 call,
@@ -145,43 +134,45 @@ class Inference:
             )
 
     def _made_name(self, index: int, call: Call) -> str | None:
-        if isinstance(call.step, KeyBy):
-            return f"{self.names[call.parents[0]]}/by-{'-'.join(call.step.columns)}"
-        if isinstance(call.step, Last | Late):
-            other = "-other" if isinstance(call.step, Late) and call.step.port else ""
-            return f"{self.names[call.parents[0]]}/{WORD[type(call.step)]}{other}"
-        if isinstance(call.step, Connect):
-            return f"{'+'.join(self.names[parent] for parent in call.parents)}/connect"
-        if isinstance(call.step, Side):
-            return f"{self.names[call.parents[0]]}/{str(call.step.says).lower()}"
-        return f"{self.loops.name_of(index)}/head" if isinstance(call.step, Loop) else None
+        if isinstance(call.step, Loop):
+            return f"{self.loops.name_of(index)}/head"
+        return call.step.made_name(self._parents(call))
+
+    def _parents(self, call: Call) -> list[str]:
+        return [self.names[parent] for parent in call.parents]
 
     def _infer(self, index: int, call: Call) -> Any:
+        function = call.step.functions.get("function")
         try:
-            if isinstance(call.step, Read):
-                columns_of(call.step.source.format.record)
-                self._check_bounds(call, call.step.source)
-                return schema_of(call.step.source.format.record).record
-            if isinstance(call.step, Clock | Late):
-                return self._infer_apart(call, call.step)
-            takes = self.gives[call.parents[0]]
-            if not isinstance(call.step, Map | FlatMap | Filter | Split | Side) and self._takes_windows(call):
+            if self._takes_windows(call) or self._takes_connected(call):
                 return None
-            if self._takes_connected(call):
-                return None
-            return self._infer_after(index, call, takes)
+            infer = TYPES.get(type(call.step))
+            return call.step.gives(self._asked(call)) if infer is None else infer(self, index, call)
         except Unreadable as problem:
-            self._fault(call, f"{_called(call)} {problem}")
+            self._fault(call, f"{called(function)} {problem}")
         except FlowError as error:
-            prefix = f"{_called(call)}: " if _function(call.step) is not None else ""
+            prefix = "" if function is None else f"{called(function)}: "
             self._fault(call, prefix + error.what + (f"; {error.way_out}" if error.way_out else ""))
         return None
 
-    def _infer_apart(self, call: Call, step: Clock | Late) -> Any:
-        """What comes of no records, and what comes out beside a step's own."""
-        if isinstance(step, Clock):
-            return step.returns
-        return self.gives[self._flow.calls[call.parents[0]].parents[step.port]]
+    def _asked(self, call: Call) -> Asked:
+        takes = [self.gives[parent] for parent in call.parents]
+        return Asked(takes, self._parents(call), lambda message: self._fault(call, message), _record, _kinds)
+
+    def _takes(self, call: Call) -> Any:
+        return self.gives[call.parents[0]]
+
+    def _infer_read(self, _index: int, call: Call[Read]) -> Any:
+        record = call.step.source.format.record
+        columns_of(record)
+        self._check_bounds(call, call.step.source)
+        return schema_of(record).record
+
+    def _infer_clock(self, _index: int, call: Call[Clock]) -> Any:
+        return call.step.returns
+
+    def _infer_late(self, _index: int, call: Call[Late]) -> Any:
+        return self.gives[self._flow.calls[call.parents[0]].parents[call.step.port]]
 
     def _check_bounds(self, call: Call, source: KafkaSource) -> None:
         """Sources of one topic have the same fronts, which begin in one place and end in one."""
@@ -204,68 +195,57 @@ class Inference:
                 return
 
     def _takes_windows(self, call: Call) -> bool:
-        for parent in call.parents:
+        for parent in () if call.step.takes_windows else call.parents:
             if get_origin(self.gives[parent]) is tuple:
                 windows = f"the windows of {self.names[parent]!r}, {said(self.gives[parent])}"
-                self._fault(call, f"{WORD[type(call.step)]} cannot take {windows}; make records of them first, by map")
+                self._fault(call, f"{call.step.word} cannot take {windows}; make records of them first, by map")
                 return True
         return False
 
     def _takes_connected(self, call: Call) -> bool:
-        found = [parent for parent in call.parents if isinstance(self.steps[parent], Connect)]
-        if not found or type(call.step) in (Scan, FlatScan, TimedScan):
+        if call.step.takes_connected or not any(isinstance(self.steps[parent], Connect) for parent in call.parents):
             return False
-        after = WORD[type(call.step)]
-        self._fault(
-            call, f"connect brings streams together for scan and flat_scan, not for {after}; map each, then merge them"
-        )
+        message = f"connect brings streams together for scan and flat_scan, not for {call.step.word}"
+        self._fault(call, f"{message}; map each, then merge them")
         return True
 
-    def _infer_after(self, index: int, call: Call, takes: Any) -> Any:  # noqa: PLR0911 - one line per kind of step
-        step = call.step
-        if isinstance(step, Map | FlatMap):
-            return self._infer_function(call, step, takes)
-        if isinstance(step, MapBatches):
-            signature_of(step.function, "batch")
-            return schema_of(step.returns).record
-        if isinstance(step, Last | Scan | Running):
-            return self._infer_state(index, call, step, takes)
-        if isinstance(step, Again):
-            return self._infer_loop(call, step, takes)
-        if isinstance(step, WindowBy):
-            infer = self._infer_done if isinstance(step, WhenDone) else self._infer_window
-            return infer(index, call, step, takes)
-        if isinstance(step, Connect | JoinTable | Join):
-            return self._infer_ports(index, call, step)
-        if isinstance(step, Broadcast):
-            self.steps[index] = typed_broadcast(step, takes)
-        elif isinstance(step, Filter | Split):
-            self._check_predicate(call, step, takes)
-        elif isinstance(step, Merge):
-            self._check_merge(call)
-        else:
-            self._check_ends_of_level(call, step, takes)
-        return takes
-
-    def _infer_state(self, index: int, call: Call, step: Last | Scan | Running, takes: Any) -> Any:
-        if isinstance(step, Last):
-            return None if takes is None else tuple[takes, ...]
-        if isinstance(step, Running | Reduce) and takes is None:
-            return step.returns
-        scan: Scan
-        if isinstance(step, Running):
-            scan = aggregated(step, takes, self._key(call))
-        elif isinstance(step, Reduce):
-            scan = typed_reduce(step, takes)
-        else:
-            scan = typed_scan(step, takes, self._beside(call))
-            fault = timer_fault(scan) if isinstance(scan, TimedScan) else None
-            if fault is not None:
-                self._fault(call, fault)
-        self.steps[index] = scan
+    def _infer_scan(self, index: int, call: Call[Scan]) -> Any:
+        self.steps[index] = scan = typed_scan(call.step, self._takes(call), self._beside(call))
         return scan.returns
 
-    def _infer_window(self, index: int, call: Call, step: WindowBy, takes: Any) -> Any:
+    def _infer_timed(self, index: int, call: Call[TimedScan]) -> Any:
+        self.steps[index] = scan = typed_scan(call.step, self._takes(call), self._beside(call))
+        fault = timer_fault(scan)
+        if fault is not None:
+            self._fault(call, fault)
+        return scan.returns
+
+    def _infer_reduce(self, index: int, call: Call[Reduce]) -> Any:
+        takes = self._takes(call)
+        if takes is None:
+            return call.step.returns
+        self.steps[index] = scan = typed_reduce(call.step, takes)
+        return scan.returns
+
+    def _infer_running(self, index: int, call: Call[Running]) -> Any:
+        takes = self._takes(call)
+        if takes is None:
+            return call.step.returns
+        self.steps[index] = scan = aggregated(call.step, takes, self._key(call))
+        return scan.returns
+
+    def _infer_broadcast(self, index: int, call: Call[Broadcast]) -> Any:
+        self.steps[index] = typed_broadcast(call.step, self._takes(call))
+        return self._takes(call)
+
+    def _infer_table(self, _index: int, call: Call[Table]) -> Any:
+        fault = deleted_fault(call.step.deleted, self._takes(call))
+        if fault is not None:
+            self._fault(call, fault)
+        return self._takes(call)
+
+    def _infer_window(self, index: int, call: Call[WindowBy]) -> Any:
+        step, takes = call.step, self._takes(call)
         fault = time_fault(step, takes)
         if fault is not None:
             self._fault(call, fault)
@@ -284,33 +264,35 @@ class Inference:
         self.steps[index], gives = typed_window(step, takes, self._key(call))
         return gives
 
-    def _infer_done(self, index: int, call: Call, step: WindowBy, takes: Any) -> Any:
-        assert isinstance(step, WhenDone)
-        fault = done_fault(self._flow.calls, index, self.names, takes)
+    def _infer_done(self, index: int, call: Call[WhenDone]) -> Any:
+        takes = self._takes(call)
+        fault = done_fault(self._flow.calls, index, call.step, self.names, takes)
         if fault is not None:
             self._fault(call, fault)
-        self.steps[index] = typed_done(step, takes, self._slack_ms)
+        self.steps[index] = typed_done(call.step, takes, self._slack_ms)
         return takes
 
-    def _infer_ports(self, index: int, call: Call, step: Connect | JoinTable | Join) -> Any:
-        sides = [self._side(parent) for parent in call.parents]
-        if isinstance(step, Join):
-            return self._infer_join(index, call, step, sides)
+    def _infer_connect(self, _index: int, call: Call[Connect]) -> Any:
+        sides = self._sides(call)
+        if len(set(call.parents)) < len(call.parents):
+            self._fault(call, "a stream is connected with itself, so each of its records would come twice")
+        for message in connect_faults(sides):
+            self._fault(call, message)
         types = [record for record, _ in sides]
-        if isinstance(step, Connect):
-            if len(set(call.parents)) < len(call.parents):
-                self._fault(call, "a stream is connected with itself, so each of its records would come twice")
-            for message in connect_faults(sides):
-                self._fault(call, message)
-            return None if None in types else reduce(or_, types)
+        return None if None in types else reduce(or_, types)
+
+    def _infer_join_table(self, _index: int, call: Call[JoinTable]) -> Any:
+        sides, step = self._sides(call), call.step
         fault = key_fault(sides)
         if fault is not None:
             self._fault(call, fault)
+        types = [record for record, _ in sides]
         if step.how == "left" and types[1] is not None:
             types[1] |= None
         return typed_pairing(step.function, step.returns, types)
 
-    def _infer_join(self, index: int, call: Call, step: Join, sides: list[Keyed]) -> Any:
+    def _infer_join(self, index: int, call: Call[Join]) -> Any:
+        sides, step = self._sides(call), call.step
         for message in join_faults(step, sides, self._lates(index)):
             self._fault(call, message)
         types = [record for record, _ in sides]
@@ -319,99 +301,13 @@ class Inference:
                 types[port] |= None
         return typed_pairing(step.function, step.returns, types)
 
-    def _lates(self, index: int) -> set[int]:
-        """The ports of a call whose late records are taken."""
-        found = (each for each in self._flow.calls if each.parents == (index,))
-        return {each.step.port for each in found if isinstance(each.step, Late)}
+    def _infer_write(self, _index: int, call: Call[Write]) -> Any:
+        takes = self._takes(call)
+        if takes is not None:
+            self._check_sink(call, call.step.sink, takes)
+        return takes
 
-    def _side(self, index: int) -> Keyed:
-        """The records of a keyed stream, or a table."""
-        return self.gives[index], self._key(self._flow.calls[index])
-
-    def _key(self, call: Call) -> tuple[str, ...]:
-        """The columns by which the records are keyed that a call takes."""
-        while not isinstance(call.step, KeyBy):
-            call = self._flow.calls[call.parents[0]]
-        return call.step.columns
-
-    def _check_ends_of_level(self, call: Call, step: Step, takes: Any) -> None:
-        if isinstance(step, KeyBy):
-            self._check_columns(call, step.columns, takes)
-            self._check_keys(call, step.columns, takes)
-        elif isinstance(step, Table):
-            fault = deleted_fault(step.deleted, takes)
-            if fault is not None:
-                self._fault(call, fault)
-        elif isinstance(step, Write):
-            self._check_sink(call, step.sink, takes)
-
-    def _infer_function(self, call: Call, step: Map | FlatMap, takes: Any) -> Any:
-        returns = self._returns(call, step, takes)
-        if isinstance(step, FlatMap) and returns is not NOTHING:
-            returns = element_of(returns)
-        if returns is NOTHING or returns is Any:
-            if step.returns is None:
-                how = "a lambda cannot, so add" if _called(call) == "<lambda>" else "annotate it, or add"
-                raise Unreadable(f"does not say what it returns: {how} returns=Type")
-            returns = step.returns
-        elif step.returns not in (None, returns):
-            raise Unreadable(f"returns {said(returns)}, but returns= says {said(step.returns)}")
-        return schema_of(returns).record
-
-    def _check_predicate(self, call: Call, step: Filter | Split | Again, takes: Any) -> None:
-        returns = self._returns(call, step, takes)
-        if returns not in (NOTHING, bool):
-            self._fault(call, f"{_called(call)} must return bool, its annotation says {said(returns)}")
-
-    def _returns(self, call: Call, step: Map | FlatMap | Filter | Split | Again, takes: Any) -> Any:
-        signature = signature_of(step.function, "the record")
-        if takes is not None and not accepts(signature.takes[0], takes):
-            self._fault(call, f"{_called(call)} takes {said(signature.takes[0])}, but {said(takes)} arrives")
-        return signature.returns
-
-    def _infer_loop(self, call: Call, step: Again, takes: Any) -> Any:
-        """What goes round a loop, and comes out of it, is what goes in."""
-        assert call.back is not None, "a loop's tail knows its head"
-        enters = self.gives[call.back]
-        self._check_predicate(call, step, enters)
-        if None not in (enters, takes) and enters is not takes:
-            self._fault(call, f"{said(enters)} goes into the loop, but {said(takes)} comes out of its body")
-        return enters
-
-    def _beside(self, call: Call) -> Broadcast | None:
-        if len(call.parents) == 1:
-            return None
-        step = self.steps[call.parents[1]]
-        assert isinstance(step, Broadcast), "streams see to it"
-        return step
-
-    def _check_merge(self, call: Call) -> None:
-        if len(set(call.parents)) < len(call.parents):
-            self._fault(call, "a stream is merged with itself, so each of its records would come twice; leave it out")
-        types = {said(self.gives[parent]): None for parent in call.parents if self.gives[parent] is not None}
-        if len(types) > 1:
-            self._fault(call, f"merge takes streams of one type, found {' and '.join(types)}; use map before it")
-
-    def _check_columns(self, call: Call, columns: tuple[str, ...], takes: type | None) -> None:
-        if takes is None:
-            return
-        known = schema_of(takes).kinds
-        for column in columns:
-            if column not in known:
-                self._fault(call, f"{said(takes)} has no column {column!r}; it has {', '.join(known)}")
-        if len(set(columns)) < len(columns):
-            self._fault(call, f"a column is named twice: {', '.join(columns)}")
-
-    def _check_keys(self, call: Call, columns: tuple[str, ...], takes: type | None) -> None:
-        kinds = {} if takes is None else schema_of(takes).kinds
-        for column in columns:
-            if column in kinds and not kinds[column].can_be_key:
-                message = f"{column!r} is {kinds[column].name}, which cannot be a key"
-                self._fault(call, f"{message}; use str, int, bool, bytes, date, datetime, UUID, Enum or Literal")
-
-    def _check_sink(self, call: Call, sink: KafkaSink, takes: type | None) -> None:
-        if takes is None:
-            return
+    def _check_sink(self, call: Call, sink: KafkaSink, takes: type) -> None:
         if sink.format.record is not takes:
             self._fault(call, f"the sink takes {said(sink.format.record)}, but {said(takes)} arrives")
             return
@@ -422,45 +318,83 @@ class Inference:
         elif sink.key is not None and (marked := columns_of(takes).key) is not None:
             self._fault(call, f"{said(takes)} has its key marked: {marked!r} is lt.Key(); leave out key={sink.key!r}")
         elif sink.key is not None:
-            self._check_columns(call, (sink.key,), takes)
+            check_columns((sink.key,), self._asked(call))
             kind = schema_of(takes).kinds.get(sink.key)
             if kind is not None and kind.name.removesuffix(" | None") not in _KEY_KINDS:
                 self._fault(call, f"a message's key is str, int, bytes or UUID, but {sink.key!r} is {kind.name}")
+
+    def _infer_again(self, _index: int, call: Call[Again]) -> Any:
+        """What goes round a loop, and comes out of it, is what goes in."""
+        assert call.back is not None, "a loop's tail knows its head"
+        enters, takes = self.gives[call.back], self._takes(call)
+        check_predicate(call.step.function, self._asked(call), enters)
+        if None not in (enters, takes) and enters is not takes:
+            self._fault(call, f"{said(enters)} goes into the loop, but {said(takes)} comes out of its body")
+        return enters
+
+    def _lates(self, index: int) -> set[int]:
+        """The ports of a call whose late records are taken."""
+        found = (each for each in self._flow.calls if each.parents == (index,))
+        return {each.step.port for each in found if isinstance(each.step, Late)}
+
+    def _sides(self, call: Call) -> list[Keyed]:
+        """The records of keyed streams and tables, with their keys."""
+        return [(self.gives[parent], self._key(self._flow.calls[parent])) for parent in call.parents]
+
+    def _key(self, call: Call) -> tuple[str, ...]:
+        """The columns by which the records are keyed that a call takes."""
+        while not isinstance(call.step, KeyBy):
+            call = self._flow.calls[call.parents[0]]
+        return call.step.columns
+
+    def _beside(self, call: Call) -> Broadcast | None:
+        if len(call.parents) == 1:
+            return None
+        step = self.steps[call.parents[1]]
+        assert isinstance(step, Broadcast), "streams see to it"
+        return step
 
     def _check_ends(self) -> None:
         calls = self._flow.calls
         parents: set[int] = set()
         for call in calls:
-            if not isinstance(call.step, SILENT):  # Of what a `when_done` waits for it takes no record.
+            if not call.step.silent:  # Of what a `when_done` waits for it takes no record.
                 parents.update(call.parents[:1] if isinstance(call.step, WhenDone) else call.parents)
         for index, call in enumerate(calls):
-            if index in parents or isinstance(call.step, Write):
-                continue
-            if isinstance(call.step, WhenDone) and call.step.label is not None:
-                continue  # Who asks for its labels needs nothing of it.
-            if isinstance(call.step, Broadcast):
-                self._fault(
-                    call, "no scan looks at this broadcast; use it with .scan(..., broadcast=...), or remove it"
-                )
-            elif isinstance(call.step, Table):
-                self._fault(call, "nothing joins this table; use it with .join_table(...), or remove it")
-            elif isinstance(call.step, Connect):
-                self._fault(call, "nothing takes what is connected; add .scan(...) or .flat_scan(...), or remove it")
-            elif isinstance(call.step, Side):
-                whose = f"the records for which {self.names[call.parents[0]]} returns {call.step.says}"
-                self._fault(call, f"nothing takes {whose}; end their stream with .write(...), or use filter instead")
-            else:
-                self._fault(call, "nothing takes these records; end the stream with .write(...), or remove the step")
+            fault = None if index in parents else call.step.unused(self._parents(call))
+            if fault is not None:
+                self._fault(call, fault)
 
 
-def _called(call: Call) -> str:
-    function = _function(call.step)
-    return str(getattr(function, "__name__", None) or repr(function))
+def _record(returns: Any) -> type:
+    return schema_of(returns).record
 
 
-def _function(step: Step) -> object:
-    """The function that a message about a step names, None for none."""
-    return getattr(step.result if isinstance(step, WindowBy) else step, "function", None)
+def _kinds(record: type) -> Mapping[str, Kind]:
+    return schema_of(record).kinds
+
+
+TYPES: dict[type[Step], Callable[[Inference, int, Call[Any]], Any]] = {
+    Read: Inference._infer_read,
+    Clock: Inference._infer_clock,
+    Late: Inference._infer_late,
+    Scan: Inference._infer_scan,
+    FlatScan: Inference._infer_scan,
+    TimedScan: Inference._infer_timed,
+    Reduce: Inference._infer_reduce,
+    Running: Inference._infer_running,
+    Broadcast: Inference._infer_broadcast,
+    Table: Inference._infer_table,
+    WindowBy: Inference._infer_window,
+    WhenDone: Inference._infer_done,
+    Connect: Inference._infer_connect,
+    JoinTable: Inference._infer_join_table,
+    Join: Inference._infer_join,
+    JoinAsof: Inference._infer_join,
+    Again: Inference._infer_again,
+    Write: Inference._infer_write,
+}
+"""How the types of steps are found that have to know more of the flow than what arrives; the others say them."""
 
 
 def key_column(sink: KafkaSink) -> str | None:

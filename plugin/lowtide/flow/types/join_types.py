@@ -9,11 +9,10 @@ from typing import Any
 from lowtide.flow.schema.schema import schema_of
 from lowtide.flow.site import Function
 from lowtide.flow.steps.signature import Unreadable, accepts, said, says_nothing, signature_of
-from lowtide.flow.steps.steps import Join, JoinAsof
-from lowtide.flow.time.moments import said_duration
+from lowtide.flow.steps.steps import Join
 from lowtide.flow.types.window_types import moment_fault
 
-__all__ = ["Keyed", "connect_faults", "deleted_fault", "join_faults", "key_fault", "said_nearness", "typed_pairing"]
+__all__ = ["Keyed", "connect_faults", "deleted_fault", "join_faults", "key_fault", "typed_pairing"]
 
 Keyed = tuple[Any, tuple[str, ...]]
 """The type of a stream's records, None where a fault hides it, and the columns that they are keyed by."""
@@ -115,20 +114,6 @@ def join_faults(step: Join, sides: Sequence[Keyed], lates: Collection[int]) -> I
         yield f'nobody takes its late records; write {lacking} somewhere, or drop them by late="drop"'
     elif step.late is not None and lates:
         yield 'late="drop" drops what .late and .late_other take; leave out one of the two'
-
-
-def said_nearness(step: Join) -> str:
-    """When records of a join are near, as a text: what it keeps hangs on that."""
-    if isinstance(step, JoinAsof):
-        return (
-            f"the newest of up to {said_duration(step.before)} before by {' and '.join(step.time or ())}, "
-            f"waiting {said_duration(step.wait[0])}"
-        )
-    near = f"from {said_duration(step.before)} before to {said_duration(step.after)} after"
-    if step.time is None:
-        return f"{near} in log time"
-    waits = " and ".join(said_duration(wait) for wait in dict.fromkeys(step.wait))
-    return f"{near} by {' and '.join(step.time)}, waiting {waits}"
 
 
 def _kinds(side: Keyed) -> list[str] | None:

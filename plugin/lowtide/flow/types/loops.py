@@ -7,20 +7,10 @@ from collections.abc import Iterator
 from lowtide.flow.steps.calls import Call
 from lowtide.flow.steps.graph import FlowGraph
 from lowtide.flow.steps.steps import (
-    WORD,
     Again,
-    Broadcast,
-    Connect,
-    Join,
-    JoinTable,
     KeyBy,
     Loop,
     Scan,
-    Table,
-    TimedScan,
-    WhenDone,
-    WindowBy,
-    Write,
 )
 
 
@@ -40,7 +30,7 @@ class Loops:
 
     def name_of(self, head: int) -> str:
         """The name of the loop with this head."""
-        return self._names.get(head) or WORD[Loop]
+        return self._names.get(head) or Loop.word
 
     def crosses(self, head: int) -> bool:
         """Whether records change their key on their way round: there is a `key_by` in the loop with this head."""
@@ -80,18 +70,9 @@ class Loops:
             yield f"it takes records from inside the loop {name!r}; take those that come out of it"
         elif isinstance(call.step, Scan) and len(call.parents) > 1:
             yield f"a scan in the loop {name!r} cannot look at a broadcast; do so before or behind the loop"
-        elif mixed and not isinstance(call.step, Connect | JoinTable | Join):
-            yield f"{WORD[type(call.step)]} takes streams from inside and outside of the loop {name!r}; merge before it"
-        elif isinstance(call.step, TimedScan):
-            yield f"a timer cannot stand in the loop {name!r}: it is due later than a turn; put it before or behind"
-        elif isinstance(call.step, WhenDone):
-            yield f"when_done cannot stand in the loop {name!r}: it gives records at the next tick; put it behind"
-        elif isinstance(call.step, WindowBy):
-            yield f"a window cannot stand in the loop {name!r}: it ends later than a turn; put it before or behind"
-        elif isinstance(call.step, Connect | Table | JoinTable | Join):
-            word = WORD[type(call.step)]
-            yield f"{word} cannot stand in the loop {name!r}: it waits for records that a turn does not bring"
-        elif isinstance(call.step, Broadcast | Write):
-            yield f"{WORD[type(call.step)]} cannot stand in the loop {name!r}, whose records have not come out yet"
+        elif mixed and not call.step.by_port:
+            yield f"{call.step.word} takes streams from inside and outside of the loop {name!r}; merge before it"
+        elif call.step.no_loop is not None:
+            yield call.step.no_loop.format(word=call.step.word, loop=repr(name))
         elif isinstance(call.step, KeyBy):
             self._crossing.add(loop)

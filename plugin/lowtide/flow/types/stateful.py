@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from lowtide.flow.schema.kinds import Mismatch, encode_strictly
 from lowtide.flow.schema.schema import kind_of, schema_of
@@ -20,10 +20,12 @@ from lowtide.flow.steps.signature import (
     says_nothing,
     signature_of,
 )
-from lowtide.flow.steps.steps import Aggregated, Broadcast, FlatScan, Reduce, Running, Scan
+from lowtide.flow.steps.steps import Aggregated, Broadcast, Reduce, Running, Scan
+
+S = TypeVar("S", bound=Scan)
 
 
-def typed_scan(step: Scan, takes: type | None, beside: Broadcast | None) -> Scan:
+def typed_scan(step: S, takes: type | None, beside: Broadcast | None) -> S:
     """The step with the types of its state and its outputs.
 
     Args:
@@ -38,11 +40,11 @@ def typed_scan(step: Scan, takes: type | None, beside: Broadcast | None) -> Scan
     arguments = ("state", "record") if beside is None else ("state", "record", "beside")
     signature = signature_of(step.function, *arguments)
     state, output = _both(signature.returns)
-    if isinstance(step, FlatScan) and not says_nothing(output):
+    if step.appends and not says_nothing(output):
         output = element_of(output)
     if says_nothing(output):
         if step.returns is None:
-            pair = f"tuple[State, {'list[Output]' if isinstance(step, FlatScan) else 'Output'}]"
+            pair = f"tuple[State, {'list[Output]' if step.appends else 'Output'}]"
             raise Unreadable(f"does not say what it returns: annotate it -> {pair}, or add returns=Output")
         output = step.returns
     elif step.returns not in (None, output):

@@ -247,7 +247,7 @@ class Stream(Generic[T]):
 
     def __repr__(self) -> str:
         call = self._flow.calls[self._call]
-        return f"{type(self).__name__}({self._flow.name!r}, {call.name or steps.WORD[type(call.step)]!r})"
+        return f"{type(self).__name__}({self._flow.name!r}, {call.name or call.step.word!r})"
 
 
 class Broadcast(Generic[B]):

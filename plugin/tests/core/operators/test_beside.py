@@ -53,9 +53,8 @@ def scan() -> BesideNode:
     broadcast = flow.read("more", kafka("more", json(Event))).broadcast("fold", fold, initial)
     keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
     keyed.scan("look", look, Seen((), ()), broadcast=broadcast).write("out", kafka("out", json(Seen)))
-    vertices = compile_flow(flow, parallelism=1).vertices
-    (vertex,) = (v for v in vertices if isinstance(v.step, Scan))
-    (beside,) = (v for v in vertices if isinstance(v.step, Broadcast))
+    plan = compile_flow(flow, parallelism=1)
+    (vertex,), (beside,) = plan.those(Scan), plan.those(Broadcast)
     node = BesideNode(vertex, beside, ["key"])
     node.lead([(Taken(vertex), 0)])
     return node

@@ -304,7 +304,7 @@ def check(flow: lt.Flow, log: list[Message], dice: random.Random) -> tuple[Plan,
     assert Counter(programs.dead) == Counter(dead)
     local = run_plan(plan, {"edges": as_given(log)})
     for vertex in plan.sinks():
-        values = [vertex.step.sink.format.encode([record])[0] for record in local[vertex.name]]  # type: ignore[union-attr]
+        values = [vertex.step.sink.format.encode([record])[0] for record in local[vertex.name]]
         assert values == [each.value for each in written[vertex.name]], vertex.name
     assert [letter.error for letter in local["dead-letters"]] == [letter.error for letter in dead]  # type: ignore[attr-defined]
     return plan, written, len(dead)

@@ -62,7 +62,7 @@ def last_grouping(count: int, partial: bool = True, ttl: int | None = None) -> G
     keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
     keyed.last(count, partial=partial, name="window").map(newest).write("out", kafka("out", json(Event)))
     plan = compile_flow(flow, parallelism=1)
-    return LastGrouping(next(v for v in plan.vertices if isinstance(v.step, Last)), ["key"], ttl)
+    return LastGrouping(next(plan.those(Last)), ["key"], ttl)
 
 
 def flat_grouping(ttl: int | None = None) -> Grouping:
@@ -70,15 +70,15 @@ def flat_grouping(ttl: int | None = None) -> Grouping:
     keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
     keyed.flat_scan("seen", remember_each, Seen(())).write("out", kafka("out", json(Seen)))
     plan = compile_flow(flow, parallelism=1)
-    return FlatScanGrouping(next(v for v in plan.vertices if isinstance(v.step, FlatScan)), ["key"], ttl)
+    return FlatScanGrouping(next(plan.those(FlatScan)), ["key"], ttl)
 
 
-def scan_vertex() -> Vertex:
+def scan_vertex() -> Vertex[Scan]:
     flow = Flow("test")
     keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
     keyed.scan("seen", remember, Seen(())).write("out", kafka("out", json(Seen)))
     plan = compile_flow(flow, parallelism=1)
-    return next(v for v in plan.vertices if isinstance(v.step, Scan))
+    return next(plan.those(Scan))
 
 
 def scan_grouping(ttl: int | None = None) -> Grouping:
@@ -331,7 +331,7 @@ def test_states_and_outputs_of_a_wrong_type_fail() -> None:
 
     keyed.scan("count", step, 0).write("out", kafka("out", json(Event)))
     plan = compile_flow(flow, parallelism=1)
-    vertex = next(v for v in plan.vertices if isinstance(v.step, Scan))
+    vertex = next(plan.those(Scan))
     grouping, late = ScanGrouping(vertex, ["key"]), ScanGrouping(vertex, ["key"])
     good, bad = insert(grouping, [(tick, "a") for tick in (1, 2, 3, 4, 5)])
     assert [tick_of(at) for at in good.ats] == [1, 5]
@@ -473,7 +473,7 @@ def test_a_state_that_is_none_is_saved_like_any_other() -> None:
     flow = Flow("test")
     keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
     keyed.scan("seen", forgetful, initial).write("out", kafka("out", json(Seen)))
-    vertex = next(v for v in compile_flow(flow, parallelism=1).vertices if isinstance(v.step, Scan))
+    vertex = next(compile_flow(flow, parallelism=1).those(Scan))
     grouping, restored = ScanGrouping(vertex, ["key"]), ScanGrouping(vertex, ["key"])
     insert(grouping, [(1, "a"), (2, "b")])
     restored.restore(grouping.capture(3), 3)

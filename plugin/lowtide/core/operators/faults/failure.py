@@ -20,7 +20,7 @@ from lowtide.errors import FrameTooLarge, LowtideError, RecordRefused, UserCodeF
 from lowtide.flow.formats.formats import Format
 from lowtide.flow.formats.json_writable import json_rule, json_writable, sayable
 from lowtide.flow.formats.writable import Writable
-from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.plan.plan import Plan, Vertex, is_of
 from lowtide.flow.steps.steps import MapBatches, Read, Write
 
 _PACKAGE = str(Path(__file__).parents[3])
@@ -104,8 +104,7 @@ class MessageRefused(AtRecord, RecordRefused):
 class NotWritable(AtRecord, RecordRefused):
     """Correct the step before the sink or the type that it writes, or give the flow a sink for dead letters."""
 
-    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
-        assert isinstance(vertex.step, Write), "only sinks write"
+    def __init__(self, vertex: Vertex[Write], position: Position, failure: Failure) -> None:
         super().__init__(
             vertex,
             position,
@@ -298,7 +297,7 @@ def failed_at(vertex: Vertex, position: Position, failure: Failure) -> AtRecord:
         return TooLarge(vertex, position, failure)
     if isinstance(vertex.step, Read):
         return MessageRefused(vertex, position, failure)
-    return (NotWritable if isinstance(vertex.step, Write) else UserError)(vertex, position, failure)
+    return NotWritable(vertex, position, failure) if is_of(vertex, Write) else UserError(vertex, position, failure)
 
 
 def letters(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[Dead]:

@@ -17,7 +17,7 @@ from lowtide.flow.plan.plan import Vertex
 class Holding(Node):
     """A step that holds records until min time has passed them.
 
-    One of `CLOCKED` also sends what time alone brings. For that:
+    One whose step is `clocked` also sends what time alone brings. For that:
 
     * `due_tick` is the smallest tick at which it will send without further input. What it holds has the ticks of its
       records, and need not be in it. It may lie as far ahead as it likes, and never below what `advance` was given.

@@ -65,10 +65,9 @@ class Partners(JoinSide):
 class AsofNode(JoinNode):
     """One `join_asof`, of one worker's hash units; see `JoinNode`."""
 
-    def __init__(self, vertex: Vertex, plan: Plan, max_bytes: int | None = None) -> None:
+    def __init__(self, vertex: Vertex[JoinAsof], plan: Plan, max_bytes: int | None = None) -> None:
         super().__init__(vertex, plan, max_bytes)
         step = vertex.step
-        assert isinstance(step, JoinAsof)
         self._nearness = AsofNearness(step, plan.slack_ms)
         self._back = micros(step.before)
         self._inner = step.how == "inner"

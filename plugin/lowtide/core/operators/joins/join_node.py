@@ -43,10 +43,9 @@ class JoinNode(PortsNode):
         late_seen: By port what was late so far.
     """
 
-    def __init__(self, vertex: Vertex, plan: Plan, max_bytes: int | None = None) -> None:
+    def __init__(self, vertex: Vertex[Join], plan: Plan, max_bytes: int | None = None) -> None:
         super().__init__(vertex, 2)
         step = vertex.step
-        assert isinstance(step, Join)
         ports = (LEFT, RIGHT)
         self._keys = [key_of(plan.key_of(vertex, port)) for port in ports]
         self._nearness = Nearness(step, plan.slack_ms)

@@ -53,9 +53,8 @@ class TableJoinNode(PortsNode):
         ttl: After how many ticks without a record a key has no row any more; None for never.
     """
 
-    def __init__(self, vertex: Vertex, plan: Plan, table: Table, ttl: int | None) -> None:
+    def __init__(self, vertex: Vertex[JoinTable], plan: Plan, table: Table, ttl: int | None) -> None:
         super().__init__(vertex, 2)
-        assert isinstance(vertex.step, JoinTable)
         self._keys = [key_of(plan.key_of(vertex, port)) for port in (RECORDS, ROWS)]
         self._deleted = None if table.deleted is None else attrgetter(table.deleted)
         self._inner = vertex.step.how == "inner"

@@ -23,8 +23,7 @@ class Pairing:
         taken: The types of the two records.
     """
 
-    def __init__(self, vertex: Vertex, taken: Sequence[type]) -> None:
-        assert isinstance(vertex.step, JoinTable | Join)
+    def __init__(self, vertex: Vertex[JoinTable | Join], taken: Sequence[type]) -> None:
         self._function = vertex.step.function
         self._gives = vertex.gives
         self._watch = watch_of(vertex, self._function, taken)

@@ -56,9 +56,10 @@ class BesideNode(Holding):
         beside: The broadcast's name; None for none.
     """
 
-    def __init__(self, vertex: Vertex, beside: Vertex | None, columns: Sequence[str], ttl: int | None = None) -> None:
+    def __init__(
+        self, vertex: Vertex[Scan], beside: Vertex[Broadcast] | None, columns: Sequence[str], ttl: int | None = None
+    ) -> None:
         super().__init__(vertex)
-        assert isinstance(vertex.step, Scan)
         place = f'step "{vertex.name}"'
         self._key = key_of(tuple(columns))
         self._scan = Scanner(vertex, beside)
@@ -66,7 +67,6 @@ class BesideNode(Holding):
         self._flat = isinstance(vertex.step, FlatScan)
         self._pending = [Pending(place)]
         if beside is not None:
-            assert isinstance(beside.step, Broadcast)
             self._fold = _Fold(beside)
             self._newest_beside = Group(None, SHARED_UNIT, beside.step.initial)
             self._pending.append(Pending(f'{place}, broadcast "{beside.name}"'))
@@ -256,8 +256,7 @@ class BesideNode(Holding):
 class _Fold:
     """A broadcast's function, with what its results have to be."""
 
-    def __init__(self, vertex: Vertex) -> None:
-        assert isinstance(vertex.step, Broadcast)
+    def __init__(self, vertex: Vertex[Broadcast]) -> None:
         self._vertex = vertex
         self._function = vertex.step.function
         self._states = States(vertex)

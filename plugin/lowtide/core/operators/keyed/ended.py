@@ -35,8 +35,7 @@ class EndedGrouping(FlatScanGrouping):
         plan: The plan.
     """
 
-    def __init__(self, vertex: Vertex, plan: Plan) -> None:
-        assert isinstance(vertex.step, Ended)
+    def __init__(self, vertex: Vertex[Ended], plan: Plan) -> None:
         assert vertex.step.ttl is not None, "labels are kept for a while"
         super().__init__(vertex, plan.key_of(vertex), ticks_of(vertex.step.ttl, plan.slack_ms))
         self._end = end_tick(plan.slack_ms)

@@ -20,8 +20,7 @@ class LastGrouping(Grouping):
     A window stands in the place of its last element. It does not reach back over a time in which a key was forgotten.
     """
 
-    def __init__(self, vertex: Vertex, columns: Sequence[str], ttl: int | None = None) -> None:
-        assert isinstance(vertex.step, Last)
+    def __init__(self, vertex: Vertex[Last], columns: Sequence[str], ttl: int | None = None) -> None:
         super().__init__(vertex, columns, ttl)
         self._size = vertex.step.count
         self._least = 1 if vertex.step.partial else vertex.step.count

@@ -28,8 +28,7 @@ class ScanGrouping(Grouping):
     one before it. A state that is too old when a record comes is the initial one: looked at then, and nowhere else.
     """
 
-    def __init__(self, vertex: Vertex, columns: Sequence[str], ttl: int | None = None) -> None:
-        assert isinstance(vertex.step, Scan)
+    def __init__(self, vertex: Vertex[Scan], columns: Sequence[str], ttl: int | None = None) -> None:
         super().__init__(vertex, columns, ttl)
         self._scan = Scanner(vertex)
         self._initial = vertex.step.initial
@@ -161,10 +160,9 @@ class Listing:
         return after, outs
 
 
-def calling(vertex: Vertex) -> tuple[Function, type, Callable[[Any], str]]:
+def calling(vertex: Vertex[Scan]) -> tuple[Function, type, Callable[[Any], str]]:
     """What is called for each record of a scan, the class of what it gives beside the state, and what others are."""
     step, name = vertex.step, vertex.gives.__qualname__
-    assert isinstance(step, Scan)
     if isinstance(step, FlatScan):
         return Listing(step.function, vertex.gives), tuple, lambda out: f"gave {said_type(out[0])}, expected {name}"
     return step.function, vertex.gives, lambda out: f"returned the output {said_type(out)}, expected {name}"
@@ -181,9 +179,8 @@ class Scanner:
         fixed: Whether nobody can change what the function is given in place.
     """
 
-    def __init__(self, vertex: Vertex, broadcast: Vertex | None = None) -> None:
+    def __init__(self, vertex: Vertex[Scan], broadcast: Vertex | None = None) -> None:
         """Make one; the states of `broadcast` are seen beside."""
-        assert isinstance(vertex.step, Scan)
         self._vertex = vertex
         self._beside = None if broadcast is None else States(broadcast)
         self.function, self.gives, self.says = calling(vertex)

@@ -57,9 +57,8 @@ class AgainNode(Node):
         head: The loop's head: the node, if what goes round stays with its worker, else the exchange on the way there.
     """
 
-    def __init__(self, vertex: Vertex, plan: Plan, head: LoopNode | ExchangeNode) -> None:
+    def __init__(self, vertex: Vertex[Again], plan: Plan, head: LoopNode | ExchangeNode) -> None:
         super().__init__(vertex)
-        assert isinstance(vertex.step, Again)
         self._function = vertex.step.function
         self._watch = record_watch(vertex)
         self._limit = vertex.step.limit_turns

@@ -28,9 +28,8 @@ class MapBatchesNode(Node):
     sound = True
     looks = True
 
-    def __init__(self, vertex: Vertex) -> None:
+    def __init__(self, vertex: Vertex[MapBatches]) -> None:
         super().__init__(vertex)
-        assert isinstance(vertex.step, MapBatches)
         self._function = vertex.step.function
         self._takes = schema_of(vertex.takes)
         self._schema = schema_of(vertex.gives)

@@ -99,9 +99,8 @@ def said_type(value: object) -> str:
 class MapNode(PerRecord):
     """Replaces every record by the function's result, in the same place."""
 
-    def __init__(self, vertex: Vertex) -> None:
+    def __init__(self, vertex: Vertex[Map]) -> None:
         super().__init__(vertex)
-        assert isinstance(vertex.step, Map)
         self.function = vertex.step.function
         self._gives = vertex.gives
 
@@ -123,9 +122,8 @@ class MapNode(PerRecord):
 class FlatMapNode(PerRecord):
     """Replaces every record by the elements of the function's result, numbered from 1 in their child paths (R4)."""
 
-    def __init__(self, vertex: Vertex) -> None:
+    def __init__(self, vertex: Vertex[FlatMap]) -> None:
         super().__init__(vertex)
-        assert isinstance(vertex.step, FlatMap)
         self.function = vertex.step.function
         self._gives = vertex.gives
 
@@ -162,9 +160,8 @@ class FlatMapNode(PerRecord):
 class FilterNode(PerRecord):
     """Keeps records in their places."""
 
-    def __init__(self, vertex: Vertex) -> None:
+    def __init__(self, vertex: Vertex[Filter | Split]) -> None:
         super().__init__(vertex)
-        assert isinstance(vertex.step, Filter | Split)
         self.function = vertex.step.function
 
     def holds(self, results: list[Any]) -> bool:

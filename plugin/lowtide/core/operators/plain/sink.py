@@ -11,7 +11,6 @@ from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.bundle import Piece
 from lowtide.core.operators.order.order import delivered_ms, position_of
-from lowtide.flow.formats.endpoints import KafkaSink
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.schema.columns import columns_of
 from lowtide.flow.schema.headers import Headers
@@ -30,9 +29,9 @@ class WriteNode(Node):
 
     looks = True
 
-    def __init__(self, vertex: Vertex) -> None:
+    def __init__(self, vertex: Vertex[Write]) -> None:
         super().__init__(vertex)
-        self._format = sink_of(vertex).format
+        self._format = vertex.step.sink.format
         rule = self._format.writable.rule
         self._fits = None if rule is None else rule.fits
 
@@ -53,12 +52,6 @@ class WriteNode(Node):
         return self.bury(batch, [failure for failure in found if failure is not None], feed)
 
 
-def sink_of(vertex: Vertex) -> KafkaSink:
-    """The sink that a vertex writes to."""
-    assert isinstance(vertex.step, Write), f"{vertex.name} writes nothing"
-    return vertex.step.sink
-
-
 class SinkEncoder:
     """Makes messages of records that a barrier has released.
 
@@ -67,8 +60,8 @@ class SinkEncoder:
         slack_ms: How many milliseconds one tick is long.
     """
 
-    def __init__(self, vertex: Vertex, slack_ms: int) -> None:
-        sink = sink_of(vertex)
+    def __init__(self, vertex: Vertex[Write], slack_ms: int) -> None:
+        sink = vertex.step.sink
         self._vertex = vertex
         self._topic = sink.topic
         self._format = sink.format

@@ -25,9 +25,8 @@ class SourceNode(Node):
 
     sound = True
 
-    def __init__(self, vertex: Vertex, plan: Plan, limits: Limits | None) -> None:
+    def __init__(self, vertex: Vertex[Read], plan: Plan, limits: Limits | None) -> None:
         super().__init__(vertex)
-        assert isinstance(vertex.step, Read)
         self._job = plan.name
         self._pack, self._branch = packer(plan.branch_of(vertex))
         self._format = vertex.step.source.format

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from itertools import chain, pairwise
 from typing import Any
 
@@ -15,31 +17,41 @@ from lowtide.core.operators.faults.failure import shortened
 from lowtide.core.operators.order.order import FIRST_TICK, OrderKey, tick_of
 from lowtide.core.operators.state.group import Key
 from lowtide.errors import LifeEnded
-from lowtide.flow.plan.plan import Plan, Vertex, side_of
+from lowtide.flow.plan.plan import Plan, Vertex, is_of, side_of
 from lowtide.flow.schema.fields import encode_rows
 from lowtide.flow.schema.kinds import SCALARS, Kind, Mismatch, Nullable
 from lowtide.flow.schema.nested_kinds import Mapping as MappingKind
 from lowtide.flow.schema.nested_kinds import Sequenced, Struct
 from lowtide.flow.schema.schema import kind_of, schema_of
 from lowtide.flow.steps.steps import (
+    KINDS,
+    Aggregated,
     Applied,
     Broadcast,
     Clock,
     Combined,
+    Connect,
     Deduplicate,
+    Ended,
+    FlatScan,
     Folded,
     Join,
+    JoinAsof,
     JoinTable,
     Last,
+    Loop,
+    Reduce,
     Reduced,
     Scan,
+    Step,
+    TimedScan,
+    WhenDone,
     WindowBy,
 )
 from lowtide.flow.steps.windows import Calendar, Span
 from lowtide.flow.time.durations import ticks_of
 from lowtide.flow.time.moments import said_duration
 from lowtide.flow.time.zones import day_marks, differ
-from lowtide.flow.types.join_types import said_nearness
 from lowtide_snapshots.format.manifest import VertexShape, days_of, initial_of, shape_of
 
 __all__ = ["KeyUnreadable", "SavedStep", "saved_steps"]
@@ -66,44 +78,20 @@ class SavedStep:
 
     def __init__(self, plan: Plan, vertex: Vertex, port: int = 0) -> None:
         """Look at a step, of a join at one of its sides."""
-        step = vertex.step
-        self.vertex = side_of(vertex, port) if isinstance(step, Join) else vertex.name
+        saved = SAVED[type(vertex.step)](plan, vertex, port)
+        self.vertex = saved.name
+        self.kind = saved.kind
+        self._kind = saved.content
+        self._setting = saved.setting
+        self._initial = saved.initial
+        self._ttl = None if saved.ttl is None else ticks_of(saved.ttl, plan.slack_ms)
+        self._tz = saved.tz
+        self._days = day_marks(saved.tz) if saved.tz else ""
         self._names: tuple[str, ...] = ()
         self._keys: list[Kind] = []
-        self._kind: Kind
-        self._setting = self._days = ""
-        self._initial: Any = None
-        ttl = step.within if isinstance(step, Deduplicate) else getattr(step, "ttl", None)
-        if isinstance(step, JoinTable):
-            ttl = getattr(plan.table_of(vertex).step, "ttl", None)
-        self._ttl = None if ttl is None else ticks_of(ttl, plan.slack_ms)
-        if isinstance(step, Last):
-            self.kind, self._kind = "last", kind_of(vertex.takes, vertex.name)
-        elif isinstance(step, WindowBy):
-            self.kind = "window_records" if isinstance(step.result, Applied) else "window"
-            self._kind = kind_of(_window_state(vertex, step), f"the state of {vertex.name}")
-            self._setting = f"{step.windows} by {step.time or 'log time'}, waiting {said_duration(step.wait)}"
-            self._tz = step.windows.tz if isinstance(step.windows, Calendar) else ""
-            self._days = day_marks(self._tz) if self._tz else ""
-        elif isinstance(step, Deduplicate):
-            self.kind, self._kind = "deduplicate", SCALARS[int]
-        elif isinstance(step, Join):
-            self.kind, self._kind = "join", kind_of(plan.vertices[vertex.parents[port]].gives, vertex.name)
-            self._setting = said_nearness(step)
-        elif isinstance(step, JoinTable):
-            port = 1
-            self.kind, self._kind = "table", kind_of(plan.vertices[vertex.parents[port]].gives, vertex.name)
-        else:
-            assert isinstance(step, Scan | Broadcast), f"{vertex.name} keeps no state"
-            self.kind = "scan" if isinstance(step, Scan) else "broadcast"
-            self._kind = kind_of(step.state, f"the state of {vertex.name}")
-            self._initial = step.initial
-            if isinstance(step, Clock) and step.striking is not None:
-                self._setting, self._tz = f"a clock {step.striking.every}", step.striking.every.tz or ""
-                self._days = day_marks(self._tz) if self._tz else ""
         if self.kind != "broadcast":
-            self._names = plan.key_of(vertex, port)
-            known = schema_of(plan.keyed(vertex, port).gives).kinds if self._names else {UNIT: SCALARS[int]}
+            self._names = plan.key_of(vertex, saved.port)
+            known = schema_of(plan.keyed(vertex, saved.port).gives).kinds if self._names else {UNIT: SCALARS[int]}
             self._names = self._names or (UNIT,)
             self._keys = [known[name] for name in self._names]
         types = zip(self._names, self._keys, strict=True)
@@ -354,14 +342,106 @@ def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
     """How each step of a plan is saved that keeps state, by name; of one level if it is given."""
     found: dict[str, SavedStep] = {}
     for vertex in plan.vertices:
-        if isinstance(vertex.step, Join) and level in (None, vertex.level):
-            found |= {side_of(vertex, port): SavedStep(plan, vertex, port) for port in range(2)}
-        if isinstance(vertex.step, Last | Scan | Deduplicate | WindowBy | JoinTable) and level in (None, vertex.level):
-            found[vertex.name] = SavedStep(plan, vertex)
-            beside = plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
-            if beside is not None:
-                found[beside.name] = SavedStep(plan, beside)
+        if type(vertex.step) not in SAVED or vertex.step.exchange or level not in (None, vertex.level):
+            continue
+        steps = [SavedStep(plan, vertex, port) for port in range(vertex.step.sides)]
+        if is_of(vertex, Scan) and (beside := plan.broadcast_of(vertex)) is not None:
+            steps.append(SavedStep(plan, beside))
+        found |= {step.vertex: step for step in steps}
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What `SavedStep` has to know of a step.
+
+    Attributes:
+        name: What snapshots call it.
+        kind: One of `lowtide_snapshots.format.parts.KINDS`.
+        content: The kind of the state's values.
+        port: Where the records come in by whose key it is kept.
+        ttl: How long a key stays without a record.
+        setting: What else decides what the state means.
+        tz: The zone by whose days it goes; empty for none.
+        initial: The state of a key that has none.
+    """
+
+    name: str
+    kind: str
+    content: Kind
+    port: int = 0
+    ttl: timedelta | None = None
+    setting: str = ""
+    tz: str = ""
+    initial: Any = None
+
+
+def _last(_plan: Plan, vertex: Vertex[Last], _port: int) -> _Saved:
+    return _Saved(vertex.name, "last", kind_of(vertex.takes, vertex.name), ttl=vertex.step.ttl)
+
+
+def _deduplicate(_plan: Plan, vertex: Vertex[Deduplicate], _port: int) -> _Saved:
+    return _Saved(vertex.name, "deduplicate", SCALARS[int], ttl=vertex.step.within)
+
+
+def _scan(_plan: Plan, vertex: Vertex[Scan], _port: int) -> _Saved:
+    step, content = vertex.step, kind_of(vertex.step.state, f"the state of {vertex.name}")
+    return _Saved(vertex.name, "scan", content, ttl=step.ttl, initial=step.initial)
+
+
+def _clock(plan: Plan, vertex: Vertex[Clock], port: int) -> _Saved:
+    assert vertex.step.striking is not None, "it was written down with its functions"
+    every = vertex.step.striking.every
+    return dataclasses.replace(_scan(plan, vertex, port), setting=f"a clock {every}", tz=every.tz or "")
+
+
+def _broadcast(_plan: Plan, vertex: Vertex[Broadcast], _port: int) -> _Saved:
+    content = kind_of(vertex.step.state, f"the state of {vertex.name}")
+    return _Saved(vertex.name, "broadcast", content, initial=vertex.step.initial)
+
+
+def _window(_plan: Plan, vertex: Vertex[WindowBy], _port: int) -> _Saved:
+    step = vertex.step
+    return _Saved(
+        vertex.name,
+        "window_records" if isinstance(step.result, Applied) else "window",
+        kind_of(_window_state(vertex, step), f"the state of {vertex.name}"),
+        setting=f"{step.windows} by {step.time or 'log time'}, waiting {said_duration(step.wait)}",
+        tz=step.windows.tz if isinstance(step.windows, Calendar) else "",
+    )
+
+
+def _join(plan: Plan, vertex: Vertex[Join], port: int) -> _Saved:
+    content = kind_of(plan.vertices[vertex.parents[port]].gives, vertex.name)
+    return _Saved(side_of(vertex, port), "join", content, port, setting=vertex.step.nearness)
+
+
+def _table(plan: Plan, vertex: Vertex[JoinTable], _port: int) -> _Saved:
+    content = kind_of(plan.vertices[vertex.parents[1]].gives, vertex.name)
+    return _Saved(vertex.name, "table", content, 1, ttl=plan.table_of(vertex).step.ttl)
+
+
+SAVED: dict[type[Step], Callable[[Plan, Vertex[Any], int], _Saved]] = {
+    Last: _last,
+    Deduplicate: _deduplicate,
+    Scan: _scan,
+    FlatScan: _scan,
+    TimedScan: _scan,
+    Reduce: _scan,
+    Aggregated: _scan,
+    Ended: _scan,
+    Clock: _clock,
+    Broadcast: _broadcast,
+    WindowBy: _window,
+    WhenDone: _window,
+    Join: _join,
+    JoinAsof: _join,
+    JoinTable: _table,
+}
+"""How the state of each kind of step is saved: a broadcast's with the scans that see it, a join's by its sides."""
+
+_MISSING = {each for each in KINDS if each.stateful} - SAVED.keys() - {Connect, Loop}  # These keep nothing themselves.
+assert not _MISSING, f"steps whose state is not saved: {_MISSING}"
 
 
 _WINDOWS = ("window", "window_records")

@@ -30,9 +30,8 @@ class SignNode(Node):
 
     sound = True
 
-    def __init__(self, vertex: Vertex, plan: Plan) -> None:
+    def __init__(self, vertex: Vertex[Sign], plan: Plan) -> None:
         super().__init__(vertex)
-        assert isinstance(vertex.step, Sign)
         self._striking = vertex.step.striking
         self._slack_us = plan.slack_ms * 1_000
         self._next: dict[bytes, int] = {}
@@ -65,9 +64,8 @@ class ClockNode(TimedScanNode):
         plan: The plan.
     """
 
-    def __init__(self, vertex: Vertex, plan: Plan) -> None:
+    def __init__(self, vertex: Vertex[Clock], plan: Plan) -> None:
         super().__init__(vertex, None, plan)
-        assert isinstance(vertex.step, Clock)
         assert vertex.step.striking is not None, "it was written down with its functions"
         self._striking = vertex.step.striking
         self._is_over = False

@@ -24,7 +24,7 @@ from lowtide.core.operators.timers.timing import Timing
 from lowtide.core.operators.windows.folding import Refused
 from lowtide.core.operators.windows.window_node import Made
 from lowtide.flow.plan.plan import Plan, Vertex
-from lowtide.flow.steps.steps import TimedScan
+from lowtide.flow.steps.steps import Broadcast, TimedScan
 from lowtide_snapshots.keys.canonical import encode_key
 
 __all__ = ["TimedScanNode"]
@@ -40,10 +40,11 @@ class TimedScanNode(BesideNode):
         ttl: After how many ticks without a record or a call a key has no state any more; None for never.
     """
 
-    def __init__(self, vertex: Vertex, beside: Vertex | None, plan: Plan, ttl: int | None = None) -> None:
+    def __init__(
+        self, vertex: Vertex[TimedScan], beside: Vertex[Broadcast] | None, plan: Plan, ttl: int | None = None
+    ) -> None:
         columns = plan.key_of(vertex)
         super().__init__(vertex, beside, columns, ttl)
-        assert isinstance(vertex.step, TimedScan)
         self._several = len(columns) > 1
         self._timing = Timing(vertex, plan.slack_ms)
         self._clock = ClockKeys(plan, vertex)

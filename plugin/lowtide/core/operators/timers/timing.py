@@ -32,9 +32,8 @@ class Timing:
         slack_ms: How long a tick is.
     """
 
-    def __init__(self, vertex: Vertex, slack_ms: int) -> None:
+    def __init__(self, vertex: Vertex[TimedScan], slack_ms: int) -> None:
         step = vertex.step
-        assert isinstance(step, TimedScan)
         assert step.timer is not None, "half a timer is refused"
         assert step.on_timer is not None, "half a timer is refused"
         self._slack_us = slack_ms * 1_000

@@ -48,9 +48,8 @@ class Folding:
         watches: Whether what the functions are given could be changed in place, so that each call needs a position.
     """
 
-    def __init__(self, vertex: Vertex) -> None:
+    def __init__(self, vertex: Vertex[WindowBy]) -> None:
         step = vertex.step
-        assert isinstance(step, WindowBy)
         self._add: Function
         result = step.result
         self._vertex = vertex

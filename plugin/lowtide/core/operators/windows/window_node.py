@@ -94,10 +94,9 @@ class WindowNode(Holding):
         late_seen: What was late so far.
     """
 
-    def __init__(self, vertex: Vertex, plan: Plan) -> None:
+    def __init__(self, vertex: Vertex[WindowBy], plan: Plan) -> None:
         super().__init__(vertex)
         step = vertex.step
-        assert isinstance(step, WindowBy)
         self.looks = isinstance(step, WhenDone)  # No exchange has looked at its records, and a snapshot may have them.
         columns = plan.key_of(vertex)
         self._several = len(columns) > 1
