@@ -12,7 +12,7 @@ import pytest
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-pytest_plugins = ["s3_fixtures"]
+pytest_plugins = ["s3_fixtures", "services_fixtures"]
 
 UNIT = "unit"
 KNOWN_AHEAD = 2

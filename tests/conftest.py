@@ -96,16 +96,14 @@ class Kafka:
 
 
 @pytest.fixture(name="kafka", scope="session")
-def _kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    with EmbeddedServices(tmp_path_factory.mktemp("kafka") / "services", only=["kafka"]) as services:
-        yield Kafka(services)
+def _kafka(kafka_services: EmbeddedServices) -> Kafka:
+    return Kafka(kafka_services)
 
 
 @pytest.fixture(name="zookeeper", scope="session")
-def _zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def _zookeeper(zookeeper_services: EmbeddedServices) -> str:
     """Where the one ZooKeeper answers; jobs are told apart by their names."""
-    with EmbeddedServices(tmp_path_factory.mktemp("zookeeper") / "services", only=["zookeeper"]) as services:
-        yield services.zookeeper
+    return zookeeper_services.zookeeper
 
 
 @pytest.fixture(name="browser", scope="module")

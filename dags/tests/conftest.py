@@ -116,11 +116,8 @@ class Job:
 
 
 @pytest.fixture(name="zookeeper", scope="session")
-def _zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    # Not imported by its name: nothing here may know of lowtide but for the embedded server.
-    embedded = pytest.importorskip("lowtide.embedded")
-    with embedded.EmbeddedServices(tmp_path_factory.mktemp("zookeeper") / "services", only=["zookeeper"]) as services:
-        yield services.zookeeper
+def _zookeeper(zookeeper_services: Any) -> str:
+    return str(zookeeper_services.zookeeper)
 
 
 @pytest.fixture(name="jobs")

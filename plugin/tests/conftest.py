@@ -200,10 +200,9 @@ def _until() -> Callable[[Callable[[], Any]], Any]:
 
 
 @pytest.fixture(scope="session")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def zookeeper(zookeeper_services: EmbeddedServices) -> str:
     """A ZooKeeper's address."""
-    with EmbeddedServices(tmp_path_factory.mktemp("zookeeper") / "services", only=["zookeeper"]) as services:
-        yield services.zookeeper
+    return zookeeper_services.zookeeper
 
 
 @pytest.fixture

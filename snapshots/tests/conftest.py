@@ -234,20 +234,11 @@ class Place:
         return True
 
 
-@pytest.fixture(name="services", scope="session")
-def _services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    pytest.importorskip("kazoo.client", reason="kazoo is an extra")
-    # Not imported by its name: nothing here may know of lowtide but for the embedded server.
-    embedded = pytest.importorskip("lowtide.embedded", reason="the embedded ZooKeeper is lowtide's")
-    with embedded.EmbeddedServices(tmp_path_factory.mktemp("zookeeper") / "services", only=["zookeeper"]) as services:
-        yield services
-
-
 @pytest.fixture
-def place(services: Any) -> Iterator[Place]:
+def place(zookeeper_services: Any) -> Iterator[Place]:
     """The place of a job that no other test has."""
     with contextlib.ExitStack() as opened:
-        yield Place(services.zookeeper, opened)
+        yield Place(zookeeper_services.zookeeper, opened)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The oracle's comparison: every kind of fault is found and counted, and what is read from Kafka is what is there."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,9 +156,8 @@ def test_a_sink_is_asked_for_where_it_is_not_clear() -> None:
 
 
 @pytest.fixture(name="conf", scope="module")
-def _conf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConf]:
-    with EmbeddedServices(tmp_path_factory.mktemp("kafka") / "services", only=["kafka"]) as services:
-        yield KafkaConf(bootstrap_servers=services.kafka)
+def _conf(kafka_services: EmbeddedServices) -> KafkaConf:
+    return KafkaConf(bootstrap_servers=kafka_services.kafka)
 
 
 def producer_of(conf: KafkaConf, identity: str) -> Any:

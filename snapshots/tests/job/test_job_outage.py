@@ -22,18 +22,18 @@ WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "set_records",
 
 
 @pytest.mark.slow
-def test_a_restart_of_zookeeper_within_the_time_out_changes_nothing(place: Any, services: Any) -> None:
+def test_a_restart_of_zookeeper_within_the_time_out_changes_nothing(place: Any, zookeeper_services: Any) -> None:
     mine = place.open(session_timeout_s=LONG_S)
     life = place.living(mine, "the same")
     mine.tell(life, 5)
     session = mine._zk.session
-    services.stop("zookeeper", grace_s=0)
+    zookeeper_services.stop("zookeeper", grace_s=0)
     try:
         for _ in range(20):
             mine.keep_lease()
             time.sleep(0.05)
     finally:
-        services.start("zookeeper")
+        zookeeper_services.start("zookeeper")
     assert place.eventually(lambda: mine._zk.connected)
     mine.keep_lease()
     mine.tell(life, 6)
@@ -41,17 +41,17 @@ def test_a_restart_of_zookeeper_within_the_time_out_changes_nothing(place: Any, 
 
 
 @pytest.mark.slow
-def test_keeping_the_lease_does_not_wait_for_a_zookeeper_that_hangs(place: Any, services: Any) -> None:
+def test_keeping_the_lease_does_not_wait_for_a_zookeeper_that_hangs(place: Any, zookeeper_services: Any) -> None:
     mine = place.open(session_timeout_s=3.0)
     life = place.living(mine)
     time.sleep(1.1)
-    os.kill(services.pid("zookeeper"), signal.SIGSTOP)
+    os.kill(zookeeper_services.pid("zookeeper"), signal.SIGSTOP)
     try:
         started = time.monotonic()
         mine.keep_lease()
         assert 0.5 < time.monotonic() - started < HANGS_S / 2
     finally:
-        os.kill(services.pid("zookeeper"), signal.SIGCONT)
+        os.kill(zookeeper_services.pid("zookeeper"), signal.SIGCONT)
     mine.keep_lease()
     mine.tell(life, 1)
 
@@ -87,12 +87,12 @@ def test_a_write_whose_answer_is_lost_is_done_once(place: Any, drop: str) -> Non
 
 @pytest.mark.slow
 def test_without_zookeeper_every_call_ends_in_time_and_says_where(
-    place: Any, services: Any, caplog: pytest.LogCaptureFixture
+    place: Any, zookeeper_services: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     mine = place.open()
     life = place.living(mine)
     place.waits(mine, 0.5)
-    services.stop("zookeeper")
+    zookeeper_services.stop("zookeeper")
     try:
         with caplog.at_level(logging.DEBUG):
             for call in (mine.incarnation, mine.fronts, functools.partial(mine.tell, life, 1), mine.raise_incarnation):
@@ -106,4 +106,4 @@ def test_without_zookeeper_every_call_ends_in_time_and_says_where(
             place.open(limit_s=0.5)
         mine.close()
     finally:
-        services.start("zookeeper")
+        zookeeper_services.start("zookeeper")
