@@ -21,7 +21,7 @@ MINUTES ?= 30
 HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
-FOLDERS := tracker snapshots plugin dags bench tools peers infra $(wildcard examples tests)
+FOLDERS := plugin tracker snapshots dags bench tools peers infra $(wildcard examples tests)
 UNDER_AIRFLOW := tests/airflow_page tests/dag_runs tests/under_airflow
 UNIT := not (spark or kafka or zookeeper or s3 or postgres or airflow or slow)
 
@@ -74,9 +74,8 @@ check: env  ## ruff (lint, format, import rules) and mypy --strict over everythi
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(ENV)/bin/lint-imports --no-logo
-	@# One run per folder: the folders' test modules may have the same names.
-	@for folder in $(FOLDERS); do echo "mypy $$folder"; \
-	    $(RUN) -m mypy --cache-dir .mypy_cache/$$folder $$folder; done
+	@# One run per folder, as the folders' test modules may have the same names; what they import is read once for all.
+	@for folder in $(FOLDERS); do echo "mypy $$folder"; $(RUN) -m mypy $$folder; done
 
 .PHONY: check-imports
 check-imports: env  ## install lowtide-tracker and lowtide-snapshots alone, each with its tests
@@ -90,6 +89,10 @@ test: classes s3-server  ## run all tests but those under Airflow (ARGS='-k name
 .PHONY: test-airflow
 test-airflow: classes chromium  ## run the tests under a real Airflow, which `make test` leaves out (ARGS='-k name')
 	$(RUN) -m pytest $(UNDER_AIRFLOW) $(ARGS)
+
+.PHONY: test-nightly
+test-nightly: classes s3-server  ## run the tests whose laws cheaper ones hold too, which `make test` leaves out
+	S3=$$(tools/s3-server chosen) $(RUN) -m pytest -m nightly $(or $(ARGS),-n 4 --dist loadscope --durations 20)
 
 .PHONY: test-unit
 test-unit: env  ## run the tests that need no service and finish in seconds (ARGS='-k name')
