@@ -1,7 +1,10 @@
-"""What the tests of every folder may use, what they may take in time, and what is said at their end."""
+"""What the tests of every folder may use, what they may cost, what a run leaves out, and what is said at its end."""
 
 import os
+import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,24 +19,94 @@ pytest_plugins = ["s3_fixtures", "services_fixtures"]
 
 UNIT = "unit"
 KNOWN_AHEAD = 2
+CPU_S = "cpu_s"
+LEFT_OUT = "left_out"
+OF_ALL = "of_all"
+BEGAN_S = pytest.StashKey[float]()
 NO_BROWSER = "there is no Chromium here, install it with `make chromium`"
 NO_PROMTOOL = "there is no promtool here, build it with `make promtool`"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declares the setting `budgets`, and the option that has them fail a run."""
-    parser.addini("budgets", "seconds that all tests of a marker may take together: `marker: seconds`", type="linelist")
+    told = "seconds of CPU that all tests of a marker may take together: `marker: seconds`"
+    parser.addini("budgets", told, type="linelist")
     parser.addoption("--hold-budgets", action="store_true", help="fail a run whose tests take more than `budgets`")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Watches over a run of all tests, whose JVMs live too short for the better of Java's compilers to pay."""
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
-    part = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.markexpr or config.option.keyword
-    if not part and not hasattr(config, "workerinput"):
+    if is_of_all(config) and not hasattr(config, "workerinput"):
         pairs = (line.partition(":") for line in config.getini("budgets"))
         seconds = {name.strip(): float(limit_s) for name, _, limit_s in pairs}
         config.pluginmanager.register(Budgets(seconds, hold=config.option.hold_budgets))
+
+
+def is_of_all(config: pytest.Config) -> bool:
+    """Returns whether a run is of all tests, and of none that somebody has chosen."""
+    if hasattr(config, "workerinput"):
+        return bool(config.workerinput[OF_ALL])
+    chosen = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.markexpr or config.option.keyword
+    return not chosen
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tells a process what run it is part of, of which it sees no more than the arguments."""
+    node.workerinput[OF_ALL] = is_of_all(node.config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves nightly tests out of a run of all."""
+    if not is_of_all(config):
+        return
+    nightly = [item for item in items if item.get_closest_marker("nightly")]
+    items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    config.hook.pytest_deselected(items=nightly)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput[LEFT_OUT] = [item.nodeid for item in nightly]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Begins to count a test's CPU."""
+    item.stash[BEGAN_S] = cpu_s()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Tells a test's CPU with its last report."""
+    try:
+        return (yield)
+    finally:
+        # A process that died has taken those below it, which have another parent now, out of the sum.
+        item.user_properties.append((CPU_S, max(0.0, cpu_s() - item.stash[BEGAN_S])))
+
+
+def cpu_s() -> float:
+    """Returns the CPU that this process has taken, and all below it, those that have ended as well."""
+    ended = os.times()
+    ticks = sum(ticks_of(pid) for pid in below(os.getpid()))
+    return time.process_time() + ended.children_user + ended.children_system + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def below(pid: int) -> Iterator[int]:
+    """Yields the processes that a process has started, and those that they have started."""
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                yield child
+                yield from below(child)
+
+
+def ticks_of(pid: int) -> int:
+    """Returns a process's CPU, and that of its children that have ended."""
+    try:
+        return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    except OSError:
+        return 0
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -81,10 +154,10 @@ def is_alone(file: Path) -> bool:
 
 
 class Budgets:
-    """Counts seconds by marker, and says which marker's tests took too many.
+    """Counts seconds of CPU by marker, and says which marker's tests took too many.
 
-    These are seconds of the clock, as most of the work is done by JVMs and brokers that outlive a test: a machine that
-    is busy with other things needs more of them. So they fail a run only where somebody asks for it.
+    Brokers and JVMs that outlive a test count for those during which they worked. Machines differ by 2x, so that a run
+    fails only where somebody asks for it.
 
     Args:
         seconds: by marker; a test counts for the first that it has.
@@ -95,11 +168,22 @@ class Budgets:
         self._budgets = seconds
         self._hold = hold
         self._took: Counter[str] = Counter()
+        self._left_out: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Counts a test's setup, call or end."""
+        """Counts a test."""
         group = next((name for name in self._budgets if name in report.keywords), UNIT)
-        self._took[group] += report.duration  # type: ignore[assignment]
+        if report.when == "teardown":
+            self._took[group] += dict(report.user_properties).get(CPU_S, 0.0)  # type: ignore[assignment]
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Keeps what a run leaves out."""
+        self._left_out += [item.nodeid for item in items]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Keeps what a process has left out: all have the same."""
+        self._left_out = node.workeroutput.get(LEFT_OUT, self._left_out)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -110,9 +194,9 @@ class Budgets:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Says where the time went, and names what a run of all tests leaves out."""
-        terminalreporter.section("time by marker", yellow=bool(self._over()))
+        terminalreporter.section("CPU by marker", yellow=bool(self._over()))
         for group, budget_s in self._budgets.items():
-            over = "   OVER ITS BUDGET: if --hold-budgets fails on a quiet machine too, make these tests faster"
+            over = "   OVER ITS BUDGET: make these tests cheaper"
             line = f"{group:10} {self._took[group]:6.0f} s of {budget_s:.0f} s"
             terminalreporter.line(line + over * (group in self._over()))
         skipped = terminalreporter.stats.get("skipped", [])
@@ -121,6 +205,10 @@ class Budgets:
             terminalreporter.section("no browser", yellow=True)
             terminalreporter.line(f"{unseen} tests of the page were left out: {NO_BROWSER}")
         terminalreporter.section("not part of this run")
+        if self._left_out:
+            terminalreporter.line(f"make test-nightly: {len(self._left_out)} tests whose laws cheaper ones hold too")
+        for test in self._left_out:
+            terminalreporter.line(f"    {test}")
         if any(NO_PROMTOOL in str(report.longrepr) for report in skipped):
             terminalreporter.line("make alerts-check: the alert rules, evaluated by Prometheus' promtool")
         if terminalreporter.config.option.ignore:

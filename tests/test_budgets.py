@@ -1,4 +1,4 @@
-"""A run that takes long says so, and fails only where that is asked for."""
+"""A run of all tests tells what they cost and what it leaves out, and fails for its cost only if asked."""
 
 import shutil
 import subprocess
@@ -13,12 +13,14 @@ INI = f"""
 addopts = --strict-markers
 testpaths = .
 pythonpath = {HERE / "snapshots/tests/support"}
-markers = spark
+markers =
+    spark
+    nightly
 budgets =
     spark: 60
     unit: 0
 """
-ONE_OF_EACH = """
+SOME = """
 import pytest
 
 def test_unit() -> None:
@@ -27,17 +29,58 @@ def test_unit() -> None:
 @pytest.mark.spark
 def test_spark() -> None:
     pass
+
+@pytest.mark.nightly
+def test_long() -> None:
+    pass
+"""
+BUSY = r"""
+import subprocess
+import sys
+
+WORK = "import time\nwhile time.process_time() < 1: pass"
+
+def test_child_that_ends() -> None:
+    subprocess.run([sys.executable, "-c", WORK], check=True)
+
+def test_child_that_goes_on() -> None:
+    child = subprocess.Popen([sys.executable, "-c", WORK + "\nprint(flush=True)\ninput()"], stdin=-1, stdout=-1)
+    child.stdout.readline()
 """
 
 
+def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
+    shutil.copy(HERE / "conftest.py", folder)
+    (folder / "pytest.ini").write_text(INI)
+    (folder / "test_some.py").write_text(tests)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize(("options", "status"), [([], 0), (["--hold-budgets"], 1)])
-def test_what_took_too_long_is_named_and_fails_a_run_only_if_asked(
+def test_what_cost_too_much_is_named_and_fails_a_run_only_if_asked(
     tmp_path: Path, options: list[str], status: int
 ) -> None:
-    shutil.copy(HERE / "conftest.py", tmp_path)
-    (tmp_path / "pytest.ini").write_text(INI)
-    (tmp_path / "test_one_of_each.py").write_text(ONE_OF_EACH)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run(tmp_path, SOME, *options)
     over = [line.split()[0] for line in done.stdout.splitlines() if "OVER ITS BUDGET" in line]
     assert (done.returncode, over) == (status, ["unit"]), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["-n", "2"]], ids=["alone", "shared"])
+def test_a_run_of_all_leaves_nightly_tests_out_and_names_them(tmp_path: Path, options: list[str]) -> None:
+    done = run(tmp_path, SOME, *options)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    assert "make test-nightly: 1 tests" in done.stdout
+    assert "test_some.py::test_long" in done.stdout
+
+
+@pytest.mark.parametrize("options", [["-m", "nightly"], ["test_some.py::test_long"], ["-k", "long"]])
+def test_a_nightly_test_runs_where_it_is_asked_for(tmp_path: Path, options: list[str]) -> None:
+    done = run(tmp_path, SOME, *options)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_test_costs_what_the_processes_below_it_cost(tmp_path: Path) -> None:
+    done = run(tmp_path, BUSY)
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("unit "))
+    assert 2 <= float(line.split()[1]) < 4, done.stdout + done.stderr
