@@ -201,7 +201,8 @@ def test_lateness_is_shown_of_the_newest_messages(conf: Conf, capsys: pytest.Cap
     flow = Flow("late")
     clicks = flow.read("clicks", lowtide.kafka("late-clicks", lowtide.json(Click))).key_by("page")
     windows = lowtide.tumbling(lowtide.minutes(1))
-    clicks.window("visits", windows, time="at", wait=lowtide.seconds(2), late="drop").reduce(later).write("out", sink)
+    clock = lowtide.event_time("at", wait=lowtide.seconds(2), late="drop")
+    clicks.window("visits", windows, time=clock).reduce(later).write("out", sink)
     now = datetime(2026, 3, 1, tzinfo=UTC)
     for partition, behind in enumerate((1, 5)):
         value = lowtide.json(Click).encode([Click("home", now - timedelta(seconds=behind))])[0]

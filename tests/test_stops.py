@@ -71,7 +71,8 @@ def flow_of(name: str, source: str, sinks: Sequence[str], stop: Any = "now") -> 
     """Windows of which the last ones are closed by the end alone, and a running total."""
     flow = lt.Flow(name)
     clicks = flow.read("clicks", lt.kafka(source, lt.json(Click), stop=stop)).map(slowly).key_by("page")
-    windows = clicks.window("visits", lt.tumbling(lt.minutes(5)), time="at", wait=lt.hours(2), late="drop")
+    clock = lt.event_time("at", wait=lt.hours(2), late="drop")
+    windows = clicks.window("visits", lt.tumbling(lt.minutes(5)), time=clock)
     counted = windows.aggregate(Visits, clicks=lt.agg.count(), numbers=lt.agg.collect("number"))
     counted.write("visits", lt.kafka(sinks[0], lt.json(Visits), key="page"))
     clicks.scan("total", add, 0).write("totals", lt.kafka(sinks[1], lt.json(Total), key="page"))

@@ -103,7 +103,7 @@ class Topics:
         payments = flow.read("payments", lt.kafka(self.payments, lt.json(Order))).key_by("id")
         sales = orders.join(
             "sales", payments, sale, before=lt.seconds(1), after=lt.seconds(2), how="outer",
-            time=("at", "at"), wait=lt.seconds(3),
+            time=lt.event_time("at", wait=lt.seconds(3)),
         )  # fmt: skip
         sales.write("sales", lt.kafka(self.sales, lt.json(Sale), key="id"))
         sales.late.merge(sales.late_other, name="late").write("late", lt.kafka(self.late, lt.json(Order)))

@@ -41,10 +41,9 @@ def hottest(_: lt.Window, items: tuple[HotItem, ...]) -> Iterator[HotItem]:
 
 def hot_items(bids: lt.Stream[Bid]) -> lt.Stream[HotItem]:
     sliding = lt.sliding(lt.seconds(10), every=lt.seconds(2))
-    counts = (
-        bids.key_by("auction", name="item").window("bids-of-items", sliding, time="date_time", wait=WAIT, late="drop")
-        .aggregate(HotItem, bids=lt.agg.count())
-    )  # fmt: skip
+    clock = lt.event_time("date_time", wait=WAIT, late="drop")
+    windows = bids.key_by("auction", name="item").window("bids-of-items", sliding, time=clock)
+    counts = windows.aggregate(HotItem, bids=lt.agg.count())
     # All counts of one window stand at the moment at which it closed, so a window of log time brings them together.
     return counts.key_by("window_end").window("hottest", lt.tumbling(MOMENT)).apply(hottest)
 

@@ -61,7 +61,7 @@ def of_all(_: lt.Window, auctions: tuple[HighestBids, ...]) -> Iterator[HighestB
 def highest_bids(bids: lt.Stream[Bid]) -> lt.Stream[HighestBid]:
     tumbling = lt.tumbling(lt.seconds(10))
     windows = bids.key_by("auction", name="auction-of-bid").window(
-        "highest-of-auctions", tumbling, time="date_time", wait=WAIT, late="drop"
+        "highest-of-auctions", tumbling, time=lt.event_time("date_time", wait=WAIT, late="drop")
     )
     # What auctions have in one window stands at the moment at which it closed.
     of_auctions = windows.fold(higher, Highest(), of_auction)

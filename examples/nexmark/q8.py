@@ -55,7 +55,7 @@ def new_user(each: Opened) -> NewUser:
 def new_users(persons: lt.Stream[Person], auctions: lt.Stream[Auction]) -> lt.Stream[NewUser]:
     registered, sellers = persons.key_by("id", name="registered"), auctions.key_by("seller", name="sellers")
     pairs = registered.join(
-        "opened", sellers, opened, before=SIZE, after=SIZE, time=("date_time", "date_time"), wait=WAIT, late="drop"
+        "opened", sellers, opened, before=SIZE, after=SIZE, time=lt.event_time("date_time", wait=WAIT, late="drop")
     )
     users = pairs.filter(in_one_window).map(new_user)
     # A person registers once, so all pairs are of one window; they come within its size, and what an event may be late.

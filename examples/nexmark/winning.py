@@ -52,9 +52,9 @@ def in_time(bid: AuctionBid) -> bool:
 def winning(auctions: lt.Stream[Auction], bids: lt.Stream[Bid]) -> lt.Stream[Won]:
     opened, offered = auctions.key_by("id", name="auction"), bids.key_by("auction", name="auction-of-offer")
     offers = opened.join(
-        "offers", offered, bid_for, after=LONGEST, time=("date_time", "date_time"), wait=WAIT, late="drop"
+        "offers", offered, bid_for, after=LONGEST, time=lt.event_time("date_time", wait=WAIT, late="drop")
     ).filter(in_time)
     closing = offers.key_by("auction", "seller", "category", "expires").window(
-        "winning", lt.tumbling(MOMENT), time="expires", wait=WAIT, late="drop"
+        "winning", lt.tumbling(MOMENT), time=lt.event_time("expires", wait=WAIT, late="drop")
     )
     return closing.aggregate(Won, price=lt.agg.max("price"))

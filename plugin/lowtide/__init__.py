@@ -42,6 +42,7 @@ from lowtide.flow.steps.agg import Aggregate
 from lowtide.flow.steps.clocks import Moment
 from lowtide.flow.steps.windows import Window
 from lowtide.flow.time.durations import days, hours, millis, minutes, seconds
+from lowtide.flow.time.event_time import event_time
 from lowtide.flow.words.joins import Joined, Table
 from lowtide.flow.words.streams import Broadcast, KeyedStream, Stream
 from lowtide.flow.words.window_words import calendar, session, sliding, tumbling
@@ -95,6 +96,7 @@ __all__ = [
     "days",
     "delivered",
     "done",
+    "event_time",
     "hours",
     "json",
     "kafka",

@@ -105,7 +105,7 @@ def flow(shop: Shop) -> lt.Flow:
     priced = by_user.flat_scan("priced", price, Priced(), broadcast=rate)
     pauses = by_user.flat_scan("pauses", see, Seen(), timer=after_pause, on_timer=paused)
     idlers = by_user.flat_scan("idlers", see, Seen(), timer=after_idling, on_timer=gone)
-    windows = by_user.window("visits", lt.session(GAP), time="at", wait=WAIT, late="drop")
+    windows = by_user.window("visits", lt.session(GAP), time=lt.event_time("at", wait=WAIT, late="drop"))
     visits = windows.aggregate(Visit, clicks=lt.agg.count(), numbers=lt.agg.sum("number")).map(said)
     priced.merge(pauses, idlers, visits, name="all").write("out", lt.kafka(shop.sink, lt.json(Said), key="user"))
     return made

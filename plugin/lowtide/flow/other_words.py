@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["OF_AGGREGATES", "OF_FLOWS", "OF_STREAMS"]
 
 _KEY = 'write key_by("column")'
-_EVENT_TIME = 'name the column of event time at the window or join: window(..., time="at", wait=lt.seconds(1))'
+_EVENT_TIME = 'give event time to the window or join: window(..., time=lt.event_time("at", wait=lt.seconds(1)))'
 _WRITE = 'write write("name", lt.kafka(topic, lt.json(Type))); a running job has no other output'
 
 OF_STREAMS = {

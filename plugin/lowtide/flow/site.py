@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from lowtide.errors import FlowError
 
-__all__ = ["Function", "Site", "check_text", "count_of", "function_of", "name_of", "user_site"]
+__all__ = ["Function", "Site", "check_text", "count_of", "function_of", "name_of", "user_site", "written"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -65,3 +67,23 @@ def name_of(function: Function, name: str | None) -> str | None:
         return name
     own = getattr(function, "__name__", None)
     return own if isinstance(own, str) and own.isidentifier() else None
+
+
+def written(example: str) -> Callable[[F], F]:
+    """Refuse a call whose arguments do not fit as a flow's error, which shows how the call is written."""
+
+    def with_example(function: F) -> F:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def call(*args: Any, **named: Any) -> object:
+            try:
+                signature.bind(*args, **named)
+            except TypeError as error:
+                what = f"{function.__name__} {error}"
+                raise FlowError(what, where=str(user_site()), way_out=f"write {example}, for example") from None
+            return function(*args, **named)
+
+        return cast(F, call)
+
+    return with_example

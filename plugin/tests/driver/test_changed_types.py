@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lowtide import Flow, Window, json, kafka, minutes, tumbling
+from lowtide import Flow, Window, event_time, json, kafka, minutes, tumbling
 from lowtide.cli.recovery import Recovery
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.driver.frozen import job_record
@@ -65,7 +65,8 @@ def keeping(record: Any, what: str) -> Plan:
     flow = Flow("stage")
     first, second = (flow.read(name, kafka(name, json(record))) for name in ("payments", "others"))
     keyed = first.key_by("user")
-    near: dict[str, Any] = {"before": minutes(1), "after": minutes(1), "wait": minutes(1), "time": ("at", "at")}
+    time = event_time("at", wait=minutes(1), late="drop")
+    near: dict[str, Any] = {"before": minutes(1), "after": minutes(1)}
     steps: dict[str, Callable[[], Any]] = {
         "scan": lambda: keyed.scan("kept", newest(record | None, lambda _, one: one), None),
         "list": lambda: keyed.scan("kept", newest(tuple[record, ...], lambda all_, one: (*all_, one)), ()),
@@ -75,7 +76,7 @@ def keeping(record: Any, what: str) -> Plan:
         "fold": lambda: keyed.window("kept", tumbling(minutes(1))).fold(folded, None, made),
         "apply": lambda: keyed.window("kept", tumbling(minutes(1))).apply(listed),
         "broadcast": lambda: keyed.scan("scan", seen, 0, broadcast=second.broadcast("kept", shown, ())),
-        "join": lambda: keyed.join("kept", second.key_by("user"), paired, late="drop", **near),
+        "join": lambda: keyed.join("kept", second.key_by("user"), paired, time=time, **near),
         "table": lambda: keyed.join_table("kept", second.key_by("user").table("rows"), row, how="left"),
     }
     steps[what]().write("out", kafka("out", json(record)))

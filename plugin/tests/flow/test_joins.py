@@ -114,10 +114,15 @@ REFUSED: list[tuple[Callable[[Streams], Any], str]] = [
 ]
 
 
+def clocks(at: str = "at", made: str = "made", **rest: Any) -> Any:
+    """The event time of items and that of products."""
+    one = lt.event_time(at, **{"wait": lt.minutes(1), "late": "drop", **rest})
+    return one, replace(one, column=made)
+
+
 def near(*, left: str = "product", right: str = "id", function: Any = named, **rest: Any) -> Callable[[Streams], Any]:
     """A join that would do, but for what is said; its late records go to nowhere unless it is."""
-    rest = {"after": lt.hours(1), "time": ("at", "made"), "wait": lt.minutes(1), "late": "drop"} | rest
-    rest = {word: value for word, value in rest.items() if value != "not at all"}
+    rest = {"after": lt.hours(1), "time": clocks()} | rest
     return lambda s: s.out(
         s.items.key_by(left, name="near-left").join(
             "near", s.products.key_by(right, name="near-right"), function, **rest
@@ -125,18 +130,28 @@ def near(*, left: str = "product", right: str = "id", function: Any = named, **r
     )
 
 
-NO_TIME: Any = {"time": "not at all", "wait": "not at all", "late": "not at all"}
+def taken(**rest: Any) -> Callable[[Streams], Any]:
+    """A join whose late records are taken."""
+
+    def write(streams: Streams) -> None:
+        joined = streams.by_product.join("near", streams.by_id, named, after=lt.hours(1), **rest)
+        streams.out(joined)
+        streams.out(joined.late, "late")
+
+    return write
+
 
 REFUSED += [
     (near(right="number"), "keys by product are str, and keys by number are int: they would never meet"),
-    (near(time=("att", "made")), "Item has no column 'att'"),
-    (near(time=("at", "number")), "time='number' is int, and has to be a datetime that is never None"),
-    (near(time=("at", "maybe")), "time='maybe' is datetime with a time zone | None"),
-    (near(late="not at all"), "nobody takes its late records; write .late and .late_other somewhere"),
+    (near(time=clocks("att")), "Item has no column 'att'"),
+    (near(time=clocks(made="number")), "event time 'number' is int, and has to be a datetime that is never None"),
+    (near(time=clocks(made="maybe")), "event time 'maybe' is datetime with a time zone | None"),
+    (near(time=clocks(late=None)), 'write .late and .late_other somewhere, or give its event time late="drop"'),
     (near(how="left"), "named takes Product, but Product | None arrives"),
     (near(how="right", function=named_or_not), "named_or_not takes Item, but Item | None arrives"),
-    (near(**NO_TIME, after=timedelta()), "it has no bound, so nothing could ever be forgotten"),
-    (near(**NO_TIME | {"late": "drop"}), "it goes by log time, for which nothing is late"),
+    (near(time=None, after=timedelta()), "it has no bound, so nothing could ever be forgotten"),
+    (taken(time=None), "it goes by log time, for which nothing is late; leave out .late and .late_other"),
+    (taken(time=clocks()), 'late="drop" drops what .late and .late_other take'),
 ]
 
 
@@ -151,8 +166,7 @@ def test_what_does_not_fit_is_refused_with_a_way_out(write: Callable[[Streams], 
 
 def test_late_records_are_all_taken_or_all_dropped() -> None:
     streams = Streams()
-    bounds = {"after": lt.hours(1), "time": ("at", "made"), "wait": lt.minutes(1)}
-    joined = streams.by_product.join("near", streams.by_id, named, **bounds)
+    joined = streams.by_product.join("near", streams.by_id, named, after=lt.hours(1), time=clocks(late=None))
     streams.out(joined)
     streams.out(joined.late, "late")
     assert "nobody takes its late records; write .late_other somewhere" in "\n".join(map(str, check_flow(streams.flow)))
@@ -163,15 +177,15 @@ def test_late_records_are_all_taken_or_all_dropped() -> None:
 
 def asof(*, function: Any = named_or_not, other: Any = lambda s: s.by_id, **rest: Any) -> Callable[[Streams], Any]:
     """A join with the newest that would do, but for what is said."""
-    rest = {"time": ("at", "made"), "wait": lt.minutes(1), "back": lt.hours(1), "late": "drop"} | rest
+    rest = {"time": clocks(), "back": lt.hours(1)} | rest
     return lambda s: s.out(s.by_product.join_asof("newest", other(s), function, **rest))
 
 
 ASOF: list[tuple[Callable[[Streams], Any], str]] = [
     (asof(other=lambda s: s.products.key_by("number")), "keys by product are str, and keys by number are int"),
-    (asof(time=("att", "made")), "Item has no column 'att'"),
-    (asof(time=("at", "maybe")), "time='maybe' is datetime with a time zone | None"),
-    (asof(late=None), "nobody takes its late records; write .late and .late_other somewhere"),
+    (asof(time=clocks("att")), "Item has no column 'att'"),
+    (asof(time=clocks(made="maybe")), "event time 'maybe' is datetime with a time zone | None"),
+    (asof(time=clocks(late=None)), "nobody takes its late records; write .late and .late_other somewhere"),
     (asof(function=named), "named takes Product, but Product | None arrives"),
 ]
 
@@ -195,9 +209,7 @@ def test_a_join_with_the_newest_says_what_it_does() -> None:
 LOOPED: dict[str, Callable[[Streams, Any], Any]] = {
     "join_table": lambda s, inside: inside.join_table("j", s.by_id.table("t"), named),
     "join": lambda s, inside: inside.join("j", s.by_id, named, after=lt.hours(1)),
-    "join_asof": lambda s, inside: inside.join_asof(
-        "j", s.by_id, named_or_not, time=("at", "made"), wait=lt.minutes(1), back=lt.hours(1), late="drop"
-    ),
+    "join_asof": lambda s, inside: inside.join_asof("j", s.by_id, named_or_not, time=clocks(), back=lt.hours(1)),
     "connect": lambda s, inside: inside.connect(s.by_id).scan("s", counted, 0),
 }
 
@@ -223,21 +235,27 @@ AT_ONCE: list[tuple[Callable[[Streams], Any], str]] = [
     (lambda s: s.by_product.connect(Streams().by_id), "connect takes streams of its own flow"),
     (lambda s: s.by_product.connect(), "connect takes one or more other streams"),
     (lambda s: s.by_product.join("j", s.products, named), "join takes keyed streams"),
-    (near(wait="not at all"), "time= stands without wait="),
-    (near(time="not at all"), "wait= stands without time="),
-    (near(time="at"), "time= takes the names of two columns"),
-    (near(wait=(lt.hours(1),)), "wait= takes one duration, or one for each stream"),
-    (near(wait=5), "wait= takes a duration of 0 to 100 years"),
+    (
+        near(time="at"),
+        "join \"near\": time= takes an event time, or one for each stream, found 'at'",
+    ),
+    (near(time=("at", "made")), "time= takes an event time, or one for each stream, found ('at', 'made')"),
+    (near(time=clocks()[:1]), "time= takes an event time, or one for each stream, found (EventTime("),
+    (near(time=(*clocks(), *clocks())), "time= takes an event time, or one for each stream"),
+    (near(time=(clocks()[0], clocks(ahead=lt.hours(1))[1])), "its event times differ in ahead=, which is one for both"),
+    (near(time=(clocks()[0], clocks(late=None)[1])), "differ in late=, which is one for both streams"),
+    (near(wait=lt.hours(1)), "join got an unexpected keyword argument 'wait'"),
     (near(before=lt.hours(-1)), "before= takes a duration of 0 to 100 years"),
     (near(how="both"), 'how= takes "inner", "left", "right" or "outer"'),
-    (near(late="keep"), 'late= takes "drop" or nothing'),
     (lambda s: s.items.join("j", s.by_id, named), "join works per key"),
     (lambda s: s.items.join_asof("j", s.by_id, named), "join_asof works per key"),
     (asof(other=lambda s: s.products), "join_asof takes keyed streams"),
     (asof(back=3), 'join_asof "newest": back= takes a duration of 0 to 100 years, found 3'),
-    (asof(wait=(lt.hours(1), lt.hours(1))), "wait= takes a duration of 0 to 100 years"),
+    (asof(time=(clocks()[0], clocks(wait=lt.hours(1))[1])), 'join_asof "newest": its event times differ in wait='),
+    (asof(late="drop"), "join_asof got an unexpected keyword argument 'late'"),
     (asof(how="outer"), 'how= takes "left" or "inner", found'),
-    (asof(time=None), "time= names the columns of event time, and is missing"),
+    (asof(time=None), "time= takes an event time, or one for each stream, found None"),
+    (lambda s: s.by_product.join_asof("j", s.by_id, named), "join_asof missing a required"),
 ]
 
 

@@ -138,12 +138,24 @@ def keyed() -> Any:
 FIVE = lt.tumbling(lt.minutes(5))
 SINK = lt.kafka("late", lt.json(Event))
 
+SECOND = lt.event_time("at", wait=lt.seconds(1))
+WRITTEN = (
+    r"unexpected keyword argument 'wait'\n.*\n.*: write window\(.* time=lt\.event_time\(\"at\", wait=lt\.seconds\(1\)\)"
+)
+
 CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
-    "time without wait": (lambda s: s.window("w", FIVE, time="at"), "time= stands without wait="),
-    "wait without time": (lambda s: s.window("w", FIVE, wait=lt.seconds(1)), "wait= stands without time="),
+    "a column as its time": (
+        lambda s: s.window("w", FIVE, time="at"),
+        r"found 'at'\n.*\n.*: write time=lt\.event_time\(",
+    ),
+    "a pair of times": (
+        lambda s: s.window("w", FIVE, time=(SECOND, SECOND)),
+        r"time= takes an event time, found \(EventTime",
+    ),
+    "a wait beside the time": (lambda s: s.window("w", FIVE, time="at", wait=lt.seconds(1)), WRITTEN),
+    "another late": (lambda s: s.window("w", FIVE, late="keep"), WRITTEN.replace("wait", "late", 1)),
+    "no windows at all": (lambda s: s.window("w"), r"window missing a required .*\n.*\n.*: write window\("),
     "no windows": (lambda s: s.window("w", lt.minutes(5)), "there are no such windows"),
-    "a negative wait": (lambda s: s.window("w", FIVE, time="at", wait=-lt.seconds(1)), "wait= takes a duration"),
-    "another late": (lambda s: s.window("w", FIVE, time="at", wait=lt.seconds(1), late="keep"), 'takes "drop"'),
     "another emit": (lambda s: s.window("w", FIVE, emit="now"), 'takes "close" or "update"'),
     "updates of sessions": (lambda s: s.window("w", lt.session(lt.seconds(1)), emit="update"), "has no updates"),
     "no name": (lambda s: s.window(FIVE, FIVE), "takes a name first"),
@@ -198,17 +210,23 @@ Make = Callable[[Any], Any]
 SESSIONS = lt.session(lt.seconds(5))
 
 
-def timed(stream: Any, **rest: Any) -> Any:
-    return stream.window("w", FIVE, **{"time": "at", "wait": lt.seconds(1), "late": "drop", **rest})
+def timed(stream: Any, column: str = "at", late: Any = "drop") -> Any:
+    return stream.window("w", FIVE, time=lt.event_time(column, wait=lt.seconds(1), late=late))
+
+
+def taken_in_log_time(stream: Any) -> Any:
+    windowed = stream.window("w", FIVE)
+    windowed.late.write("l", SINK)
+    return windowed.reduce(larger)
 
 
 FLOWS: dict[str, tuple[Make, str]] = {
     "nobody takes what is late": (lambda s: timed(s, late=None).reduce(larger), "nobody takes its late records"),
     "dropped and taken": (lambda s: [w := timed(s), w.late.write("l", SINK), w.reduce(larger)][-1], "leave out one"),
-    "late in log time": (lambda s: s.window("w", FIVE, late="drop").reduce(larger), "for which nothing is late"),
-    "no such column": (lambda s: timed(s, time="when").reduce(larger), "Event has no column 'when'"),
-    "no time": (lambda s: timed(s, time="number").reduce(larger), "time='number' is int, and has to be a datetime"),
-    "perhaps no time": (lambda s: timed(s, time="seen").reduce(larger), "never None; use map before it"),
+    "late in log time": (taken_in_log_time, "for which nothing is late"),
+    "no such column": (lambda s: timed(s, "when").reduce(larger), "Event has no column 'when'"),
+    "no time": (lambda s: timed(s, "number").reduce(larger), "event time 'number' is int, and has to be a datetime"),
+    "perhaps no time": (lambda s: timed(s, "seen").reduce(larger), "never None; use map before it"),
     "sessions without merge": (
         lambda s: s.window("w", SESSIONS).fold(counted, 0, shown),
         "counted folds sessions, which may become one",
@@ -249,7 +267,7 @@ SHORT: dict[str, Any] = {
     "size": lambda s: s.window("w", lt.tumbling(lt.millis(5))),
     "every": lambda s: s.window("w", lt.sliding(lt.seconds(1), lt.millis(5))),
     "gap": lambda s: s.window("w", lt.session(lt.millis(5))),
-    "wait": lambda s: s.window("w", FIVE, time="at", wait=lt.millis(5), late="drop"),
+    "wait": lambda s: s.window("w", FIVE, time=lt.event_time("at", wait=lt.millis(5), late="drop")),
 }
 
 
@@ -273,7 +291,7 @@ def test_windows_stand_in_no_loop() -> None:
 
 def a_flow() -> Any:
     stream = keyed()
-    windowed = stream.window("w", FIVE, time="at", wait=lt.seconds(90))
+    windowed = stream.window("w", FIVE, time=lt.event_time("at", wait=lt.seconds(90)))
     windowed.late.write("late", SINK)
     windowed.aggregate(Count, count=lt.agg.count()).write("out", lt.kafka("out", lt.json(Count)))
     return stream._flow

@@ -139,8 +139,9 @@ def test_the_lateness_of_both_streams_is_log_time_less_their_own() -> None:
     flow = lt.Flow("joins")
     lefts: Any = flow.read("lefts", lt.kafka("lefts", lt.json(Order))).key_by("id")
     rights = flow.read("rights", lt.kafka("rights", lt.json(Order))).key_by("id")
-    waits = lt.seconds(1), lt.seconds(5)
-    pairs = lefts.join("pairs", rights, both, time=("at", "came"), wait=waits, late="drop", after=lt.seconds(1))
+    at = lt.event_time("at", wait=lt.seconds(1), late="drop")
+    came = lt.event_time("came", wait=lt.seconds(5), late="drop")
+    pairs = lefts.join("pairs", rights, both, time=(at, came), after=lt.seconds(1))
     pairs.write("pairs", lt.kafka("pairs", lt.json(Both)))
     log = {
         name: [
@@ -158,7 +159,11 @@ def test_the_lateness_of_both_streams_is_log_time_less_their_own() -> None:
     ]
 
 
-EVENT_TIME: Any = {"time": ("at", "at"), "wait": lt.seconds(1)}
+EVENT_TIME: Any = {"time": lt.event_time("at", wait=lt.seconds(1))}
+
+
+def looking_ahead(seconds: float) -> Any:
+    return lt.event_time("at", wait=lt.seconds(1), ahead=lt.seconds(seconds))
 
 
 def test_both_bounds_are_in_and_unpaired_records_come_out_once() -> None:
@@ -183,14 +188,14 @@ def test_what_is_late_is_not_joined_and_comes_out_as_it_was() -> None:
 
 
 def test_what_lies_too_far_ahead_is_late() -> None:
-    out = joined([order(60, 1)], [], after=lt.seconds(5), ahead=lt.seconds(58.998), **EVENT_TIME)
+    out = joined([order(60, 1)], [], after=lt.seconds(5), time=looking_ahead(58.998))
     assert out == {"pairs": [], "late": [60], "late-other": []}
-    out = joined([order(60, 1)], [], after=lt.seconds(5), ahead=lt.seconds(59), how="left", **EVENT_TIME)
+    out = joined([order(60, 1)], [], after=lt.seconds(5), time=looking_ahead(59), how="left")
     assert out == {"pairs": [(60, None)], "late": [], "late-other": []}
 
 
 def test_each_stream_has_a_wait_of_its_own() -> None:
-    waits = {"time": ("at", "at"), "wait": (lt.seconds(1), lt.seconds(4))}
+    waits: Any = {"time": tuple(lt.event_time("at", wait=lt.seconds(each)) for each in (1, 4))}
     out = joined([order(0, 3)], [order(0, 3)], after=lt.seconds(1), how="outer", **waits)
     assert out == {"pairs": [(None, 0)], "late": [0], "late-other": []}
     out = joined([order(0)], [order(1, 5), order(1, 5.002)], after=lt.seconds(1), how="left", **waits)
@@ -225,9 +230,8 @@ def test_an_outer_join_is_the_relational_one_of_what_was_in_time(seed: int) -> N
         return found
 
     lefts, rights = some(0), some(0.0005)
-    rest: Any = {"time": ("at", "at"), "wait": lt.seconds(wait)}
     bounds: Any = {"before": lt.seconds(before), "after": lt.seconds(after)}
-    out = joined(lefts, rights, how="outer", **bounds, **rest)
+    out = joined(lefts, rights, how="outer", time=lt.event_time("at", wait=lt.seconds(wait)), **bounds)
     pairs = [
         (left, right)
         for left in in_time(lefts)
@@ -267,7 +271,7 @@ def numbers(left: Known | None, right: Known | None) -> Known:
     return Known(some.name, some.other, number, some.at)
 
 
-NEAR: dict[str, Any] = {"before": lt.seconds(5), "after": lt.seconds(5), "wait": lt.seconds(1)}
+NEAR: dict[str, Any] = {"before": lt.seconds(5), "after": lt.seconds(5)}
 
 
 def known(how: str, columns: tuple[str, ...]) -> list[int]:
@@ -275,13 +279,13 @@ def known(how: str, columns: tuple[str, ...]) -> list[int]:
     flow = lt.Flow("nothing")
     streams: Any = [flow.read(each, lt.kafka(each, lt.json(Known))).key_by(*columns) for each in ("left", "right")]
     left, right = streams
-    timed: dict[str, Any] = {"time": ("at", "at"), "late": "drop"}
+    time = lt.event_time("at", wait=lt.seconds(1), late="drop")
     if how.startswith("asof"):
-        made = left.join_asof("j", right, numbers, how=how[5:], wait=lt.seconds(1), back=lt.seconds(9), **timed)
+        made = left.join_asof("j", right, numbers, how=how[5:], time=time, back=lt.seconds(9))
     elif how.startswith("table"):
         made = left.join_table("j", right.table("rows"), numbers, how=how[6:])
     else:
-        made = left.join("j", right, numbers, how=how, **timed, **NEAR)
+        made = left.join("j", right, numbers, how=how, time=time, **NEAR)
     made.write("out", lt.kafka("out", lt.json(Known)))
     rights = [(0, Known(None, "b", 1, t(0))), (0, Known("a", None, 2, t(0))), (0, Known("a", "b", 3, t(0)))]
     lefts = [(1, Known(None, "b", 4, t(1))), (1, Known("a", None, 5, t(1))), (1, Known("a", "b", 6, t(1)))]

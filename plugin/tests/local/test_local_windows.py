@@ -83,28 +83,28 @@ TEN = lt.tumbling(lt.seconds(10))
 
 
 def test_a_record_at_the_close_is_late_and_a_tick_before_is_not() -> None:
-    flow = flow_of(TEN, time="at", wait=lt.seconds(5))
+    flow = flow_of(TEN, time=lt.event_time("at", wait=lt.seconds(5)))
     assert run(flow, event(1, 3), event(2, 9, 14.998), event(3, 9, 15)) == ([(1, 2)], [3])
 
 
 def test_a_record_too_far_ahead_is_late_too_and_holds_no_window_open() -> None:
-    flow = flow_of(TEN, time="at", wait=lt.seconds(5))
+    flow = flow_of(TEN, time=lt.event_time("at", wait=lt.seconds(5)))
     assert run(flow, event(1, 3), event(9, 10**8, 4)) == ([(1,)], [9])
 
 
 def test_a_record_may_be_late_for_one_window_and_in_time_for_another() -> None:
-    flow = flow_of(lt.sliding(lt.seconds(20), lt.seconds(10)), time="at", wait=lt.seconds(0))
+    flow = flow_of(lt.sliding(lt.seconds(20), lt.seconds(10)), time=lt.event_time("at", wait=lt.seconds(0)))
     assert run(flow, event(1, 5), event(2, 8, 12)) == ([(1,), (1, 2)], [2])
 
 
 def test_a_record_that_is_late_by_itself_belongs_to_a_session_that_is_open() -> None:
-    flow = flow_of(lt.session(lt.seconds(10)), time="at", wait=lt.seconds(1))
+    flow = flow_of(lt.session(lt.seconds(10)), time=lt.event_time("at", wait=lt.seconds(1)))
     log = event(1, 0), event(2, 9), event(3, 18), event(4, 5, 19), event(5, 5, 40)
     assert run(flow, *log) == ([(1, 2, 3, 4)], [5])
 
 
 def test_a_record_between_two_sessions_makes_one_of_them() -> None:
-    flow = flow_of(lt.session(lt.seconds(10)), time="at", wait=lt.seconds(1))
+    flow = flow_of(lt.session(lt.seconds(10)), time=lt.event_time("at", wait=lt.seconds(1)))
     assert run(flow, event(1, 0), event(2, 10.5), event(3, 5, 10.6)) == ([(1, 2, 3)], [])
 
 
@@ -114,18 +114,20 @@ def test_in_log_time_nothing_is_late_and_sessions_end_by_themselves() -> None:
 
 
 def test_a_window_is_open_until_time_has_come() -> None:
-    flow = flow_of(TEN, time="at", wait=lt.seconds(5))
+    flow = flow_of(TEN, time=lt.event_time("at", wait=lt.seconds(5)))
     assert run(flow, event(1, 0), until=moment(14.998)) == ([], [])
     assert run(flow, event(1, 0), until=moment(15)) == ([(1,)], [])
 
 
 def test_updates_come_with_each_record_and_nothing_at_the_close() -> None:
-    flow = flow_of(lt.sliding(lt.seconds(20), lt.seconds(10)), time="at", wait=lt.seconds(0), emit="update")
+    flow = flow_of(
+        lt.sliding(lt.seconds(20), lt.seconds(10)), time=lt.event_time("at", wait=lt.seconds(0)), emit="update"
+    )
     assert run(flow, event(1, 5), event(2, 8, 12)) == ([(1,), (1,), (1, 2)], [2])
 
 
 def test_records_without_stamps_are_in_time_and_every_window_closes() -> None:
-    flow = flow_of(TEN, time="at", wait=lt.seconds(5))
+    flow = flow_of(TEN, time=lt.event_time("at", wait=lt.seconds(5)))
     out = flow.run_locally(events=[event(1, 30), event(2, 3)])
     assert ([seen.numbers for seen in out["seen"]], out["late"]) == ([(2,), (1,)], [])
 
@@ -133,9 +135,9 @@ def test_records_without_stamps_are_in_time_and_every_window_closes() -> None:
 def test_a_result_is_in_time_for_a_window_that_closes_with_it() -> None:
     flow = lt.Flow("cascade")
     events = flow.read("events", lt.kafka("events", lt.json(Event)))
-    first = events.key_by("key").window("first", TEN, time="at", wait=lt.seconds(5), late="drop")
+    first = events.key_by("key").window("first", TEN, time=lt.event_time("at", wait=lt.seconds(5), late="drop"))
     totals = first.aggregate(Total, total=lt.agg.count())
-    second = totals.key_by("window_start").window("second", TEN, time="window_start", wait=lt.seconds(5))
+    second = totals.key_by("window_start").window("second", TEN, time=lt.event_time("window_start", wait=lt.seconds(5)))
     sink(second.late, "late", Total)
     sink(second.aggregate(Total, total=lt.agg.sum("total")), "out", Total)
     log = event(1, 3), event(2, 4, key="b"), event(3, 5, key="c"), event(4, 13)
@@ -144,7 +146,7 @@ def test_a_result_is_in_time_for_a_window_that_closes_with_it() -> None:
 
 
 def test_a_day_of_23_hours_is_one_window() -> None:
-    flow = flow_of(lt.calendar("day", "Europe/Berlin"), time="at", wait=lt.seconds(0))
+    flow = flow_of(lt.calendar("day", "Europe/Berlin"), time=lt.event_time("at", wait=lt.seconds(0)))
     out = flow.run_locally(events=[event(hour, 86_400 * 27.5 + 3_600 * hour) for hour in range(40)])
     assert [(each.window_end - each.window_start) / lt.hours(1) for each in out["seen"]] == [24, 23, 24]
 
@@ -203,7 +205,7 @@ def logs(draw: st.DrawFn) -> list[Event]:
 @given(logs(), st.sampled_from([0, 2, 5]))
 def test_sessions_are_what_is_connected_and_never_within_the_gap(log: list[Event], wait: int) -> None:
     gap = lt.seconds(6)
-    flow = flow_of(lt.session(gap), time="at", wait=lt.seconds(wait))
+    flow = flow_of(lt.session(gap), time=lt.event_time("at", wait=lt.seconds(wait)))
     out = flow.run_locally(events=lt.stamped(log, by="came"))
     late = {each.number for each in out["late"]}
     connected: list[tuple[str, datetime, list[int]]] = []
@@ -221,7 +223,7 @@ def test_sessions_are_what_is_connected_and_never_within_the_gap(log: list[Event
 
 
 def test_the_lateness_of_records_is_log_time_less_their_own() -> None:
-    flow = flow_of(TEN, time="at", wait=lt.seconds(5))
+    flow = flow_of(TEN, time=lt.event_time("at", wait=lt.seconds(5)))
     plan = compile_flow(flow, parallelism=1)
     log = [event(number, 100 - behind, 100) for number, behind in enumerate([0, 1, 2, 9])]
     messages = [
@@ -238,19 +240,19 @@ def test_the_lateness_of_records_is_log_time_less_their_own() -> None:
 
 
 def sliding_then_tumbling(keyed: Any) -> None:
-    windowed = keyed.window("w", lt.sliding(lt.seconds(6), lt.seconds(2)), time="at", wait=lt.seconds(2))
+    windowed = keyed.window("w", lt.sliding(lt.seconds(6), lt.seconds(2)), time=lt.event_time("at", wait=lt.seconds(2)))
     sink(windowed.late, "late", Event)
     totals = windowed.aggregate(Total, total=lt.agg.count())
     sink(totals, "totals", Total)
     again = totals.key_by("window_start").window(
-        "a", lt.tumbling(lt.seconds(4)), time="window_start", wait=lt.seconds(7)
+        "a", lt.tumbling(lt.seconds(4)), time=lt.event_time("window_start", wait=lt.seconds(7))
     )
     sink(again.late, "again-late", Total)
     sink(again.aggregate(Total, total=lt.agg.sum("total")), "again", Total)
 
 
 def sessions(keyed: Any) -> None:
-    windowed = keyed.window("w", lt.session(lt.seconds(3)), time="at", wait=lt.seconds(2))
+    windowed = keyed.window("w", lt.session(lt.seconds(3)), time=lt.event_time("at", wait=lt.seconds(2)))
     sink(windowed.late, "late", Event)
     sink(windowed.aggregate(Seen, numbers=lt.agg.collect("number")), "seen", Seen)
 

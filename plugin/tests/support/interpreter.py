@@ -86,6 +86,14 @@ class Kafka(NamedTuple):
     preload: bool = False
 
 
+class EventTime(NamedTuple):
+    """A column of event time, how long log time waits for it, and how far ahead it may be; no column is log time."""
+
+    column: str | None
+    wait: timedelta = timedelta(0)
+    ahead: timedelta = timedelta(days=1)
+
+
 class Came(NamedTuple):
     """A message of a source: its front and offset, the log's timestamp in ms, key and value, and what else it has."""
 
@@ -254,13 +262,11 @@ class Stream:
         name: str,
         windows: Kind,
         *,
-        time: str | None = None,
-        wait: timedelta = timedelta(0),
-        ahead: timedelta = timedelta(days=1),
-        late: str | None = None,
+        time: EventTime | None = None,
         emit: str = "close",
     ) -> Windowed:
-        rest = {"windows": windows, "time": time, "wait": wait, "ahead": ahead, "emit": emit}
+        column, wait, ahead = time or EventTime(None)
+        rest = {"windows": windows, "time": column, "wait": wait, "ahead": ahead, "emit": emit}
         return Windowed(self._flow, self._then("window", name, **rest)._step)
 
     def table(self, name: str, *, deleted: str | None = None, ttl: timedelta | None = None) -> Stream:
@@ -279,15 +285,11 @@ class Stream:
         *,
         before: timedelta = timedelta(0),
         after: timedelta = timedelta(0),
-        time: tuple[str, str] | None = None,
-        wait: Any = None,
-        ahead: timedelta = timedelta(days=1),
-        late: str | None = None,
+        time: EventTime | tuple[EventTime, EventTime] | None = None,
         how: str = "inner",
         returns: Any = None,
     ) -> Joined:
-        wait = wait if isinstance(wait, tuple) else (wait or timedelta(0),) * 2
-        rest = {"before": before, "after": after, "time": time, "wait": wait, "ahead": ahead, "how": how}
+        rest = {"before": before, "after": after, "how": how, **sides(time)}
         made = self._then("join", name, other, function=function, **rest)._step
         made.gives = returns or typing.get_type_hints(function)["return"]
         return Joined(self._flow, made)
@@ -298,16 +300,13 @@ class Stream:
         other: Stream,
         function: Any,
         *,
-        time: tuple[str, str],
-        wait: timedelta,
+        time: EventTime | tuple[EventTime, EventTime],
         back: timedelta,
-        ahead: timedelta = timedelta(days=1),
-        late: str | None = None,
         how: str = "left",
         returns: Any = None,
     ) -> Joined:
-        rest = {"before": back, "after": timedelta(0), "back": back, "time": time, "ahead": ahead, "how": how}
-        made = self._then("join_asof", name, other, function=function, wait=(wait, wait), **rest)._step
+        rest = {"before": back, "after": timedelta(0), "back": back, "how": how, **sides(time)}
+        made = self._then("join_asof", name, other, function=function, **rest)._step
         made.gives = returns or typing.get_type_hints(function)["return"]
         return Joined(self._flow, made)
 
@@ -938,6 +937,21 @@ def message_of(sink: Kafka, record: Any) -> tuple[bytes | None, bytes | None, li
 
 
 # -- the other words of the package ------------------------------------------------------------------------------------
+
+
+def event_time(
+    column: str, *, wait: timedelta, ahead: timedelta = timedelta(days=1), late: str | None = None
+) -> EventTime:
+    return EventTime(column, wait, ahead)
+
+
+def sides(time: EventTime | tuple[EventTime, EventTime] | None) -> dict[str, Any]:
+    """What a join's step has of event time."""
+    if time is None:
+        time = EventTime(None)
+    one, other = (time, time) if isinstance(time, EventTime) else time
+    columns = None if one.column is None else (one.column, other.column)
+    return {"time": columns, "wait": (one.wait, other.wait), "ahead": one.ahead}
 
 
 def kafka(

@@ -620,11 +620,12 @@ class Writer:
             rest["after"] += timedelta(milliseconds=1)
         else:
             waits = [timedelta(milliseconds=dice.choice([0, 7, 40])) for _ in range(2)]
-            rest |= {"time": ("when", "when"), "wait": dice.choice([waits[0], tuple(waits)])}
+            times = [self._package.event_time("when", wait=wait) for wait in waits]
+            rest["time"] = dice.choice([times[0], tuple(times)])
         if not in_log_time and dice.random() < 0.4:
             how, wait = dice.choice(["inner", "left"]), timedelta(milliseconds=dice.choice([0, 7, 40]))
-            asof: dict[str, Any] = {"time": ("when", "when"), "wait": wait, "back": bounds[0]}
-            joined = left.join_asof(self._name("asof"), right, PAIRED[how], how=how, **asof)
+            time = self._package.event_time("when", wait=wait)
+            joined = left.join_asof(self._name("asof"), right, PAIRED[how], how=how, time=time, back=bounds[0])
             for given in [joined, joined.late, joined.late_other]:
                 self._add(given.map(untimed, name=self._name("untimed")), stream, other)
             return
@@ -698,7 +699,7 @@ class Writer:
         rest: dict[str, Any] = {"emit": dice.choice(["close", "update"])} if number != 2 else {}
         in_log_time = dice.random() < 0.3
         if not in_log_time:
-            rest |= {"time": "when", "wait": timedelta(milliseconds=dice.choice([0, 7, 40]))}
+            rest["time"] = package.event_time("when", wait=timedelta(milliseconds=dice.choice([0, 7, 40])))
         windowed = keyed.window(self._name("window"), windows, **rest)
         lates = [] if in_log_time else [windowed.late]
         results = [

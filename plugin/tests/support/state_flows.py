@@ -10,7 +10,21 @@ from typing import Any
 
 from proto_messages import add_field, generated_by
 
-from lowtide import Flow, Moment, Window, agg, days, json, kafka, millis, protobuf, session, sliding, tumbling
+from lowtide import (
+    Flow,
+    Moment,
+    Window,
+    agg,
+    days,
+    event_time,
+    json,
+    kafka,
+    millis,
+    protobuf,
+    session,
+    sliding,
+    tumbling,
+)
 
 
 @dataclass(frozen=True)
@@ -321,12 +335,12 @@ def windows_of_windows(flow: Flow) -> None:
         source(flow)
         .flat_map(timed)
         .key_by("key")
-        .window("spells", sliding(millis(60), millis(20)), time="at", wait=millis(50))
+        .window("spells", sliding(millis(60), millis(20)), time=event_time("at", wait=millis(50)))
     )
     spells.late.write("late", kafka("late", json(Word), key="key"))
     made = spells.aggregate(Spell, words=agg.count(), total=agg.sum("count"))
     sums = made.key_by("window_start").window(
-        "sums", tumbling(millis(40)), time="window_start", wait=millis(90), late="drop"
+        "sums", tumbling(millis(40)), time=event_time("window_start", wait=millis(90), late="drop")
     )
     sums.aggregate(Sum, spells=agg.count(), total=agg.sum("total")).write("out", kafka("out", json(Sum)))
 
@@ -347,9 +361,9 @@ def sat_through(window: Window, state: int | None) -> Count:
 def sessions(flow: Flow) -> None:
     """Two kinds over the same records; the states of one are None now and then."""
     worded = source(flow).flat_map(timed).key_by("key")
-    spells = worded.window("sat", session(millis(25)), time="at", wait=millis(30), late="drop").apply(sat)
+    spells = worded.window("sat", session(millis(25)), time=event_time("at", wait=millis(30), late="drop")).apply(sat)
     spells.map(spelt).key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
-    wavering_ones = worded.window("wavering", session(millis(15)), time="at", wait=millis(30))
+    wavering_ones = worded.window("wavering", session(millis(15)), time=event_time("at", wait=millis(30)))
     wavering_ones.late.write("late", kafka("late", json(Word)))
     folded = wavering_ones.fold(wavering, None, sat_through, merge=wavered)
     folded.write("sat-through", kafka("sat-through", json(Count)))
@@ -438,7 +452,7 @@ def joined(flow: Flow) -> None:
     left = source(flow).flat_map(timed).key_by("key")
     right = source(flow, "more").flat_map(timed, name="others").key_by("key")
     pairs = left.join(
-        "near", right, near, before=millis(9), after=millis(21), time=("at", "at"), wait=millis(40), how="outer"
+        "near", right, near, before=millis(9), after=millis(21), time=event_time("at", wait=millis(40)), how="outer"
     )
     pairs.late.write("late", kafka("late", json(Word), key="key"))
     pairs.late_other.write("late-other", kafka("late-other", json(Word), key="key"))

@@ -255,10 +255,12 @@ class Inference:
             )
             return None
         taken = bool(self._lates(index))
-        if step.time is None and (taken or step.late is not None):
-            self._fault(call, "its windows go by log time, for which nothing is late; leave out .late and late=")
+        if step.time is None and taken:
+            self._fault(call, "its windows go by log time, for which nothing is late; leave out .late")
         elif step.time is not None and not taken and step.late is None:
-            self._fault(call, 'nobody takes its late records; write .late somewhere, or drop them by late="drop"')
+            self._fault(
+                call, 'nobody takes its late records; write .late somewhere, or give its event time late="drop"'
+            )
         elif taken and step.late is not None:
             self._fault(call, 'late="drop" drops what .late takes; leave out one of the two')
         self.steps[index], gives = typed_window(step, takes, self._key(call))

@@ -102,8 +102,8 @@ def join_faults(step: Join, sides: Sequence[Keyed], lates: Collection[int]) -> I
     if step.time is None:
         if not step.before and not step.after:
             yield "it has no bound, so nothing could ever be forgotten; give it before= or after=, or use join_table"
-        if lates or step.late is not None:
-            yield "it goes by log time, for which nothing is late; leave out .late, .late_other and late="
+        if lates:
+            yield "it goes by log time, for which nothing is late; leave out .late and .late_other"
         return
     for column, (record, _) in zip(step.time, sides, strict=True):
         fault = moment_fault(column, record)
@@ -111,7 +111,7 @@ def join_faults(step: Join, sides: Sequence[Keyed], lates: Collection[int]) -> I
             yield fault
     if step.late is None and len(lates) < len(sides):
         lacking = " and ".join(word for port, word in enumerate((".late", ".late_other")) if port not in lates)
-        yield f'nobody takes its late records; write {lacking} somewhere, or drop them by late="drop"'
+        yield f'nobody takes its late records; write {lacking} somewhere, or give its event time late="drop"'
     elif step.late is not None and lates:
         yield 'late="drop" drops what .late and .late_other take; leave out one of the two'
 

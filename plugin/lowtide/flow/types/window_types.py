@@ -34,7 +34,7 @@ def moment_fault(column: str | None, takes: type | None) -> str | None:
     if isinstance(kind, Scalar) and kind.python is datetime:
         return None
     way_out = "use map before it" if kind.name.endswith("| None") else "make one of it by map"
-    return f"time={column!r} is {kind.name}, and has to be a datetime that is never None; {way_out}"
+    return f"event time {column!r} is {kind.name}, and has to be a datetime that is never None; {way_out}"
 
 
 def typed_window(step: WindowBy, takes: type | None, key: Sequence[str]) -> tuple[WindowBy, Any]:

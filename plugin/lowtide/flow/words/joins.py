@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lowtide.errors import FlowError
 from lowtide.flow.site import check_text, function_of, user_site
 from lowtide.flow.steps import steps
-from lowtide.flow.time.durations import duration_of
+from lowtide.flow.time.durations import bounded_duration, duration_of
+from lowtide.flow.time.event_time import AHEAD, EVENT_TIME, EventTime
 from lowtide.flow.time.moments import ZERO
 from lowtide.flow.words.streams import Stream
-from lowtide.flow.words.window_words import LIMIT
 
 if TYPE_CHECKING:
     from lowtide.flow.steps.graph import FlowGraph
@@ -68,76 +67,59 @@ def table_of(name: str, deleted: object, ttl: timedelta | None) -> steps.Table:
 
 
 def join_of(
-    name: str,
-    function: Callable[..., Any],
-    near: tuple[Any, Any],
-    time: Any,
-    wait: Any,
-    ahead: Any,
-    late: Any,
-    how: Any,
-    returns: type | None,
+    name: str, function: Callable[..., Any], near: tuple[Any, Any], time: object, how: Any, returns: type | None
 ) -> steps.Join:
     """The step, as `join(...)` says it; raises FlowError for what no flow can mean."""
     check_text("join", name)
-
-    def refuse(what: str, way_out: str) -> FlowError:
-        return FlowError(f'join "{name}": {what}', where=str(user_site()), way_out=way_out)
-
-    if (time is None) != (wait is None):
-        raise refuse(
-            f"{'wait=' if time is None else 'time='} stands without {'time=' if time is None else 'wait='}",
-            "time= names the columns of event time, wait= says how long log time waits for it: give both or neither",
-        )
-    if time is not None and not (
-        isinstance(time, tuple) and len(time) == 2 and all(isinstance(each, str) for each in time)
-    ):
-        raise refuse(f"time= takes the names of two columns, found {time!r}", 'write time=("at", "at"), for example')
-    waits = wait if isinstance(wait, tuple) else (wait or ZERO,) * 2
-    if len(waits) != 2:
-        raise refuse(f"wait= takes one duration, or one for each stream, found {wait!r}", "write lt.minutes(1), say")
-    words = zip(("before", "after", "wait", "wait", "ahead"), (*near, *waits, ahead), strict=True)
-    for word, duration in words:
-        if not isinstance(duration, timedelta) or not ZERO <= duration <= LIMIT:
-            raise refuse(f"{word}= takes a duration of 0 to 100 years, found {duration!r}", "write lt.minutes(1), say")
-    if late not in (None, "drop"):
-        raise refuse(f'late= takes "drop" or nothing, found {late!r}', "take the late records by .late instead")
+    before, after = (bounded_duration(f'join "{name}"', *each) for each in zip(("before", "after"), near, strict=True))
     if how not in ("inner", "left", "right", "outer"):
-        raise refuse(f'how= takes "inner", "left", "right" or "outer", found {how!r}', "leave it out for pairs alone")
-    before, after = near
-    return steps.Join(function_of(function), how, before, after, time, waits, ahead, late, returns)
+        what = f'join "{name}": how= takes "inner", "left", "right" or "outer", found {how!r}'
+        raise FlowError(what, where=str(user_site()), way_out="leave it out for pairs alone")
+    timed: dict[str, Any] = {"ahead": AHEAD} if time is None else _timed(f'join "{name}"', time, "ahead", "late")
+    return steps.Join(function_of(function), how, before, after, returns=returns, **timed)
 
 
 def join_asof_of(
-    name: str,
-    function: Callable[..., Any],
-    back: Any,
-    time: Any,
-    wait: Any,
-    ahead: Any,
-    late: Any,
-    how: Any,
-    returns: type | None,
+    name: str, function: Callable[..., Any], back: object, time: object, how: Any, returns: type | None
 ) -> steps.JoinAsof:
     """The step, as `join_asof(...)` says it; raises FlowError for what no flow can mean."""
     check_text("join_asof", name)
-    for word, duration in (("back", back), ("wait", wait)):
-        if not isinstance(duration, timedelta) or not ZERO <= duration <= LIMIT:
-            raise FlowError(
-                f'join_asof "{name}": {word}= takes a duration of 0 to 100 years, found {duration!r}',
-                where=str(user_site()),
-                way_out="write lt.minutes(1), say",
-            )
+    before = bounded_duration(f'join_asof "{name}"', "back", back)
     if how not in ("inner", "left"):
         raise FlowError(f'join_asof "{name}": how= takes "left" or "inner", found {how!r}', where=str(user_site()))
-    if time is None:
-        raise FlowError(
-            f'join_asof "{name}": time= names the columns of event time, and is missing',
-            where=str(user_site()),
-            way_out='write time=("at", "at"), for example; by log time, join_table gives the newest record',
-        )
-    join = join_of(name, function, (back, ZERO), time, wait, ahead, late, how, returns)
-    return steps.JoinAsof(**{field.name: getattr(join, field.name) for field in fields(join)})
+    timed = _timed(f'join_asof "{name}"', time, "wait", "ahead", "late")
+    return steps.JoinAsof(function_of(function), how, before, ZERO, returns=returns, **timed)
+
+
+def _timed(step: str, time: object, *alike: str) -> dict[str, Any]:
+    """What a join's step has of event time.
+
+    Args:
+        step: Its word and name.
+        time: As the user gave it: one for both streams, or a pair.
+        alike: In what a pair has to agree.
+    """
+    pair = time if isinstance(time, tuple) else (time, time)
+
+    def refuse(what: str, way_out: str) -> FlowError:
+        return FlowError(f"{step}: {what}", where=str(user_site()), way_out=way_out)
+
+    match pair:
+        case EventTime() as one, EventTime() as other:
+            pass
+        case _:
+            what = f"time= takes an event time, or one for each stream, found {time!r}"
+            raise refuse(what, f"write time={EVENT_TIME}, for example")
+    for word in alike:
+        if getattr(one, word) != getattr(other, word):
+            what = f"its event times differ in {word}=, which is one for both streams"
+            raise refuse(what, f"give both the same {word}=")
+    return {
+        "time": (one.column, other.column),
+        "wait": (one.wait, other.wait),
+        "ahead": one.ahead,
+        "late": one.late,
+    }
 
 
 def join_table_of(

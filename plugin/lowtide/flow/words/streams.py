@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from lowtide.errors import FlowError
 from lowtide.flow import other_words as words
 from lowtide.flow.formats.endpoints import Kafka
-from lowtide.flow.site import Site, check_text, count_of, function_of, name_of, user_site
+from lowtide.flow.site import Site, check_text, count_of, function_of, name_of, user_site, written
 from lowtide.flow.steps import steps
 from lowtide.flow.steps.calls import sink_of
 from lowtide.flow.steps.steps import Step
 from lowtide.flow.steps.timers import flat_scan_of
 from lowtide.flow.steps.windows import Windows
 from lowtide.flow.time.durations import duration_of
+from lowtide.flow.time.event_time import EVENT_TIME
 from lowtide.flow.time.moments import ZERO
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from lowtide.flow.steps.agg import Aggregate
     from lowtide.flow.steps.graph import FlowGraph
+    from lowtide.flow.time.event_time import EventTime, EventTimes
     from lowtide.flow.words.joins import Joined, Table
     from lowtide.flow.words.windowed import Windowed
 
@@ -455,15 +457,13 @@ class KeyedStream(Stream[T]):
             also = [broadcast._call]
         return also, None if ttl is None else duration_of(word, "ttl", ttl)
 
+    @written(f'window("visits", lt.tumbling(lt.minutes(5)), time={EVENT_TIME})')
     def window(
         self,
         name: str,
         windows: Windows,
         *,
-        time: str | None = None,
-        wait: timedelta | None = None,
-        ahead: timedelta = timedelta(days=1),
-        late: Literal["drop"] | None = None,
+        time: EventTime | None = None,
         emit: Literal["close", "update"] = "close",
     ) -> Windowed[T]:
         """Cut each key's records into windows of time; what is made of them is said by the next word.
@@ -473,15 +473,21 @@ class KeyedStream(Stream[T]):
         Args:
             name: The step's name, under which its open windows are kept.
             windows: `tumbling(...)`, `sliding(...)`, `session(...)` or `calendar(...)`.
-            time: The column of event time; without it, windows go by log time and nothing is late.
-            wait: With `time`: how far log time may be ahead of a record's event time before the record is late.
-            ahead: A record whose event time is further ahead of log time is late too.
-            late: "drop" where late records are not wanted; else take `.late`.
+            time: The event time, `lt.event_time("at", wait=...)`; without it, windows go by log time and nothing is
+                late.
             emit: "close" for one result when a window closes, "update" for one with each record instead.
+
+        Raises:
+            FlowError: an argument is none of these, or sessions are to give updates.
+
+        Example:
+            >>> clock = lt.event_time("at", wait=lt.seconds(1))
+            >>> clicks.key_by("user").window("visits", lt.session(lt.minutes(30)), time=clock)
+            Windowed('clicks', 'visits')
         """
         from lowtide.flow.words.windowed import Windowed, window_by
 
-        step = window_by(name, windows, time, wait, ahead, late, emit)
+        step = window_by(name, windows, time, emit)
         return Windowed(self._flow, self._write_down(step, name))
 
     def table(self, name: str, *, deleted: str | None = None, ttl: timedelta | None = None) -> Table[T]:
@@ -552,10 +558,7 @@ class KeyedStream(Stream[T]):
         *,
         before: timedelta = ZERO,
         after: timedelta = ZERO,
-        time: tuple[str, str] | None = None,
-        wait: timedelta | tuple[timedelta, timedelta] | None = None,
-        ahead: timedelta = timedelta(days=1),
-        late: Literal["drop"] | None = None,
+        time: EventTimes | None = None,
         how: Literal["inner"] = "inner",
         returns: type[U] | None = None,
     ) -> Joined[T, R, U]: ...
@@ -569,10 +572,7 @@ class KeyedStream(Stream[T]):
         *,
         before: timedelta = ZERO,
         after: timedelta = ZERO,
-        time: tuple[str, str] | None = None,
-        wait: timedelta | tuple[timedelta, timedelta] | None = None,
-        ahead: timedelta = timedelta(days=1),
-        late: Literal["drop"] | None = None,
+        time: EventTimes | None = None,
         how: Literal["left"],
         returns: type[U] | None = None,
     ) -> Joined[T, R, U]: ...
@@ -586,10 +586,7 @@ class KeyedStream(Stream[T]):
         *,
         before: timedelta = ZERO,
         after: timedelta = ZERO,
-        time: tuple[str, str] | None = None,
-        wait: timedelta | tuple[timedelta, timedelta] | None = None,
-        ahead: timedelta = timedelta(days=1),
-        late: Literal["drop"] | None = None,
+        time: EventTimes | None = None,
         how: Literal["right"],
         returns: type[U] | None = None,
     ) -> Joined[T, R, U]: ...
@@ -603,14 +600,12 @@ class KeyedStream(Stream[T]):
         *,
         before: timedelta = ZERO,
         after: timedelta = ZERO,
-        time: tuple[str, str] | None = None,
-        wait: timedelta | tuple[timedelta, timedelta] | None = None,
-        ahead: timedelta = timedelta(days=1),
-        late: Literal["drop"] | None = None,
+        time: EventTimes | None = None,
         how: Literal["outer"],
         returns: type[U] | None = None,
     ) -> Joined[T, R, U]: ...
 
+    @written(f'join("sales", payments, function, after=lt.hours(1), time={EVENT_TIME})')
     def join(
         self,
         name: str,
@@ -619,10 +614,7 @@ class KeyedStream(Stream[T]):
         *,
         before: timedelta = ZERO,
         after: timedelta = ZERO,
-        time: tuple[str, str] | None = None,
-        wait: timedelta | tuple[timedelta, timedelta] | None = None,
-        ahead: timedelta = timedelta(days=1),
-        late: Literal["drop"] | None = None,
+        time: EventTimes | None = None,
         how: Literal["inner", "left", "right", "outer"] = "inner",
         returns: type[Any] | None = None,
     ) -> Joined[Any, Any, Any]:
@@ -637,18 +629,23 @@ class KeyedStream(Stream[T]):
             function: Takes a record and one of the other stream's; deterministic, and changes neither.
             before: How far before a record's time the other one's may lie, both ends in.
             after: How far after it.
-            time: The columns of event time, of this stream and the other; without it, the join goes by log time.
-            wait: With `time`: how far log time may be ahead of a record's event time before the record is late; one for
-                both streams, or one for each.
-            ahead: A record whose event time is further ahead of log time is late too.
-            late: "drop" where late records are not wanted; else take `.late` and `.late_other`.
+            time: The event time of both streams, `lt.event_time("at", wait=...)`, or a pair, one for each, alike in
+                `ahead` and `late`; without it, the join goes by log time. Late records are not joined.
             how: Of which stream records come out that found no partner: the function gets None for it.
             returns: The type of the results if the function's annotations do not say it.
+
+        Raises:
+            FlowError: an argument is none of these, or the other stream has no key or is another flow's.
+
+        Example:
+            >>> clock = lt.event_time("at", wait=lt.minutes(1), late="drop")
+            >>> purchases.join("sales", payments, sale, after=lt.hours(1), time=clock)
+            Joined('shop', 'sales')
         """
         from lowtide.flow.words.joins import Joined, join_of
 
         self._check_keyed(other, "join")
-        step = join_of(name, function, (before, after), time, wait, ahead, late, how, returns)
+        step = join_of(name, function, (before, after), time, how, returns)
         return Joined(self._flow, self._write_down(step, name, also=[other._call]))
 
     @overload
@@ -658,11 +655,8 @@ class KeyedStream(Stream[T]):
         other: KeyedStream[R],
         function: Callable[[T, R | None], U],
         *,
-        time: tuple[str, str],
-        wait: timedelta,
+        time: EventTimes,
         back: timedelta,
-        ahead: timedelta = timedelta(days=1),
-        late: Literal["drop"] | None = None,
         how: Literal["left"] = "left",
         returns: type[U] | None = None,
     ) -> Joined[T, R, U]: ...
@@ -674,26 +668,21 @@ class KeyedStream(Stream[T]):
         other: KeyedStream[R],
         function: Callable[[T, R], U],
         *,
-        time: tuple[str, str],
-        wait: timedelta,
+        time: EventTimes,
         back: timedelta,
-        ahead: timedelta = timedelta(days=1),
-        late: Literal["drop"] | None = None,
         how: Literal["inner"],
         returns: type[U] | None = None,
     ) -> Joined[T, R, U]: ...
 
+    @written(f'join_asof("priced", prices, function, time={EVENT_TIME}, back=lt.hours(1))')
     def join_asof(
         self,
         name: str,
         other: KeyedStream[Any],
         function: Callable[..., Any],
         *,
-        time: tuple[str, str],
-        wait: timedelta,
+        time: EventTimes,
         back: timedelta,
-        ahead: timedelta = timedelta(days=1),
-        late: Literal["drop"] | None = None,
         how: Literal["inner", "left"] = "left",
         returns: type[Any] | None = None,
     ) -> Joined[Any, Any, Any]:
@@ -706,18 +695,24 @@ class KeyedStream(Stream[T]):
             name: The step's name, under which the records are kept that wait, and those that may be waited for.
             other: The other stream, keyed by as many columns of the same types.
             function: Takes a record and its partner; deterministic, and changes neither.
-            time: The columns of event time, of this stream and the other.
-            wait: How long log time waits for both; what comes later is late.
+            time: The event time of both streams, `lt.event_time("at", wait=...)`, or a pair, one for each, that differ
+                in nothing but the column.
             back: How much older than the record its partner may be.
-            ahead: A record whose event time is further ahead of log time is late too.
-            late: "drop" where late records are not wanted; else take `.late` and `.late_other`.
             how: With "left" the function gets None where there is no partner; "inner" leaves such records out.
             returns: The type of the results if the function's annotations do not say it.
+
+        Raises:
+            FlowError: as of `join`.
+
+        Example:
+            >>> clock = lt.event_time("at", wait=lt.minutes(1), late="drop")
+            >>> trades.join_asof("priced", prices, priced, time=clock, back=lt.hours(1))
+            Joined('trades', 'priced')
         """
         from lowtide.flow.words.joins import Joined, join_asof_of
 
         self._check_keyed(other, "join_asof")
-        step = join_asof_of(name, function, back, time, wait, ahead, late, how, returns)
+        step = join_asof_of(name, function, back, time, how, returns)
         return Joined(self._flow, self._write_down(step, name, also=[other._call]))
 
     def connect(self, *others: KeyedStream[R]) -> KeyedStream[T | R]:

@@ -8,12 +8,10 @@ from typing import get_args
 from lowtide.errors import FlowError
 from lowtide.flow.site import user_site
 from lowtide.flow.steps.windows import Calendar, CalendarUnit, Session, Sliding, Tumbling
+from lowtide.flow.time.durations import LIMIT
 from lowtide.flow.time.moments import ZERO, said_duration
 
-__all__ = ["LIMIT", "calendar", "session", "sliding", "tumbling"]
-
-LIMIT = timedelta(days=36_525)
-"""The longest size, gap, wait or look ahead: a century."""
+__all__ = ["calendar", "session", "sliding", "tumbling"]
 
 LIMIT_WINDOWS = 1_000
 """How many windows a record may lie in."""

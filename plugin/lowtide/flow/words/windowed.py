@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lowtide.errors import FlowError
@@ -13,9 +12,8 @@ from lowtide.flow.steps import steps
 from lowtide.flow.steps.agg import Aggregate
 from lowtide.flow.steps.steps import WindowBy
 from lowtide.flow.steps.windows import Calendar, Session, Sliding, Tumbling, Window
-from lowtide.flow.time.moments import ZERO
+from lowtide.flow.time.event_time import AHEAD, EVENT_TIME, EventTime
 from lowtide.flow.words.streams import Stream
-from lowtide.flow.words.window_words import LIMIT
 
 if TYPE_CHECKING:
     from lowtide.flow.steps.graph import FlowGraph
@@ -35,7 +33,7 @@ class Windowed(Generic[T]):
 
     @property
     def late(self) -> Stream[T]:
-        """Records that came when their window had closed, or lie more than `ahead` in the future; as they were."""
+        """Records that came when their window had closed, or lie further ahead than event time may; as they were."""
         if self._late is None:
             self._late = Stream(self._flow, self._flow.add(steps.Late(), None, (self._call,), user_site()))
         return self._late
@@ -106,15 +104,7 @@ class Windowed(Generic[T]):
         return f"Windowed({self._flow.name!r}, {self._flow.calls[self._call].name!r})"
 
 
-def window_by(
-    name: str,
-    windows: Any,
-    time: str | None,
-    wait: timedelta | None,
-    ahead: timedelta,
-    late: Any,
-    emit: Any,
-) -> WindowBy:
+def window_by(name: str, windows: Any, time: object, emit: Any) -> WindowBy:
     """The step, as far as `window(...)` says it; raises FlowError for what no flow can mean."""
     check_text("window", name)
 
@@ -123,18 +113,12 @@ def window_by(
 
     if not isinstance(windows, Tumbling | Sliding | Session | Calendar):
         raise refuse(f"there are no such windows: {windows!r}", "give it lt.tumbling(lt.minutes(5)), for example")
-    if (time is None) != (wait is None):
-        raise refuse(
-            f"{'wait=' if time is None else 'time='} stands without {'time=' if time is None else 'wait='}",
-            "time= names the column of event time, wait= says how long log time waits for it: give both or neither",
-        )
-    for word, duration in (("wait", ZERO if wait is None else wait), ("ahead", ahead)):
-        if not isinstance(duration, timedelta) or not ZERO <= duration <= LIMIT:
-            raise refuse(f"{word}= takes a duration of 0 to 100 years, found {duration!r}", "write lt.minutes(1), say")
-    if late not in (None, "drop"):
-        raise refuse(f'late= takes "drop" or nothing, found {late!r}', "take the late records by .late instead")
+    if time is not None and not isinstance(time, EventTime):
+        raise refuse(f"time= takes an event time, found {time!r}", f"write time={EVENT_TIME}, for example")
     if emit not in ("close", "update"):
         raise refuse(f'emit= takes "close" or "update", found {emit!r}', "leave it out for results at the close")
     if emit == "update" and isinstance(windows, Session):
         raise refuse("a session's bounds change while it is open, so it has no updates", 'leave out emit="update"')
-    return WindowBy(windows, time, wait or ZERO, ahead, late, emit)
+    if time is None:
+        return WindowBy(windows, None, ahead=AHEAD, emit=emit)
+    return WindowBy(windows, time.column, time.wait, time.ahead, time.late, emit)

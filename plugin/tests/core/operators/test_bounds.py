@@ -137,15 +137,15 @@ def timer(function: Any, ttl: Any = None) -> Callable[[Any, Any], Any]:
 
 def windowed(windows: Any, wait: Any, result: str) -> Callable[[Any, Any], Any]:
     def write(events: Any, _: Any) -> Any:
-        window = events.window("step", windows, time="at", wait=wait, late="drop")
+        window = events.window("step", windows, time=lt.event_time("at", wait=wait, late="drop"))
         return window.apply(listed) if result == "apply" else window.fold(total, 0, made, merge=totals)
 
     return write
 
 
 MINUTE, LONG = lt.millis(60), lt.hours(1)
-ASOF: dict[str, Any] = {"time": ("at", "at"), "late": "drop"}
-NEAR: dict[str, Any] = {"before": lt.millis(5), "after": lt.millis(5), "time": ("at", "at"), "late": "drop"}
+AT = lt.event_time("at", wait=lt.millis(40), late="drop")
+NEAR: dict[str, Any] = {"before": lt.millis(5), "after": lt.millis(5), "time": AT}
 STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "a timer that is put off": timer(put_off),
     "a timer that is put off and cancelled": timer(put_off_or_not),
@@ -167,12 +167,12 @@ STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "sessions that close": windowed(lt.session(lt.millis(11)), lt.millis(30), "fold"),
     "windows": windowed(lt.tumbling(lt.millis(50)), lt.millis(30), "fold"),
     "windows that keep their records": windowed(lt.tumbling(lt.millis(50)), lt.millis(30), "apply"),
-    "a join": lambda events, others: events.join("step", others().key_by("key"), pair, wait=lt.millis(40), **NEAR),
+    "a join": lambda events, others: events.join("step", others().key_by("key"), pair, **NEAR),
     "a join of records that come alone": lambda events, others: events.join(
-        "step", others().key_by("key"), maybe_pair, how="outer", wait=lt.millis(40), **NEAR
+        "step", others().key_by("key"), maybe_pair, how="outer", **NEAR
     ),
     "join_asof": lambda events, others: events.join_asof(
-        "step", others().key_by("key"), pair, how="inner", wait=lt.millis(40), back=lt.millis(9), **ASOF
+        "step", others().key_by("key"), pair, how="inner", time=AT, back=lt.millis(9)
     ),
     "a table": lambda events, others: events.join_table(
         "step", others().map(gone).key_by("key").table("rows", deleted="gone", ttl=LONG), with_row, how="left"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -254,16 +254,15 @@ def timed_flow(wait: timedelta, ahead: timedelta) -> lt.Flow:
     """Every step that has event time, and a timer that asks for the edges of time."""
     flow = lt.Flow("timed", dead_letters=lt.kafka("dead", lt.raw()))
     edges = flow.read("edges", lt.kafka("edges", lt.json(Edge))).key_by("text")
+    clock = lt.event_time("at", wait=wait, ahead=ahead)
     for number, cut in enumerate(CUTS):
-        windowed = edges.window(f"w{number}", cut, time="at", wait=wait, ahead=ahead)
+        windowed = edges.window(f"w{number}", cut, time=clock)
         out(windowed.late.map(said, name=f"late{number}"), f"late-{number}")
         out(windowed.apply(in_window), f"windows-{number}")
-    updates = edges.window(
-        "updates", lt.calendar("day", "Asia/Tokyo"), time="at", wait=wait, ahead=ahead, emit="update"
-    )
+    updates = edges.window("updates", lt.calendar("day", "Asia/Tokyo"), time=clock, emit="update")
     out(updates.late.map(said, name="late-updates"), "late-updates-out")
     out(updates.apply(in_window), "updates-out")
-    rest: dict[str, Any] = {"time": ("at", "at"), "wait": wait, "ahead": ahead, "late": "drop", "how": "left"}
+    rest: dict[str, Any] = {"time": replace(clock, late="drop"), "how": "left"}
     out(edges.join("join", edges, both, after=lt.days(1), **rest), "pairs")
     out(edges.join_asof("asof", edges, both, back=LONGEST, **rest), "newest")
     out(edges.flat_scan("asking", asking, Asked(), timer=asks, on_timer=called), "called")

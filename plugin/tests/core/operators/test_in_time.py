@@ -103,16 +103,18 @@ def a_flow(wait: timedelta, other: timedelta, slack: int) -> lt.Flow:
     flow = lt.Flow("in-time")
     events: Any = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key")
     for name, cut in windows(slack).items():
-        counts = counted(events.window(name, cut, time="at", wait=wait), name)
+        counts = counted(events.window(name, cut, time=lt.event_time("at", wait=wait)), name)
         again = counts.key_by("key", name=f"{name}-by").window(
-            f"{name}-again", lt.session(lt.millis(max(30, slack))), time="window_end", wait=wait + lt.millis(slack)
+            f"{name}-again",
+            lt.session(lt.millis(max(30, slack))),
+            time=lt.event_time("window_end", wait=wait + lt.millis(slack)),
         )
         counted(again, f"{name}-again").write(name, lt.kafka(name, lt.json(Count)))
+    own, others = (lt.event_time("at", wait=each) for each in (wait, other))
     join = events.join(
-        "join", events, either, after=lt.millis(15), before=lt.millis(5), time=("at", "at"), wait=(wait, other),
-        how="left",
+        "join", events, either, after=lt.millis(15), before=lt.millis(5), time=(own, others), how="left",
     )  # fmt: skip
-    asof = events.join_asof("asof", events, either, time=("at", "at"), wait=wait, back=lt.millis(30), how="left")
+    asof = events.join_asof("asof", events, either, time=own, back=lt.millis(30), how="left")
     on_event, on_timer = counting(wait)
     timed = events.flat_scan("timed", on_event, Open(), timer=until, on_timer=on_timer)
     timed.write("timed", lt.kafka("timed", lt.json(Count)))

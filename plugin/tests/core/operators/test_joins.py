@@ -84,21 +84,23 @@ def a_flow(dice: random.Random) -> lt.Flow:
             rest["after"] += lt.millis(1)
         else:
             waits = lt.seconds(dice.choice([0, 1])), lt.seconds(dice.choice([0, 3]))
-            rest |= {"time": ("at", "when"), "wait": waits, "ahead": lt.seconds(dice.choice([2, 90]))}
+            ahead = lt.seconds(dice.choice([2, 90]))
+            columns = zip(("at", "when"), waits, strict=True)
+            rest["time"] = tuple(lt.event_time(column, wait=wait, ahead=ahead) for column, wait in columns)
         how = dice.choice(["inner", "left", "right", "outer", "outer"])
         joined = lefts.join(f"join{number}", rights, paired, how=how, **rest)
         out(joined, f"pairs{number}", Pair)
         if not in_log_time:
             out(joined.late, f"late{number}", Left)
             out(joined.late_other, f"late-other{number}", Right)
+    wait, back, ahead = (lt.seconds(dice.choice(each)) for each in ([0, 1, 2.001], [0, 1, 3], [2, 90]))
+    at, when = (lt.event_time(column, wait=wait, ahead=ahead) for column in ("at", "when"))
     asof = lefts.join_asof(
         "join2",
         rights,
         paired,
-        time=("at", "when"),
-        wait=lt.seconds(dice.choice([0, 1, 2.001])),
-        back=lt.seconds(dice.choice([0, 1, 3])),
-        ahead=lt.seconds(dice.choice([2, 90])),
+        time=(at, when),
+        back=back,
         how=dice.choice(["left", "inner"]),
     )
     out(asof, "pairs2", Pair)
@@ -109,7 +111,9 @@ def a_flow(dice: random.Random) -> lt.Flow:
     )
     out(again, "twice", Pair)
     counts = joined.key_by("left", name="counted").window(
-        "counts", lt.tumbling(lt.seconds(2)), time="at", wait=lt.seconds(dice.choice([0, 4])), late="drop"
+        "counts",
+        lt.tumbling(lt.seconds(2)),
+        time=lt.event_time("at", wait=lt.seconds(dice.choice([0, 4])), late="drop"),
     )
     out(counts.aggregate(Count, pairs=lt.agg.count()), "counts", Count)
     return flow
@@ -254,7 +258,8 @@ def test_a_join_says_so_before_it_outgrows_its_limit() -> None:
     flow = lt.Flow("joins")
     lefts: Any = flow.read("lefts", lt.kafka("lefts", lt.json(Left))).key_by("key")
     rights = flow.read("rights", lt.kafka("rights", lt.json(Right))).key_by("name")
-    pairs = lefts.join("near", rights, both_numbers, time=("at", "when"), wait=lt.seconds(9), late="drop")
+    at, when = (lt.event_time(column, wait=lt.seconds(9), late="drop") for column in ("at", "when"))
+    pairs = lefts.join("near", rights, both_numbers, time=(at, when))
     out(pairs, "pairs", Pair)
     plan = compile_flow(flow, units=8, lanes=1, parallelism=1, slack_ms=SLACK_MS)
     first = round(BEGAN.timestamp() * 1000)

@@ -103,7 +103,7 @@ def cascaded(windowed: Any, dice: Any, name: str) -> None:
     out(totals, f"{name}-first", Sum)
     keyed = totals.key_by("window_start", name=f"{name}-start")
     wait = timedelta(seconds=dice.choice([0, 3, 7]))
-    again = keyed.window(f"{name}-again", lt.tumbling(lt.seconds(4)), time="window_start", wait=wait)
+    again = keyed.window(f"{name}-again", lt.tumbling(lt.seconds(4)), time=lt.event_time("window_start", wait=wait))
     out(again.late, f"{name}-again-late", Sum)
     out(again.aggregate(Sum, total=lt.agg.sum("total")), name, Sum)
 
@@ -125,11 +125,8 @@ def a_flow(dice: random.Random, merges: bool = True) -> lt.Flow:
         ]
         cut, rest = dice.choice(windows), dict[str, Any]()
         if dice.random() < 0.75:
-            rest = {
-                "time": "at",
-                "wait": lt.seconds(dice.choice([0, 1, 2.001, 4])),
-                "ahead": lt.seconds(dice.choice([2, 90])),
-            }
+            wait, ahead = lt.seconds(dice.choice([0, 1, 2.001, 4])), lt.seconds(dice.choice([2, 90]))
+            rest["time"] = lt.event_time("at", wait=wait, ahead=ahead)
         if cut is not windows[2] and dice.random() < 0.3:
             rest["emit"] = "update"
         windowed = events.key_by("key", name=f"by{number}").window(name, cut, **rest)
@@ -279,14 +276,16 @@ def test_windows_that_are_cut_otherwise_have_another_shape() -> None:
         out(keyed.window("w", *cut, **rest).reduce(mixed), "out", Event)
         return saved_steps(compile_flow(flow, parallelism=1))["w"].shape
 
-    timed: dict[str, Any] = {"time": "at", "late": "drop"}
-    one = shape(lt.tumbling(lt.minutes(5)), wait=lt.seconds(1), **timed)
-    assert one == shape(lt.tumbling(lt.minutes(5)), wait=lt.seconds(1), ahead=lt.days(3), **timed)
+    def clock(**rest: Any) -> Any:
+        return lt.event_time("at", **{"wait": lt.seconds(1), "late": "drop", **rest})
+
+    one = shape(lt.tumbling(lt.minutes(5)), time=clock())
+    assert one == shape(lt.tumbling(lt.minutes(5)), time=clock(ahead=lt.days(3)))
     others = [
-        shape(lt.tumbling(lt.minutes(6)), wait=lt.seconds(1), **timed),
-        shape(lt.tumbling(lt.minutes(5)), wait=lt.seconds(2), **timed),
-        shape(lt.tumbling(lt.minutes(5), offset=lt.minutes(1)), wait=lt.seconds(1), **timed),
-        shape(lt.session(lt.minutes(5)), wait=lt.seconds(1), **timed),
+        shape(lt.tumbling(lt.minutes(6)), time=clock()),
+        shape(lt.tumbling(lt.minutes(5)), time=clock(wait=lt.seconds(2))),
+        shape(lt.tumbling(lt.minutes(5), offset=lt.minutes(1)), time=clock()),
+        shape(lt.session(lt.minutes(5)), time=clock()),
         shape(lt.tumbling(lt.minutes(5))),
     ]
     assert len({one, *others}) == 6
