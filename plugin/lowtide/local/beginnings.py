@@ -23,7 +23,7 @@ def begin_with(run: Run, plan: Plan, states: States) -> None:
     Raises:
         FlowError: a step is not there or keeps no such state, a key has other columns, or a state another type.
     """
-    steps = {vertex.name: vertex for vertex in plan.vertices if isinstance(vertex.step, Scan) and not vertex.step.own}
+    steps = {vertex.name: vertex for vertex in plan.those(Scan) if not vertex.step.own}
     for name, kept in states.items():
         vertex = steps.get(name)
         if vertex is None:

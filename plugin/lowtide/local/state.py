@@ -11,7 +11,7 @@ from lowtide.core.operators.state.states import States
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.site import Function
-from lowtide.flow.steps.steps import Broadcast, Deduplicate, FlatScan, Last, Scan
+from lowtide.flow.steps.steps import Broadcast, Deduplicate, Last, Scan
 from lowtide.flow.time.durations import ticks_of
 from lowtide.local.calls import Failed, called
 from lowtide.local.items import Item
@@ -109,7 +109,7 @@ class Scanned:
             raise Failed(record, self._says(output))
         states.put(key, state, item)
         outputs: Any = output
-        if isinstance(self._step, FlatScan):
+        if self._step.appends:
             return [item.becomes(each).child(number) for number, each in enumerate(outputs, 1)]
         return [item.becomes(outputs)]
 

@@ -72,18 +72,13 @@ class JobShape:
             segments={each: ", ".join(steps) or OUTLET for each, steps in names.items()},
             sinks={sink.name: (sink.level, plan.lanes) for sink in plan.sinks()},
             delivery=delivery,
-            labels={vertex.name: _label_of(vertex) for vertex in plan.vertices if _is_labelled(vertex)},
+            labels={each.name: _label_of(each) for each in plan.those(WhenDone) if each.step.label is not None},
         )
 
 
-def _is_labelled(vertex: Vertex) -> bool:
-    return isinstance(vertex.step, WhenDone) and vertex.step.label is not None
-
-
-def _label_of(vertex: Vertex) -> str:
+def _label_of(vertex: Vertex[WhenDone]) -> str:
     from lowtide.flow.schema.schema import schema_of
 
-    assert isinstance(vertex.step, WhenDone)
     assert vertex.step.label is not None
     return schema_of(vertex.takes).kinds[vertex.step.label].name
 

@@ -17,7 +17,6 @@ from lowtide.core.fronts.floors import NO_TICK, unpack
 from lowtide.core.fronts.front import Front
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan.plan import Plan
-from lowtide.flow.steps.steps import Read, Write
 from lowtide.worker.saver import Saver
 from lowtide.worker.state_loader import load_state
 from lowtide_tracker import LocalTracker
@@ -50,8 +49,7 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
         portion=PORTION,
     )
     if start is not None:
-        reads = [(vertex.id, vertex.step) for vertex in deployment.plan.sources()]
-        core.read_by(id_ for id_, step in reads if isinstance(step, Read) and step.source.topic == start.topic)
+        core.read_by(each.id for each in deployment.plan.sources() if each.step.source.topic == start.topic)
     elif deployment.recovered:
         core.restore(load_state(deployment, birth), deployment.start)
     return core
@@ -98,9 +96,7 @@ def _make_front(deployment: Deployment, start: FrontStart) -> Front:
 
 def delivers(plan: Plan, level: int) -> bool:
     """Whether workers of a level ever deliver something."""
-    return plan.dead_letters is not None or any(
-        isinstance(vertex.step, Write) and vertex.level == level for vertex in plan.vertices
-    )
+    return plan.dead_letters is not None or any(sink.level == level for sink in plan.sinks())
 
 
 def shares(plan: Plan) -> bool:

@@ -276,7 +276,7 @@ def test_windows_and_waits_shorter_than_a_tick_are_refused(word: str) -> None:
     stream = keyed()
     SHORT[word](stream).reduce(larger).write("out", SINK)
     assert compile_flow(stream._flow, parallelism=1, slack_ms=5).levels == 2
-    with pytest.raises(FlowRefused, match=f"{word} is 5 ms, shorter than a tick of 10 ms"):
+    with pytest.raises(FlowRefused, match=f"{word}=5 ms is shorter than a tick, which is 10 ms"):
         compile_flow(stream._flow, parallelism=1, slack_ms=10)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, get_args
 
 from lowtide.conf import Conf
@@ -20,7 +19,6 @@ from lowtide.flow.steps.steps import (
     Clock,
     Connect,
     Feedback,
-    Join,
     KeyBy,
     Late,
     Loop,
@@ -32,12 +30,10 @@ from lowtide.flow.steps.steps import (
     Step,
     Through,
     WhenDone,
-    WindowBy,
     Write,
 )
 from lowtide.flow.steps.when_done import ENDED, ended_of
-from lowtide.flow.time.moments import said_duration
-from lowtide.flow.types.findings import Finding, FlowRefused
+from lowtide.flow.types.findings import FlowRefused
 from lowtide.flow.types.inference import Inference
 
 DEFAULT_UNITS = 128
@@ -90,7 +86,6 @@ def compile_flow(
     if inference.findings:
         raise FlowRefused(flow.name, inference.findings)
     vertices = _Layout(flow, inference).vertices()
-    _check_durations(flow.name, vertices, slack_ms)
     levels = 1 + max(vertex.level for vertex in vertices)
     return Plan(flow.name, vertices, levels, units, lanes, parallelism, flow.dead_letters, slack_ms, grouping)
 
@@ -288,11 +283,7 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
         arriving = max((depths[parent] + (children[parent] > 1) for parent in vertex.parents), default=0)
         if isinstance(vertex.step, Read):
             arriving += readers[vertex.step.source.topic] > 1
-        if isinstance(vertex.step, Join):
-            arriving += 1
-        if isinstance(vertex.step, WindowBy):
-            arriving = arriving + 1 if vertex.step.emit == "update" else max(arriving, 1)
-        depths.append(arriving + vertex.step.appends + (vertex.id in crossing))
+        depths.append(vertex.step.depth(arriving) + (vertex.id in crossing))
         if isinstance(vertex.step, Again):
             assert vertex.back is not None, "a loop's tail knows its head"
             entered = depths[vertex.back] - (vertex.back not in crossing)
@@ -307,28 +298,6 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
                 way_out="a loop with a smaller limit_turns, or with fewer flat_maps and branches in its body",
             )
     return tuple(replace(vertex, depth=depth) for vertex, depth in zip(vertices, depths, strict=True))
-
-
-def _check_durations(flow: str, vertices: Sequence[Vertex], slack_ms: int) -> None:
-    """Refuse windows that are shorter than the clock's ticks."""
-    slack = timedelta(milliseconds=slack_ms)
-    findings = []
-    for vertex in vertices:
-        if isinstance(vertex.step, WindowBy):
-            windows, wait = vertex.step.windows, vertex.step.wait
-            named = {word: getattr(windows, word, slack) for word in ("size", "every", "gap")}
-            named["wait"] = wait or slack
-            findings += [
-                Finding(
-                    vertex.site,
-                    vertex.name,
-                    f"{word} is {said_duration(each)}, shorter than a tick of {slack_ms} ms; make it longer",
-                )
-                for word, each in named.items()
-                if each < slack
-            ]
-    if findings:
-        raise FlowRefused(flow, findings)
 
 
 def _loop(vertices: Sequence[Vertex], head: int, tail: int) -> set[int]:

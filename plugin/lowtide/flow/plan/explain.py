@@ -7,9 +7,7 @@ from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.plan.waiting import waiting
 from lowtide.flow.steps.signature import said
 from lowtide.flow.steps.steps import (
-    Connect,
     Feedback,
-    Merge,
     Read,
 )
 
@@ -47,14 +45,11 @@ def _does(plan: Plan, vertex: Vertex) -> str:
     if isinstance(step, Read):
         return f"{step.does} {step.source} -> {gives}"
     origins = [plan.vertices[parent].name for parent in vertex.parents]
-    if isinstance(step, Connect):
-        takes = ", ".join(f"{said(plan.vertices[each].gives)} of {plan.vertices[each].name}" for each in vertex.parents)
-        return f"{step.does}: {takes}"
     if isinstance(step, Feedback):
         return f"{_way_back(plan, vertex, step)}: {said(vertex.takes)} of {origins[0]}"
-    takes = f"{said(vertex.takes)} of {', '.join(origins) if isinstance(step, Merge) else origins[0]}"
+    types = [said(vertex.takes), *(said(plan.vertices[parent].gives) for parent in vertex.parents[1:])]
     others = origins[1:] if vertex.back is None else [plan.vertices[vertex.back].name]
-    return f"{step.does}: {takes}{step.shows(gives, others)}"
+    return f"{step.does}: {step.takes(types, origins)}{step.shows(gives, others)}"
 
 
 def _way_back(plan: Plan, vertex: Vertex, step: Feedback) -> str:

@@ -248,7 +248,7 @@ class _Layout:
             return True
         if self._plan.dead_letters is not None and not isinstance(vertex.step, MapBatches):
             return False
-        begins = [*self._plan.sources(), *(each for each in self._vertices if isinstance(each.step, Sign))]
+        begins = [*self._plan.sources(), *self._plan.those(Sign)]
         return any({vertex.id, sink.id} <= self._made[each.id] for each in begins)
 
     def _awaited(self, vertices: Iterable[Vertex]) -> set[int]:

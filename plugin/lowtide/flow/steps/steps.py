@@ -72,9 +72,14 @@ class Step:
         return {} if self.own else functions_in(self)
 
     @property
-    def shortest(self) -> tuple[str, timedelta | None]:
-        """The duration that has to be a tick at least, and the argument that it was given as; None for none."""
-        return "ttl", getattr(self, "ttl", None)
+    def durations(self) -> dict[str, timedelta]:
+        """The durations that have to be a tick at least, by the arguments that they were given as."""
+        ttl = getattr(self, "ttl", None)
+        return {} if ttl is None else {"ttl": ttl}
+
+    def depth(self, arriving: int) -> int:
+        """The longest child path that a record can have after it, by that of those that arrive."""
+        return arriving + self.appends
 
     def made_name(self, parents: Sequence[str]) -> str | None:
         """Its name where the user gave none, made of those of its parents; None where it needs one."""
@@ -92,6 +97,10 @@ class Step:
     def unused(self, parents: Sequence[str]) -> str | None:
         """What to do if nothing takes its records; None if that is right."""
         return "nothing takes these records; end the stream with .write(...), or remove the step"
+
+    def takes(self, gives: Sequence[str], names: Sequence[str]) -> str:
+        """What it takes, by the types and the names of its parents, for `check --explain`."""
+        return f"{gives[0]} of {names[0]}"
 
     @property
     def does(self) -> str:
@@ -425,8 +434,8 @@ class Clock(TimedScan):
 
     @property
     @override
-    def shortest(self) -> tuple[str, timedelta | None]:
-        return "every", None if self.striking is None else self.striking.every.duration
+    def durations(self) -> dict[str, timedelta]:
+        return {} if self.striking is None else {"every": self.striking.every.duration}
 
     @property
     @override
@@ -489,8 +498,8 @@ class Deduplicate(Step):
 
     @property
     @override
-    def shortest(self) -> tuple[str, timedelta | None]:
-        return "within", self.within
+    def durations(self) -> dict[str, timedelta]:
+        return {"within": self.within}
 
     @override
     def shows(self, gives: str, others: Sequence[str]) -> str:
@@ -615,6 +624,16 @@ class WindowBy(Step):
 
     @property
     @override
+    def durations(self) -> dict[str, timedelta]:
+        cut = {word: getattr(self.windows, word, ZERO) for word in ("size", "every", "gap")} | {"wait": self.wait}
+        return {word: duration for word, duration in cut.items() if duration}
+
+    @override
+    def depth(self, arriving: int) -> int:
+        return arriving + 1 if self.emit == "update" else max(arriving, 1)
+
+    @property
+    @override
     def functions(self) -> dict[str, Function]:
         return {} if self.own else functions_in(self.result)
 
@@ -651,8 +670,8 @@ class WhenDone(WindowBy):
 
     @property
     @override
-    def shortest(self) -> tuple[str, timedelta | None]:
-        return "keep", None if self.label is None else self.keep
+    def durations(self) -> dict[str, timedelta]:
+        return {} if self.label is None else {"keep": self.keep}
 
     @property
     @override
@@ -713,6 +732,10 @@ class Connect(Step):
     @override
     def unused(self, parents: Sequence[str]) -> str | None:
         return "nothing takes what is connected; add .scan(...) or .flat_scan(...), or remove it"
+
+    @override
+    def takes(self, gives: Sequence[str], names: Sequence[str]) -> str:
+        return ", ".join(f"{each} of {name}" for each, name in zip(gives, names, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -797,6 +820,10 @@ class Join(Step):
     late: Literal["drop"] | None = None
     returns: type | None = None
 
+    @override
+    def depth(self, arriving: int) -> int:
+        return arriving + 1
+
     @property
     def outer(self) -> tuple[bool, bool]:
         """Whether unpaired records come out, left and right."""
@@ -858,6 +885,10 @@ class Merge(Step):
         if len(types) > 1:
             asked.fault(f"merge takes streams of one type, found {' and '.join(types)}; use map before it")
         return asked.takes[0]
+
+    @override
+    def takes(self, gives: Sequence[str], names: Sequence[str]) -> str:
+        return f"{gives[0]} of {', '.join(names)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,12 +126,10 @@ class Inference:
             names[name] = call.site
 
     def _check_durations(self, call: Call) -> None:
-        argument, duration = call.step.shortest
-        if duration is not None and duration < timedelta(milliseconds=self._slack_ms):
-            self._fault(
-                call,
-                f"{argument}={said_duration(duration)} is shorter than a tick, which is {self._slack_ms} ms (slack_ms)",
-            )
+        for argument, duration in call.step.durations.items():
+            if duration < timedelta(milliseconds=self._slack_ms):
+                short = f"{argument}={said_duration(duration)} is shorter than a tick"
+                self._fault(call, f"{short}, which is {self._slack_ms} ms (slack_ms)")
 
     def _made_name(self, index: int, call: Call) -> str | None:
         if isinstance(call.step, Loop):

@@ -29,7 +29,7 @@ from lowtide.core.operators.state.grouping import NOTHING, key_by_type
 from lowtide.core.operators.state.states import States
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.schema.fields import key_of
-from lowtide.flow.steps.steps import Broadcast, FlatScan, Scan
+from lowtide.flow.steps.steps import Broadcast, Scan
 from lowtide_snapshots.format.parts import SHARED_UNIT
 
 __all__ = ["BesideNode", "newest"]
@@ -64,7 +64,7 @@ class BesideNode(Holding):
         self._key = key_of(tuple(columns))
         self._scan = Scanner(vertex, beside)
         self._initial = vertex.step.initial
-        self._flat = isinstance(vertex.step, FlatScan)
+        self._flat = vertex.step.appends
         self._pending = [Pending(place)]
         if beside is not None:
             self._fold = _Fold(beside)

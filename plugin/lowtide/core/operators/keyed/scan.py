@@ -16,7 +16,7 @@ from lowtide.core.operators.state.grouping import NOTHING, Appended, Change, Gro
 from lowtide.core.operators.state.states import States, classes_of
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.site import Function
-from lowtide.flow.steps.steps import FlatScan, Scan
+from lowtide.flow.steps.steps import Scan
 
 __all__ = ["FlatScanGrouping", "Listing", "ScanGrouping", "Scanner", "calling", "classes_of", "laid_out"]
 
@@ -163,7 +163,7 @@ class Listing:
 def calling(vertex: Vertex[Scan]) -> tuple[Function, type, Callable[[Any], str]]:
     """What is called for each record of a scan, the class of what it gives beside the state, and what others are."""
     step, name = vertex.step, vertex.gives.__qualname__
-    if isinstance(step, FlatScan):
+    if step.appends:
         return Listing(step.function, vertex.gives), tuple, lambda out: f"gave {said_type(out[0])}, expected {name}"
     return step.function, vertex.gives, lambda out: f"returned the output {said_type(out)}, expected {name}"
 
