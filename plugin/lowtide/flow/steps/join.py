@@ -1,0 +1,171 @@
+"""Joins of streams, and of streams and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar, Literal
+
+from typing_extensions import override
+
+from lowtide.flow.site import Function
+from lowtide.flow.steps.step import Step, said_ttl
+from lowtide.flow.time.moments import ZERO, said_duration
+
+_WAITS = "{word} cannot stand in the loop {loop}: it waits for records that a turn does not bring"
+
+
+@dataclass(frozen=True, slots=True)
+class Connect(Step):
+    """The records of keyed streams of any types in one, in order, for scans."""
+
+    word: ClassVar[str] = "connect"
+    stateful: ClassVar[bool] = True
+    by_port: ClassVar[bool] = True
+    no_loop: ClassVar[str | None] = _WAITS
+
+    @override
+    def made_name(self, parents: Sequence[str]) -> str | None:
+        return f"{'+'.join(parents)}/connect"
+
+    @override
+    def unused(self, parents: Sequence[str]) -> str | None:
+        return "nothing takes what is connected; add .scan(...) or .flat_scan(...), or remove it"
+
+    @override
+    def takes(self, gives: Sequence[str], names: Sequence[str]) -> str:
+        return ", ".join(f"{each} of {name}" for each, name in zip(gives, names, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Step):
+    """The newest record of every key, for `join_table`.
+
+    Attributes:
+        deleted: The column that says of a record, by being True, that its key is gone; None for none.
+        ttl: After so much log time without a record a key has no row any more; None for never.
+    """
+
+    word: ClassVar[str] = "table"
+    no_loop: ClassVar[str | None] = _WAITS
+
+    deleted: str | None = None
+    ttl: timedelta | None = None
+
+    @override
+    def unused(self, parents: Sequence[str]) -> str | None:
+        return "nothing joins this table; use it with .join_table(...), or remove it"
+
+    @override
+    def shows(self, gives: str, others: Sequence[str]) -> str:
+        gone = "" if self.deleted is None else f", gone where {self.deleted} is True"
+        return f"{gone}{said_ttl(self.ttl)}"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTable(Step):
+    """Every record becomes `function(record, row)`, the row being its key's in a table, as of the record's place.
+
+    Attributes:
+        function: Changes nothing in place.
+        how: Whether a record without a row is left out, or comes with None.
+        returns: The type of the results; in a plan always there.
+    """
+
+    word: ClassVar[str] = "join_table"
+    stateful: ClassVar[bool] = True
+    by_port: ClassVar[bool] = True
+    no_loop: ClassVar[str | None] = _WAITS
+
+    function: Function
+    how: Literal["inner", "left"]
+    returns: type | None = None
+
+    @override
+    def shows(self, gives: str, others: Sequence[str]) -> str:
+        return f" with {others[0]}, {self.how} -> {gives}"
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Step):
+    """Pairs of the records of two streams that have one key and lie near each other in time become records.
+
+    Attributes:
+        function: Takes the two, one of them None where an unpaired record comes out; changes nothing in place.
+        how: Of which streams unpaired records come out.
+        before: How far before the left record's time the right one's may lie.
+        after: How far after it.
+        time: The columns of event time, left and right; None for log time.
+        wait: How long log time waits for each stream's event time.
+        ahead: A record whose event time is further ahead of log time is late.
+        late: "drop" where nobody takes what is late.
+        returns: The type of the results; in a plan always there.
+    """
+
+    word: ClassVar[str] = "join"
+    stateful: ClassVar[bool] = True
+    sides: ClassVar[int] = 2
+    waits: ClassVar[bool] = True
+    by_port: ClassVar[bool] = True
+    no_loop: ClassVar[str | None] = _WAITS
+
+    function: Function
+    how: Literal["inner", "left", "right", "outer"]
+    before: timedelta
+    after: timedelta
+    time: tuple[str, str] | None = None
+    wait: tuple[timedelta, timedelta] = (ZERO, ZERO)
+    ahead: timedelta = ZERO
+    late: Literal["drop"] | None = None
+    returns: type | None = None
+
+    @override
+    def depth(self, arriving: int) -> int:
+        return arriving + 1
+
+    @property
+    def outer(self) -> tuple[bool, bool]:
+        """Whether unpaired records come out, left and right."""
+        return self.how in ("left", "outer"), self.how in ("right", "outer")
+
+    @property
+    @override
+    def clocked(self) -> bool:
+        return any(self.outer)  # Of an inner join all that comes out comes with a record.
+
+    @override
+    def shows(self, gives: str, others: Sequence[str]) -> str:
+        return f" with {others[0]}, {self.how}, {self.nearness} -> {gives}"
+
+    @property
+    def nearness(self) -> str:
+        """When its records are near, as a text: what it keeps hangs on that."""
+        near = f"from {said_duration(self.before)} before to {said_duration(self.after)} after"
+        if self.time is None:
+            return f"{near} in log time"
+        waits = " and ".join(said_duration(wait) for wait in dict.fromkeys(self.wait))
+        return f"{near} by {' and '.join(self.time)}, waiting {waits}"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAsof(Join):
+    """Every record of the left stream with the newest of the right one that is not younger, and `before` older at most.
+
+    That is known when log time has waited for both; so `after` is none, `wait` is one, and `how` is "left" or "inner".
+    """
+
+    word: ClassVar[str] = "join_asof"
+
+    @property
+    @override
+    def clocked(self) -> bool:
+        return True
+
+    @property
+    @override
+    def nearness(self) -> str:
+        return (
+            f"the newest of up to {said_duration(self.before)} before by {' and '.join(self.time or ())}, "
+            f"waiting {said_duration(self.wait[0])}"
+        )

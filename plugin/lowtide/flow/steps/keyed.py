@@ -1,0 +1,187 @@
+"""Steps that keep a state of each key, and what they see beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from lowtide.flow.site import Function
+from lowtide.flow.steps.signature import said
+from lowtide.flow.steps.step import Asked, Step, said_ttl
+
+_INSIDE = "{word} cannot stand in the loop {loop}, whose records have not come out yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Last(Step):
+    """Every record becomes a window: the last `count` records of its key up to and with it, oldest first.
+
+    Attributes:
+        count: How many, at least 1.
+        partial: Whether the windows at a key's start, which are shorter, come out.
+        ttl: After so much log time without a record a key begins anew; None for never.
+    """
+
+    word: ClassVar[str] = "last"
+    stateful: ClassVar[bool] = True
+
+    count: int
+    partial: bool = True
+    ttl: timedelta | None = None
+
+    @override
+    def made_name(self, parents: Sequence[str]) -> str | None:
+        return f"{parents[0]}/{self.word}"
+
+    @override
+    def gives(self, asked: Asked) -> Any:
+        takes: Any = asked.takes[0]
+        return None if takes is None else tuple[takes, ...]
+
+    @property
+    @override
+    def does(self) -> str:
+        return f"{self.word} {self.count}"
+
+    @override
+    def shows(self, gives: str, others: Sequence[str]) -> str:
+        return f" -> {gives}{said_ttl(self.ttl)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Step):
+    """`function(state, record) -> (state, output)`, per key and in order; with a broadcast also `beside` as third.
+
+    Attributes:
+        function: Changes nothing in place.
+        initial: The state of a key that has none yet.
+        state: The type of the state; in a plan always there.
+        returns: The type of the outputs; in a plan always there.
+        ttl: After so much log time without a record a key begins anew; None for never.
+    """
+
+    word: ClassVar[str] = "scan"
+    stateful: ClassVar[bool] = True
+    whole: ClassVar[bool] = True
+    takes_connected: ClassVar[bool] = True
+
+    function: Function
+    initial: Any
+    state: Any = None
+    returns: type | None = None
+    ttl: timedelta | None = None
+
+    @override
+    def shows(self, gives: str, others: Sequence[str]) -> str:
+        beside = "".join(f" beside {other}" for other in others)
+        return f"{beside} -> {gives}, with the state {said(self.state)}{said_ttl(self.ttl)}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlatScan(Scan):
+    """`function(state, record) -> (state, outputs)`: a scan with any number of outputs, in the order given."""
+
+    word: ClassVar[str] = "flat_scan"
+    appends: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce(Scan):
+    """`function(result, record) -> result`: a scan whose state is what it gave last, at first the first record.
+
+    As it is written down, `function` is the user's; in a plan it takes a state, which may be None, like any scan's.
+    """
+
+    word: ClassVar[str] = "reduce"
+    takes_connected: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Running(Step):
+    """Every record becomes what aggregates have come to with it; as it is written down, in a plan an `Aggregated`.
+
+    Attributes:
+        returns: The type of the results.
+        columns: The aggregates by the fields of `returns` that they fill.
+        ttl: As of a scan.
+    """
+
+    word: ClassVar[str] = "aggregate"
+
+    returns: type
+    columns: Mapping[str, Any]
+    ttl: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated(Scan):
+    """A `Running` in a plan: a scan whose state has a field for each aggregate."""
+
+    word: ClassVar[str] = "aggregate"
+    takes_connected: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate(Step):
+    """The first record of each key goes on, then one only `within` of log time after the last that went on."""
+
+    word: ClassVar[str] = "deduplicate"
+    stateful: ClassVar[bool] = True
+
+    within: timedelta
+
+    @property
+    @override
+    def durations(self) -> dict[str, timedelta]:
+        return {"within": self.within}
+
+    @override
+    def shows(self, gives: str, others: Sequence[str]) -> str:
+        return f" within {self.within}"
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast(Step):
+    """Every record goes to every hash unit; `function(state, record) -> state` keeps what scans see beside them.
+
+    Attributes:
+        function: Changes nothing in place.
+        initial: The state before the first record.
+        state: The type of the state; in a plan always there.
+    """
+
+    word: ClassVar[str] = "broadcast"
+    stateful: ClassVar[bool] = True
+    exchange: ClassVar[bool] = True
+    appends: ClassVar[bool] = True
+    whole: ClassVar[bool] = True
+    no_loop: ClassVar[str | None] = _INSIDE
+
+    function: Function
+    initial: Any
+    state: Any = None
+
+    @property
+    @override
+    def does(self) -> str:
+        return "exchange to all hash units"
+
+    @override
+    def shows(self, gives: str, others: Sequence[str]) -> str:
+        return f" into the state {said(self.state)}"
+
+    @override
+    def unused(self, parents: Sequence[str]) -> str | None:
+        return "no scan looks at this broadcast; use it with .scan(..., broadcast=...), or remove it"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(FlatScan):
+    """The labels that have ended, for a while; nothing comes of them."""
+
+    word: ClassVar[str] = "ended"
+    own: ClassVar[bool] = True

@@ -1,0 +1,87 @@
+"""Steps that time calls: scans with a timer, and clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, ClassVar
+
+from typing_extensions import override
+
+from lowtide.flow.site import Function
+from lowtide.flow.steps.keyed import FlatScan
+from lowtide.flow.steps.signature import said
+from lowtide.flow.steps.step import Step, said_ttl
+
+if TYPE_CHECKING:
+    from lowtide.flow.steps.clocks import Striking
+
+
+@dataclass(frozen=True, slots=True)
+class TimedScan(FlatScan):
+    """A flat scan whose keys time calls, too; it always runs in order.
+
+    Attributes:
+        timer: `timer(state)` says when a key wants to be called: a moment of log time, or None.
+        on_timer: `on_timer(state, moment) -> (state, outputs)`.
+    """
+
+    waits: ClassVar[bool] = True
+    no_loop: ClassVar[str | None] = (
+        "a timer cannot stand in the loop {loop}: it is due later than a turn; put it before or behind"
+    )
+
+    timer: Function | None = None
+    on_timer: Function | None = None
+
+    @override
+    def shows(self, gives: str, others: Sequence[str]) -> str:
+        beside = "".join(f" beside {other}" for other in others)
+        return f"{beside} -> {gives}, with the state {said(self.state)}, with a timer{said_ttl(self.ttl)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sign(Step):
+    """Of each front the first record in each span of a clock becomes a sign for it.
+
+    It takes the records of all sources, and is none of the ways that these part into: no child path has its number.
+
+    Attributes:
+        striking: The clock's.
+    """
+
+    word: ClassVar[str] = "sign"
+    silent: ClassVar[bool] = True
+    own: ClassVar[bool] = True
+
+    striking: Striking
+
+    @property
+    @override
+    def does(self) -> str:
+        return "a sign for the clock of each span that has records"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock(TimedScan):
+    """A record for each multiple of a duration that log time comes to; as it is written down it takes no stream.
+
+    Attributes:
+        striking: Its functions, which no user has written.
+    """
+
+    word: ClassVar[str] = "clock"
+    own: ClassVar[bool] = True
+
+    striking: Striking | None = None
+
+    @property
+    @override
+    def durations(self) -> dict[str, timedelta]:
+        return {} if self.striking is None else {"every": self.striking.every.duration}
+
+    @property
+    @override
+    def does(self) -> str:
+        return f"clock {self.striking and self.striking.every}"
