@@ -1,4 +1,7 @@
-"""Every link of the documents leads somewhere: to a file of the project, and to a heading in it."""
+"""Every link of the documents leads somewhere: to a file of the project, and to a heading in it.
+
+The pages of `tools/site` are made of docstrings as the site is built, which checks their links.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def test_every_link_leads_somewhere() -> None:
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md", ":!tools/site"]
     pages = subprocess.run(listed, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.split()
     assert "README.md" in pages
     assert [(page, link) for page in pages for link in links(ROOT / page) if not leads(ROOT / page, link)] == []
