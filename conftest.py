@@ -207,8 +207,8 @@ class Budgets:
         terminalreporter.section("not part of this run")
         if self._left_out:
             terminalreporter.line(f"make test-nightly: {len(self._left_out)} tests whose laws cheaper ones hold too")
-        for test in self._left_out:
-            terminalreporter.line(f"    {test}")
+        for test, count in Counter(test.partition("[")[0] for test in self._left_out).items():
+            terminalreporter.line(f"    {test}" + f" ({count} of them)" * (count > 1))
         if any(NO_PROMTOOL in str(report.longrepr) for report in skipped):
             terminalreporter.line("make alerts-check: the alert rules, evaluated by Prometheus' promtool")
         if terminalreporter.config.option.ignore:

@@ -90,6 +90,7 @@ def test_a_short_run_delivers_every_record_once_and_leaves_nothing_behind(tmp_pa
     assert 0 < result["gap_quiet_max_ms"] <= result["gap_max_ms"]
 
 
+@pytest.mark.nightly
 def test_output_is_back_after_a_worker_was_killed_and_none_is_lost(tmp_path: Path) -> None:
     load = ["--rate", "100", "--warmup", "4", "--snapshot-every", "1", "--state-keys", "200"]
     result = run(tmp_path, "recovery", "--kill", "worker", "--every", "12", *load)
@@ -102,6 +103,7 @@ def test_output_is_back_after_a_worker_was_killed_and_none_is_lost(tmp_path: Pat
     assert kill["commit_age_s"] is not None, result["snapshots"]
 
 
+@pytest.mark.nightly
 def test_a_backlog_is_worked_off_whatever_time_it_covers(tmp_path: Path) -> None:
     """10,000 s of timestamps: in the time of its records it would not end before the test does."""
     load = ["--spans", "1,10000", "--records", "4000", "--warm-s", "0"]
@@ -114,6 +116,7 @@ def test_a_backlog_is_worked_off_whatever_time_it_covers(tmp_path: Path) -> None
         assert sides["flow"]["seconds"] < 60
 
 
+@pytest.mark.nightly
 def test_a_query_of_nexmark_is_measured_and_answers_what_duckdb_does(tmp_path: Path) -> None:
     result = run(tmp_path, "nexmark", "--queries", "q2", "--records", "20000", "--seconds", "3")
     (query,) = result["queries"]

@@ -237,6 +237,7 @@ def test_only_connections_of_the_named_processes_are_cut() -> None:
 @pytest.mark.zookeeper
 @pytest.mark.s3
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_short_run_is_right(tmp_path: Path) -> None:
     faults = [
         Fault("kill-at-seal", "service", variant="after"),

@@ -163,6 +163,7 @@ def test_versions_go_in_order_from_two_producers_and_the_topic_answers(kafka: "K
 @pytest.mark.zookeeper
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_demo_survives_its_kill_and_says_so_in_its_last_line(folder: Path) -> None:
     # More documents than the folder has, so that records come late on any machine.
     for number in range(400):

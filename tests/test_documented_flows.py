@@ -45,10 +45,14 @@ class Shown:
     """A file with one flow, as a reader of the documentation has it, and what goes in; by default what it says itself.
 
     A page's examples are one file: it runs its flow on what `run_locally` is given there.
+
+    Attributes:
+        nightly: Two interpreters and the workers run it elsewhere, without Spark.
     """
 
     text: str
     inputs: Inputs | None = None
+    nightly: bool = False
 
     @property
     def name(self) -> str:
@@ -67,7 +71,7 @@ def blocks(page: str) -> list[str]:
 def shown() -> Iterator[Shown]:
     examples = blocks("docs/flows.md")
     for count in range(2, len(examples) + 1):
-        yield Shown("\n".join(examples[:count]))
+        yield Shown("\n".join(examples[:count]), nightly=True)
     imports = "from dataclasses import dataclass, replace\nimport lowtide as lt\n"
     clicks = [b'{"user":"ann","page":"home"}', b'{"user":"bob","page":"home","number":7}', b"oops"]
     yield from (Shown(imports + block, {"clicks": clicks[:2]}) for block in blocks("README.md"))
@@ -92,7 +96,7 @@ def shown() -> Iterator[Shown]:
         },
         "retries": {"tickets": [b'{"id":"%d","topic":"login","words":%d}' % (n, 9 * n) for n in range(9)] + [b"oops"]},
     }
-    yield from (Shown(example.read_text(encoding="utf-8"), given[example.stem]) for example in EXAMPLES)
+    yield from (Shown(example.read_text(encoding="utf-8"), given[example.stem], nightly=True) for example in EXAMPLES)
     yield Shown(TYPED.read_text(encoding="utf-8"), {"readings": runpy.run_path(str(TYPED))["READINGS"]})
 
 
@@ -105,7 +109,10 @@ def test_no_flow_of_the_documentation_is_left_out() -> None:
     assert len(SHOWN) == len({each.name for each in SHOWN}) > 10
 
 
-@pytest.mark.parametrize("example", SHOWN, ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(each, id=each.name, marks=[pytest.mark.nightly] if each.nightly else []) for each in SHOWN],
+)
 def test_a_job_delivers_what_run_locally_says(
     spark: Spark, unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: Shown
 ) -> None:

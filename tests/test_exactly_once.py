@@ -37,6 +37,7 @@ def _own(kafka: Kafka, tmp_path: Path) -> Iterator[Kafka]:
         yield type(kafka)(services)
 
 
+@pytest.mark.nightly
 def test_r13_over_epochs_under_load_with_a_slow_sink_and_a_broker_that_is_restarted(spark: Spark, own: Kafka) -> None:
     own_settings = {"kafka.bootstrap_servers": own.address, "kafka.delivery_limit_ms": 90_000}
     shop = Shop.open("epochs", own, spark.settings() | own_settings, letters=2)

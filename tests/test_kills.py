@@ -139,6 +139,7 @@ def test_nothing_is_lost_with_the_fork_server_the_service_or_the_driver(lives: C
     assert judge.right()
 
 
+@pytest.mark.nightly
 def test_nothing_is_lost_with_an_executor(lives: Callable[..., Lives]) -> None:
     # Six slots are what the job needs: one executor has them, until Spark has replaced the other.
     shop_lives = lives("killed-executor", spark__master="local-cluster[2,6,1024]")

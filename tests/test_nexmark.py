@@ -99,6 +99,7 @@ def encoded(record: object) -> bytes | lt.Message:
     return value
 
 
+@pytest.mark.nightly
 def test_all_queries_are_answered_over_kills(spark: Spark) -> None:
     topics = {name: spark.kafka.topic(name, count) for name, count in PARTITIONS.items()}
     topics |= {name: spark.kafka.topic(name, LANES) for name in QUERIES}

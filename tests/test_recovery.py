@@ -71,6 +71,7 @@ def test_the_program_starts_its_job_again_by_itself(kafka: Kafka, settings: dict
     assert ends == [(life, True) for life in (1, 2, 3, 4)], "each life says once why it has ended"
 
 
+@pytest.mark.nightly
 def test_a_job_goes_on_at_other_widths_from_a_commit_that_others_made(
     kafka: Kafka, settings: dict[str, object], start: Start
 ) -> None:

@@ -174,6 +174,7 @@ def _start(shop: Branches, tmp_path: Path) -> Iterator[Start]:
         program.close()
 
 
+@pytest.mark.nightly
 def test_r2_r4_r18_what_was_told_and_delivered_before_a_kill_stands(shop: Branches, start: Start) -> None:
     judge, began_ms = shop.judge, now_ms()
     program = start()

@@ -128,6 +128,7 @@ def stand(driver: Driver, held: ExitStack) -> None:
                 continue  # It is full, or an epoch has ended.
 
 
+@pytest.mark.nightly
 def test_strangers_at_every_port_change_nothing(driver: Driver, shop: Shop) -> None:
     """While they talk, and while they stand at every door: epochs end, workers are found again, status is told."""
     driver.ready()

@@ -222,6 +222,7 @@ def _place(installed: Installed, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_the_tutorials_first_flow_runs_from_wheels_by_run_and_by_spark_submit(place: Place) -> None:
     assert 'flow "counts" is sound' in place.lowtide("check", "flow.py", "--explain")
     place.lowtide("topic", "create", "flow.py")
