@@ -70,8 +70,9 @@ def blocks(page: str) -> list[str]:
 
 def shown() -> Iterator[Shown]:
     examples = blocks("docs/flows.md")
-    for count in range(2, len(examples) + 1):
-        yield Shown("\n".join(examples[:count]), nightly=True)
+    for count in range(1, len(examples) + 1):
+        if flows_in(examples[count - 1]):
+            yield Shown("\n".join(examples[:count]), nightly=True)
     imports = "from dataclasses import dataclass, replace\nimport lowtide as lt\n"
     clicks = [b'{"user":"ann","page":"home"}', b'{"user":"bob","page":"home","number":7}', b"oops"]
     yield from (Shown(imports + block, {"clicks": clicks[:2]}) for block in blocks("README.md"))
