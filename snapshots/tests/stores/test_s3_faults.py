@@ -73,9 +73,16 @@ def direct(opened: Opened) -> Store:
 
 
 @pytest.fixture
-def store(opened: Opened, proxy: FaultyProxy, direct: Store) -> Store:
+def hasty(opened: Opened, proxy: FaultyProxy, direct: Store) -> Store:
     """The same one, through the proxy."""
     return opened[1]
+
+
+@pytest.fixture
+def store(hasty: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """It gives up a try as soon as that one, and tries again for as long as it takes."""
+    monkeypatch.setattr(hasty._tries, "_limit_s", HANGS_S)  # type: ignore[attr-defined]
+    return hasty
 
 
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
@@ -128,12 +135,12 @@ def test_each_request_of_a_large_put_may_fail(proxy: FaultyProxy, store: Store, 
 
 
 def test_what_fails_for_long_is_given_up_in_time_and_leaves_nothing(
-    proxy: FaultyProxy, store: Store, direct: Store
+    proxy: FaultyProxy, hasty: Store, direct: Store
 ) -> None:
     proxy.fail("", ANSWERS_503, times=100)
     for act in (
-        lambda: store.put("a", SMALL),
-        lambda: store.names(""),
+        lambda: hasty.put("a", SMALL),
+        lambda: hasty.names(""),
     ):
         assert took_s(lambda act=act: _refused(StoreUnavailable, act)) < HANGS_S  # type: ignore[misc]
     # Growing pauses: it does not hammer a server that is in trouble.
