@@ -7,6 +7,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
+# A job starts a dozen processes that import hundreds of modules: half of that is compiling, unless it is kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The Python that the environment is made with; 3.11 or newer.
 PYTHON ?= python3
 # Arguments for the target's command, where its help says so.
