@@ -154,7 +154,7 @@ def assert_fenced(driver: Driver) -> None:
     cause = driver.ended()
     assert FENCED.match(cause), cause
     assert re.search(
-        "what to do: (nothing, if the job was started elsewhere|if another life is running, nothing)", cause
+        "what to do: (nothing if the job was started elsewhere|if another life is running, nothing)", cause
     )
     driver.stop()
 

@@ -62,7 +62,7 @@ def test_a_connection_with_a_host_alone_has_defaults(monkeypatch: pytest.MonkeyP
         ({"host": "zk", "extra": {"root": 1}}, "root is not a text"),
         ({"host": "zk", "extra": '{"root": "streams",'}, "field extra is not JSON at line 1, column 20"),
         ({"host": "zk", "extra": "root=streams"}, "field extra is not JSON at line 1"),
-        ({"host": "zk", "extra": '["streams"]'}, "field extra is JSON, but not an object"),
+        ({"host": "zk", "extra": '["streams"]'}, "field extra is JSON but not an object"),
     ],
 )
 def test_a_field_that_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], says: str) -> None:

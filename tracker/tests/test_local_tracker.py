@@ -210,7 +210,7 @@ def test_notices_are_heard_in_order_and_once() -> None:
     assert local.hear(Notice(1, 1, 0, {1: 9}, 6))
     assert not local.hear(Notice(1, 1, 0, {1: 9}, 6))
     assert (local.min_time(1), local.min_time(2), local.global_min) == (9, 5, 6)
-    with pytest.raises(NoticeGap, match=r"notice 3 of era 1 continues notice 2.* heard is 1"):
+    with pytest.raises(NoticeGap, match=r"notice 3 of era 1 continues notice 2.* received is 1"):
         local.hear(Notice(1, 3, 2, {1: 11}, 6))
     assert local.hear(Notice(1, 2, 1, {2: 8}, 8))
     assert local.hear(Notice(1, 5, 0, {1: 12, 2: 12}, 12))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 
 from lowtide.cli.refusals import fence_fails_snapshot
 from lowtide.conf.conf import Conf
@@ -47,8 +48,9 @@ def _no_job(conf: Conf, job: str) -> NotRunning:
     known: list[str] = []
     with suppress(SnapshotsError):
         known = jobs(conf.zookeeper.hosts, root=conf.zookeeper.root, limit_s=conf.zookeeper.reach_limit_s)
+    near = get_close_matches(job, known, MOST_SHOWN, cutoff=0.0)
     return NotRunning(
         f'there never was a job "{job}"',
         where=f"ZooKeeper at {conf.zookeeper.hosts}, /{conf.zookeeper.root}",
-        way_out=f"there are: {', '.join(known[:MOST_SHOWN])}" if known else "start it: lowtide run flow.py --detach",
+        way_out=f"there are: {', '.join(near)}" if near else "start it: lowtide run flow.py --detach",
     )

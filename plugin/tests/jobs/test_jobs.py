@@ -203,6 +203,9 @@ def test_a_detached_job_is_stopped_through_its_supervisor(tmp_path: Path) -> Non
     folder, ready = detached(tmp_path, "child")
     assert ready.phase == "running"
     assert ready.supervisor is not None
+    deadline = time.monotonic() + 60
+    while len(marked(ready.life)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
     assert len(marked(ready.life)) == 2
     with pytest.raises(AlreadyRunning):
         detached(tmp_path, "sleeps")

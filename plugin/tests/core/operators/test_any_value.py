@@ -233,8 +233,8 @@ class Writer:
         dice = self._dice
         size = lt.millis(dice.choice([10, 20]))
         cut = dice.choice([lt.tumbling(size), lt.sliding(size, size / 2), lt.session(size), lt.session(size)])
-        rest: dict[str, Any] = {"time": "at", "wait": lt.millis(6), "late": "drop"} if dice.random() < 0.6 else {}
-        windowed = self.keyed().window(self.name("window"), cut, **rest)
+        clock = lt.event_time("at", wait=lt.millis(6), late="drop") if dice.random() < 0.6 else None
+        windowed = self.keyed().window(self.name("window"), cut, time=clock)
         functions, agg = Functions(dice), lt.agg
         kind = dice.choice(["fold", "fold", "fold", "reduce", "apply", "aggregate"])
         if kind == "fold":
@@ -262,11 +262,9 @@ class Writer:
     def joins(self) -> None:
         columns = self._dice.sample(KEYS, self._dice.choice([1, 1, 2]))
         left, right = (each.key_by(*columns, name=self.name("by")) for each in (self._events, self._others))
-        rest: dict[str, Any] = {"time": ("at", "at"), "wait": lt.millis(6), "late": "drop"}
-        self.out(
-            left.join(self.name("join"), right, pair, after=lt.millis(12), before=lt.millis(4), how="outer", **rest)
-        )
-        self.out(left.join_asof(self.name("asof"), right, left_pair, back=lt.millis(30), how="left", **rest))
+        clock, span = lt.event_time("at", wait=lt.millis(6), late="drop"), lt.millis(12)
+        self.out(left.join(self.name("join"), right, pair, after=span, before=span / 3, how="outer", time=clock))
+        self.out(left.join_asof(self.name("asof"), right, left_pair, back=lt.millis(30), how="left", time=clock))
 
     def tables(self) -> None:
         columns = self._dice.sample(KEYS, self._dice.choice([1, 1, 2]))
