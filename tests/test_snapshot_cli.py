@@ -168,6 +168,9 @@ def test_a_job_is_recovered_from_what_was_taken_before_its_driver_was_killed(con
     said = console.detached("recover", "flow.py", "--commit", "before the update")
     assert f'begins from commit {ids[0]} "before the update"' in said
     assert "to be read until now is reached; nothing is delivered twice" in said
+    log = console.job.log_file.read_text(errors="replace")
+    assert f"beginning from commit {ids[0]}" in log
+    assert "verifying" not in log, "the command has verified it, and the job that it starts takes its word"
     begun = {each["id"]: each["restored_by"] for each in console.json("snapshots", "list", job)}
     assert begun[ids[0]] == 2, "the life has begun from the commit that was asked for"
     with Load(console.shop, first=50_000, per_s=300):

@@ -15,15 +15,19 @@ from tests.shop import Load, Shop
 from tests.waiting import HANGS_S
 
 from lowtide.cli.prune_plan import PrunePlan
+from lowtide.cli.recovery import look
 from lowtide.cli.snapshot import take
 from lowtide.cli.snapshot_place import opened
 from lowtide.driver.job import Job
 from lowtide.driver.recovery import StartFrom
+from lowtide.flow.plan import compiler
+from lowtide.flow.plan.plan import Plan
 from lowtide.local.oracle import Output, compare_lanes, read_output
 from lowtide.status.control_client import ControlClient, ControlRefused
 from lowtide.status.job_view import SnapshotView
 from lowtide_snapshots.commits.retention import Rule
 from lowtide_snapshots.format.parts import sha256
+from lowtide_snapshots.stores.folder import FolderStore
 
 if TYPE_CHECKING:
     from tests.conftest import Spark
@@ -46,7 +50,33 @@ def delivering(job: Job) -> Callable[[], Any]:
     return lambda: job.status()["totals"]["records_out"] < 300
 
 
-def test_a_job_goes_on_from_its_last_commit(spark: Spark) -> None:
+class Work:
+    """Counts what a recovery does in this program.
+
+    Attributes:
+        read: The names of the snapshots' parts that were read, one for each time.
+        compiled: How often a flow was compiled.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.read: list[str] = []
+        self.compiled = 0
+        get, compile_flow = FolderStore.get, compiler.compile_flow
+
+        def counted(*args: Any, **named: Any) -> Plan:
+            self.compiled += 1
+            return compile_flow(*args, **named)
+
+        def noted(store: FolderStore, name: str) -> bytes:
+            self.read += [name] if name.endswith(".parquet") else []
+            return get(store, name)
+
+        monkeypatch.setattr(compiler, "compile_flow", counted)
+        monkeypatch.setattr(FolderStore, "get", noted)
+
+
+def test_a_job_goes_on_from_its_last_commit(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `lowtide recover` does: the flow is compiled once, and each part verified once, by the preview."""
     shop = Shop.open("commit", spark.kafka, spark.settings(), letters=2)
     with shop.running() as job, Load(shop, per_s=500) as load:
         job.wait(delivering(job))
@@ -70,9 +100,15 @@ def test_a_job_goes_on_from_its_last_commit(spark: Spark) -> None:
         with pytest.raises(ControlRefused, match='the key of "bought" is user'):
             client.state("bought", {"item": "item-3"})
     said: list[str] = []
-    job = Job.start(shop.flow(), shop.conf, said.append)
+    work = Work(monkeypatch)
+    recovery = look(shop.flow(), shop.conf, StartFrom(), lambda *_: None)
+    job = Job.start(recovery.plan, shop.conf, said.append, recovery.start)
     try:
         assert any(f"beginning from commit {second.id}" in each for each in said), said
+        assert recovery.choice is not None
+        assert len(set(work.read)) == len(recovery.choice.manifest.parts)
+        assert (len(work.read), work.compiled) == (len(set(work.read)), 1)
+        assert job.follow_up(recovery.start).verified == "", "a life after it verifies what it begins from"
         with Load(shop, first=100_000, per_s=300):
             job.wait(after(3))
         assert shop.judge.right()

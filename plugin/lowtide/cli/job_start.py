@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from lowtide.conf import Conf
 from lowtide.driver.recovery import StartFrom
 from lowtide.driver.spark_conf import conf_settings, submitted
 from lowtide.flow.plan.flow_file import load_flow
+from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.graph import FlowGraph
 from lowtide.jobs.detached import detach
 from lowtide.jobs.folder import JobFolder
@@ -24,18 +27,35 @@ from lowtide.process.identity import Process
 from lowtide.process.mark import new_life
 from lowtide.process.pandas_later import leave_pandas_for_later
 
-__all__ = ["flow_of", "refuse_detaching", "run_detached", "run_here", "with_running"]
+__all__ = ["Running", "flow_of", "refuse_detaching", "run_flow", "with_running"]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Where a command runs its flow.
+
+    Attributes:
+        detach: Under a supervisor, and the command returns once the job is ready; else in its own process.
+        verbose: Spark and the workers speak on this process's output.
+        supervised: What the supervisor that has started this process says, `LIFE:LOCK`; None where there is none.
+    """
+
+    detach: bool
+    verbose: bool
+    supervised: str | None
 
 
 def with_running(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `--detach`, `--verbose`, and what a supervisor says to the runner that it starts."""
-    for option in (
-        click.option("--supervised", hidden=True, metavar="LIFE:LOCK"),
-        click.option("--verbose", is_flag=True, help="Show what Spark and the workers say, instead of logging it."),
-        click.option("--detach", is_flag=True, help="Return once the job is ready; it goes on under a supervisor."),
-    ):
-        command = option(command)
-    return command
+    """Give a command `--detach`, `--verbose`, and what a supervisor says to the runner that it starts, as `running`."""
+
+    @click.option("--detach", is_flag=True, help="Return once the job is ready; it goes on under a supervisor.")
+    @click.option("--verbose", is_flag=True, help="Show what Spark and the workers say, instead of logging it.")
+    @click.option("--supervised", hidden=True, metavar="LIFE:LOCK")
+    @wraps(command)
+    def running(*args: Any, detach: bool, verbose: bool, supervised: str | None, **kwargs: Any) -> Any:
+        return command(*args, running=Running(detach, verbose, supervised), **kwargs)
+
+    return running
 
 
 def flow_of(context: click.Context, path: str | None) -> FlowGraph:
@@ -57,50 +77,41 @@ def refuse_detaching(context: click.Context) -> None:
         raise click.UsageError("spark-submit cannot detach a job; run it with `lowtide run --detach`", context)
 
 
-def run_here(
-    flow: FlowGraph, conf: Conf, *, start: StartFrom, supervised: str | None, verbose: bool, as_json: bool
+def run_flow(
+    context: click.Context, flow: FlowGraph | Plan, conf: Conf, start: StartFrom, running: Running, *, as_json: bool
 ) -> int:
-    """Run a flow in this process until it ends, and return its exit code.
+    """Run a flow until it ends, or until it is ready under a supervisor, and return the exit code.
 
     Args:
-        flow: The flow.
+        context: Of the command, with its `flow`, `conf_file` and `conf_settings`; a supervisor calls it again.
+        flow: The flow; its plan, if it was compiled with this conf before.
         conf: Where and how.
         start: Where it begins.
-        supervised: What the supervisor says, `LIFE:LOCK`; None where there is none.
-        verbose: Whether Spark and the workers speak on this process's output.
+        running: In this process or detached.
         as_json: Whether to print the last state.
     """
+    if running.detach:
+        return _run_detached(context, flow.name, conf, start, as_json=as_json)
     folder = JobFolder(Path(conf.job.folder), flow.name)
-    if supervised:
+    if running.supervised:
         # The lock came with the descriptor, and is held as long as this process or its supervisor lives.
-        life, _, lock = supervised.partition(":")
+        life, _, lock = running.supervised.partition(":")
         os.set_inheritable(int(lock), False)
         state = Runner(flow, conf, folder, life, Process.of(os.getppid()), start=start).run()
     else:
         folder.lock()
-        state = Runner(flow, conf, folder, new_life(), None, start=start).run(verbose=verbose)
+        state = Runner(flow, conf, folder, new_life(), None, start=start).run(verbose=running.verbose)
     _show(state, as_json)
     return state.exit_code or 0
 
 
-def run_detached(
-    context: click.Context, flow: FlowGraph, conf: Conf, *, command: str, options: Sequence[str], as_json: bool
-) -> int:
-    """Start a flow under a supervisor, wait until it is ready, and return the exit code.
-
-    Args:
-        context: Of the command, with its `flow`, `conf_file` and `conf_settings`.
-        flow: The flow.
-        conf: Where and how.
-        command: What the supervisor calls: "run" or "recover".
-        options: What it gives to that command besides the conf.
-        as_json: Whether to print the state.
-    """
-    path = context.params["flow"]
+def _run_detached(context: click.Context, name: str, conf: Conf, start: StartFrom, *, as_json: bool) -> int:
+    command, path = context.command.name, context.params["flow"]
+    assert command is not None, "each command has its name from its function"
     own = [] if command == "run" else [command]  # A program runs its flow, unless it is told otherwise.
     program = [*_this_program(), *own] if path is None else ["-m", "lowtide.cli", command, path]
-    told = [sys.executable, *program, *_conf_options(context.params), *options]
-    state = detach(flow.name, conf, lambda token: [*told, "--supervised", token])
+    again = [sys.executable, *program, *_conf_options(context.params), *_start_options(start)]
+    state = detach(name, conf, lambda token: [*again, "--supervised", token])
     _show(state, as_json)
     if state.phase in ("running", "finished"):
         return 0
@@ -114,6 +125,15 @@ def _conf_options(given: dict[str, Any]) -> list[str]:
     # The runner is a process of its own, without this one's SparkSession.
     settings = [*(f"{key}={value}" for key, value in conf_settings().items()), *given["conf_settings"]]
     return [*options, *(text for setting in settings for text in ("--set", setting))]
+
+
+def _start_options(start: StartFrom) -> list[str]:
+    """The options that say where the runner begins; those of `recover` are given by `recover` alone."""
+    options = ["--allow-no-state"] if start.no_state else []
+    options += [] if start.floors_from is None else ["--floors-from", start.floors_from]
+    options += [] if start.commit is None else ["--commit", start.commit]
+    options += ["--verified", start.verified] if start.verified else []
+    return options + (["--redeliver", "--despite-readers"] if start.redeliver else [])
 
 
 def _this_program() -> list[str]:

@@ -15,7 +15,7 @@ from lowtide.connectors.lasts_records import durable_of
 from lowtide.connectors.topics import Topics
 from lowtide.core.fronts.register import FrontRegister, Partition
 from lowtide.core.operators.state.saved_step import saved_steps
-from lowtide.driver.frozen import settled_conf
+from lowtide.driver.frozen import settled
 from lowtide.driver.placement import START, refuse_forgotten, refuse_other_delivery
 from lowtide.driver.preflight import Surroundings, sink_topics
 from lowtide.driver.preflight import look as look_at_kafka
@@ -63,8 +63,8 @@ class Recovery:
     """All that is known beforehand of a start.
 
     Attributes:
-        plan: Of the current flow.
-        choice: The commit that it begins from; None if it begins without state.
+        plan: Of the current flow, with the lanes of the job's record.
+        choice: The commit that it begins from, verified; None if it begins without state.
         commits: How many commits the job has.
         newest: The id of the last one.
         differences: Between the current flow and that of the commit; of records, and that of the last life.
@@ -89,11 +89,12 @@ class Recovery:
 
     @property
     def start(self) -> StartFrom:
-        """What the life is told: just this commit, as it was said."""
+        """What the life is told: just this commit, as it was said, and that it is verified."""
         again = self.redelivered is not None
         if self.choice is None:
             return StartFrom(no_state=True, redeliver=again)
-        return StartFrom(commit=self.choice.commit.id, redeliver=again)
+        chosen = self.choice.commit
+        return StartFrom(commit=chosen.id, redeliver=again, verified=chosen.sha256)
 
     @property
     def records(self) -> int:
@@ -196,8 +197,7 @@ def look(flow: FlowGraph, conf: Conf, start: StartFrom, told: Told) -> Recovery:
         SourceGone, SourceTooShort: the sources do not have what would be read again.
         ServiceUnavailable: ZooKeeper, Kafka or the store does not answer.
     """
-    conf = settled_conf(compile_job(flow, conf), conf)
-    plan = compile_job(flow, conf)
+    plan, conf = settled(compile_job(flow, conf), conf)
     found = look_at_kafka(plan, conf)
     ends = Topics(conf.kafka).ends(found.sources)
     with opened(conf, flow.name) as (place, store):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lowtide.cli.job_start import flow_of, refuse_detaching, run_detached, run_here, with_running
+from lowtide.cli.job_start import Running, flow_of, refuse_detaching, run_flow, with_running
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
 from lowtide.driver.recovery import StartFrom
@@ -27,9 +27,7 @@ def run(
     flow: str | None,
     allow_no_state: bool,
     floors_from: str | None,
-    detach: bool,
-    verbose: bool,
-    supervised: str | None,
+    running: Running,
     as_json: bool,
 ) -> int:
     """Run FLOW (flow.py, or flow.py:name) until it is stopped, or ends by an error.
@@ -39,10 +37,7 @@ def run(
     second SIGINT stops it at once.
     """
     loaded = flow_of(context, flow)
-    if detach:
+    if running.detach:
         refuse_detaching(context)
-        options = ["--allow-no-state"] * allow_no_state
-        options += [] if floors_from is None else ["--floors-from", floors_from]
-        return run_detached(context, loaded, conf, command="run", options=options, as_json=as_json)
     start = StartFrom(no_state=allow_no_state, floors_from=floors_from)
-    return run_here(loaded, conf, start=start, supervised=supervised, verbose=verbose, as_json=as_json)
+    return run_flow(context, loaded, conf, start, running, as_json=as_json)

@@ -16,7 +16,7 @@ from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.job.submissions import refuse_again
 from lowtide_snapshots.keys.hashing import HASH_VERSION
 
-__all__ = ["job_record", "settled_conf"]
+__all__ = ["job_record", "settled"]
 
 
 def job_record(plan: Plan) -> JobRecord:
@@ -25,11 +25,11 @@ def job_record(plan: Plan) -> JobRecord:
     return JobRecord(plan.name, plan.slack_ms, plan.units, plan.lanes, "log", HASH_VERSION, sources)
 
 
-def settled_conf(plan: Plan, conf: Conf) -> Conf:
+def settled(plan: Plan, conf: Conf) -> tuple[Plan, Conf]:
     """Hold a start against the job's record before anything is started for it (R11).
 
     Returns:
-        The configuration; where it leaves `job.lanes` open, with those of the record.
+        The plan and the configuration; where that leaves `job.lanes` open, both with those of the record.
 
     Raises:
         AlreadyRunning: what is submitted has begun a life before.
@@ -43,14 +43,14 @@ def settled_conf(plan: Plan, conf: Conf) -> Conf:
         refuse_other_stops(plan, register)
         if conf.job.submission is not None:
             refuse_again(*store.place, plan.name, conf.job.submission)
-        return conf if frozen is None else _settled(frozen, plan, conf)
+        return (plan, conf) if frozen is None else _settled(frozen, plan, conf)
 
 
-def _settled(frozen: JobRecord, plan: Plan, conf: Conf) -> Conf:
+def _settled(frozen: JobRecord, plan: Plan, conf: Conf) -> tuple[Plan, Conf]:
     asked = job_record(plan)
     if conf.job.lanes is not None:
         frozen.check(asked)
-        return conf
+        return plan, conf
     frozen.check(replace(asked, lanes=frozen.lanes))
     if conf.job.parallelism > frozen.lanes:
         raise FlowError(
@@ -60,4 +60,4 @@ def _settled(frozen: JobRecord, plan: Plan, conf: Conf) -> Conf:
             way_out=f"set job.parallelism to {frozen.lanes} or less; a job that is to grow is started with more "
             "job.lanes than workers",
         )
-    return replace(conf, job=replace(conf.job, lanes=frozen.lanes))
+    return replace(plan, lanes=frozen.lanes), replace(conf, job=replace(conf.job, lanes=frozen.lanes))

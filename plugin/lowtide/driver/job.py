@@ -26,7 +26,7 @@ from lowtide.driver.assignments import deployment_of, setting_of
 from lowtide.driver.borrowed_floors import refuse_borrowing
 from lowtide.driver.broker_watch import BrokerWatch
 from lowtide.driver.causes import error_of, error_of_query, exception_of
-from lowtide.driver.frozen import settled_conf
+from lowtide.driver.frozen import settled
 from lowtide.driver.life_note import LifeNote
 from lowtide.driver.opening import begin_life, open_life
 from lowtide.driver.query import start_query
@@ -110,7 +110,7 @@ class Job:
     @classmethod
     def start(
         cls,
-        flow: FlowGraph,
+        flow: FlowGraph | Plan,
         conf: Conf,
         say: Said = lambda _: None,
         start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
@@ -121,7 +121,7 @@ class Job:
         """Check everything, start Spark and the query.
 
         Args:
-            flow: What to run.
+            flow: What to run; its plan, if it was compiled with this conf before.
             conf: Where and how.
             say: Told each step in a few words, as it begins.
             start: Where it begins, if not at the last good commit.
@@ -133,11 +133,11 @@ class Job:
         """
         say("checking the flow")
         read_certificate(conf.control.tls_cert, conf.control.tls_key)  # Whether the service will be able to.
-        plan = compile_job(flow, conf)
+        plan = compile_job(flow, conf) if isinstance(flow, FlowGraph) else flow
         dump_plan(plan)
         say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
-        conf = settled_conf(plan, conf)
-        plan = bound(compile_job(flow, conf), conf)
+        plan, conf = settled(plan, conf)
+        plan = bound(plan, conf)
         if start.floors_from is not None:
             refuse_borrowing(plan, conf, start.floors_from)
         say(f"asking Kafka at {conf.kafka.bootstrap_servers}")
@@ -297,9 +297,10 @@ class Job:
     def follow_up(self, start: StartFrom) -> StartFrom:
         """Where the next life begins, if this one began at `start`: there too, until this one has committed something.
 
-        What was to be delivered again was said to be so once.
+        What was to be delivered again was said to be so once. A commit is verified again: this life may have ended
+        because a part of it is damaged.
         """
-        start = replace(start, floors_from=None)  # It has them.
+        start = replace(start, floors_from=None, verified="")  # It has the floors.
         if start.redeliver:
             return StartFrom()
         try:

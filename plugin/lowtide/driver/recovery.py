@@ -43,6 +43,7 @@ class StartFrom:
         no_state: At the sources' beginning, though there are commits.
         redeliver: Whether all from there on is delivered again, as a new output generation.
         floors_from: The job whose floors a first start takes over.
+        verified: SHA-256 of the manifest of a commit that this program's preview has verified; empty for none.
     """
 
     commit: str | None = None
@@ -50,6 +51,7 @@ class StartFrom:
     no_state: bool = False
     redeliver: bool = False
     floors_from: str | None = None
+    verified: str = ""
 
     def without_state(self, commits: Sequence[object]) -> bool:
         """Whether a job with these commits begins without state: it is to, or it has none and none is asked for."""
@@ -144,7 +146,9 @@ def _chosen(
 ) -> Choice:
     """Choose a commit and write it down, so that nobody drops it; if somebody just has, choose again."""
     while True:
-        choice = choose(log, files, commit=start.commit, before_ms=start.before_ms, told=_telling(say))
+        choice = choose(
+            log, files, commit=start.commit, before_ms=start.before_ms, told=_telling(say), verified=start.verified
+        )
         for skipped, why in choice.skipped:
             say(f"DAMAGED: commit {skipped.id} is passed over: {why}")
         refuse_other_state(plan, choice.manifest, say)

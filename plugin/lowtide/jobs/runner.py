@@ -19,6 +19,7 @@ from lowtide.driver.session import session_runs
 from lowtide.driver.spark_conf import submitted
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.flow.plan.compiler import compile_job
+from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.graph import FlowGraph
 from lowtide.jobs.broker import check_broker
 from lowtide.jobs.folder import JobFolder
@@ -45,7 +46,7 @@ class Runner:
 
     def __init__(
         self,
-        flow: FlowGraph,
+        flow: FlowGraph | Plan,
         conf: Conf,
         folder: JobFolder,
         life: str,
@@ -56,7 +57,7 @@ class Runner:
         """Say what is to run; nothing is started.
 
         Args:
-            flow: The flow.
+            flow: The flow; its plan, if it was compiled with this conf before.
             conf: Where and how.
             folder: The job's folder.
             life: The mark of this life's processes.
@@ -150,7 +151,8 @@ class Runner:
         return self._together
 
     def _start(self) -> Job:
-        compile_job(self._flow, self._conf)
+        if isinstance(self._flow, FlowGraph):
+            self._flow = compile_job(self._flow, self._conf)
         check_broker(self._conf)
         if submitted() and not self._verbose:
             lead_output(self._folder.log_file)

@@ -31,7 +31,7 @@ from lowtide.driver.recovery import Recovered, _floors_of, refuse_other_state, r
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.relied_on import relied_on
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
-from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.compiler import compile_flow, compile_job
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.time import zones
 from lowtide.flow.time.moments import micros_of
@@ -128,7 +128,8 @@ def test_lanes_that_nobody_names_are_those_of_the_record() -> None:
     """R11: the number of workers may change, within the lanes that the job began with."""
     frozen = replace(job_record(deployment().plan), lanes=4)
     fewer = Conf.load(overrides={"job.parallelism": 2})
-    assert _settled(frozen, deployment().plan, fewer).job.lanes == 4
+    plan, conf = _settled(frozen, deployment().plan, fewer)
+    assert (plan.lanes, conf.job.lanes) == (4, 4)
     more = Conf.load(overrides={"job.parallelism": 5})
     with pytest.raises(FlowError, match=r"(?s)5.*has 4 lanes.*set job.parallelism to 4 or less"):
         _settled(frozen, deployment(parallelism=5).plan, more)
@@ -137,6 +138,17 @@ def test_lanes_that_nobody_names_are_those_of_the_record() -> None:
         _settled(frozen, deployment().plan, named)
     with pytest.raises(RecordDiffers, match="units"):
         _settled(replace(frozen, units=frozen.units + 1), deployment().plan, fewer)
+
+
+def test_lanes_of_the_record_make_the_plan_that_is_compiled_with_them() -> None:
+    """A start compiles its flow before it has asked for the record, and once."""
+    flow = Flow("stage")
+    flow.read("orders", kafka("orders", as_json(Payment))).write("out", kafka("out", as_json(Payment), key="user"))
+    frozen = replace(job_record(compile_job(flow, Conf.load())), lanes=4)
+    asked = Conf.load(overrides={"job.parallelism": 2})
+    plan, conf = _settled(frozen, compile_job(flow, asked), asked)
+    assert plan == compile_job(flow, conf)
+    assert _settled(frozen, plan, asked) == (plan, conf), "a preview's plan is settled once more"
 
 
 def manifest(steps: str = "", generation: int = 0) -> Manifest:

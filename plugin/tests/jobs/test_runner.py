@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lowtide import Flow
+from lowtide import Flow, json, kafka
 from lowtide.conf import Conf
 from lowtide.driver.causes import error_of
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
+from lowtide.flow.plan import compiler
+from lowtide.flow.plan.plan import Plan
 from lowtide.jobs import runner as runner_module
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.runner import Runner
@@ -80,6 +83,44 @@ def test_each_life_is_stopped_once_and_the_last_one_as_well(
     state = folder.state()
     assert state is not None
     assert state.restarts == 1
+
+
+@dataclass(frozen=True)
+class Order:
+    number: int
+
+
+@pytest.mark.parametrize("given", ["flow", "plan"])
+def test_all_lives_of_a_program_run_the_plan_that_was_compiled_once(
+    given: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And none if a command has compiled it before, as `lowtide recover` does."""
+    flow, conf = Flow("job"), Conf.load(overrides={"job.restarts": 1})
+    flow.read("orders", kafka("orders", json(Order))).write("out", kafka("out", json(Order)))
+    compiled: list[Plan] = []
+    begun: list[Plan] = []
+    real = compiler.compile_flow
+
+    def compiling(*args: Any, **named: Any) -> Plan:
+        compiled.append(real(*args, **named))
+        return compiled[-1]
+
+    def start(plan: Plan, *_: Any, **__: Any) -> Ending:
+        begun.append(plan)
+        return Ending(LifeEnded("a worker died"))
+
+    monkeypatch.setattr(compiler, "compile_flow", compiling)
+    monkeypatch.setattr("lowtide.driver.job.Job.start", start)
+    monkeypatch.setattr(runner_module, "check_broker", lambda _: None)
+    monkeypatch.setattr(Runner, "_ready", lambda _, job: job)
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    what = flow if given == "flow" else compiler.compile_job(flow, conf)
+    with pytest.raises(LifeEnded, match="a worker died"):
+        Runner(what, conf, folder, "a life of a test", None)._live()
+    (plan,) = compiled
+    assert [each is plan for each in begun] == [True, True]
 
 
 def test_what_the_flow_itself_brings_about_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

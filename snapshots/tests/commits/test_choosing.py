@@ -21,6 +21,21 @@ def nobody(_done: int, _total: int) -> None:
     """Is told nothing."""
 
 
+class Noting:
+    """A store that notes what is read of it."""
+
+    def __init__(self, store: Any, read: list[str]) -> None:
+        self._store = store
+        self._read = read
+
+    def get(self, name: str) -> bytes:
+        self._read.append(name)
+        return bytes(self._store.get(name))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
 class Shop:
     """A job with four commits: at ticks 10, 20 ("savepoint"), 30 and 40, each with a change of unit 1 alone."""
 
@@ -36,6 +51,10 @@ class Shop:
             self.manifests.append(self.taker.take(tick, 1, base=self.manifests[-1], name=name))
             self.taker.commit(self.log, self.manifests[-2])
         self.taker.commit(self.log, self.manifests[-1])
+
+    def parts(self, place: int) -> list[str]:
+        manifest = self.manifests[place]
+        return [part.name(manifest.job, 10) for part in manifest.parts]
 
     def part(self, place: int, unit: int) -> Path:
         manifest = self.manifests[place]
@@ -70,6 +89,28 @@ def test_what_is_not_there_is_answered_with_what_is(shop: Shop, asked: Any) -> N
         shop.choose(**asked)
     with pytest.raises(NoSuchCommit, match="has no commits"):
         choose(MemoryCommitLog("counts"), shop.store, told=nobody)
+
+
+def test_what_was_verified_a_moment_ago_is_not_read_again(shop: Shop) -> None:
+    read: list[str] = []
+    chosen = choose(shop.log, Noting(shop.store, read), told=nobody)
+    assert sorted(read) == sorted([chosen.commit.manifest, *shop.parts(3)])
+    read.clear()
+    again = choose(shop.log, Noting(shop.store, read), told=nobody, verified=chosen.commit.sha256)
+    assert (again, read) == (chosen, [chosen.commit.manifest])
+
+
+def test_another_commit_than_the_one_that_was_verified_is_verified(shop: Shop, takes: Any) -> None:
+    """The manifest's SHA-256 says which commit was meant, and which parts."""
+    verified = shop.choose().commit.sha256
+    shop.manifests.append(shop.taker.take(50, 1, base=shop.manifests[-1]))
+    shop.taker.commit(shop.log, shop.manifests[-1])
+    read: list[str] = []
+    choice = choose(shop.log, Noting(shop.store, read), told=nobody, verified=verified)
+    assert choice.manifest == shop.manifests[4]
+    assert sorted(read) == sorted([choice.commit.manifest, *shop.parts(4)])
+    shop.part(4, 1).unlink()
+    assert shop.choose(verified=verified).manifest == shop.manifests[3]
 
 
 def test_damage_falls_back_to_the_commit_before_and_is_told(shop: Shop) -> None:
