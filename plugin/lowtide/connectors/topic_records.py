@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,50 +15,83 @@ from lowtide.errors import ServiceUnavailable
 
 __all__ = ["read_topic", "write_topic"]
 
-BATCH_RECORDS = 1_000
+BATCH_RECORDS = 10_000
 WAIT_S = 0.2
+END_WAIT_MS = 10
+"""How long a broker waits at the end for more, before it says that it is the end."""
 
 
-def read_topic(kafka: KafkaConf, name: str, *, follow: bool = False) -> Iterator[Any]:
-    """Yield the messages of a topic from its beginning, committed ones only.
+def read_topic(
+    kafka: KafkaConf, name: str, *, newest: int | None = None, follow: bool = False, limit_s: float = math.inf
+) -> Iterator[Any]:
+    """Yield what a topic shows to a read_committed reader at the time of the call, per partition in order.
 
     Args:
         kafka: The way in.
         name: The topic.
+        newest: Begin so many offsets before each partition's end; by default at its beginning.
         follow: Whether to go on with what comes, instead of ending where the topic ended.
+        limit_s: How long Kafka may give nothing of what is still to come.
 
     Raises:
         TopicUnknown: there is no such topic.
-        ServiceUnavailable: no broker answers.
+        ServiceUnavailable: no broker answers, or Kafka gave nothing for so long.
     """
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+    from confluent_kafka import Consumer, TopicPartition
 
-    left = set(range(Topics(kafka).describe(name).partitions))
-    consumer = Consumer(
+    topics = Topics(kafka)
+    found = topics.describe_all([name])
+    # The ends are asked for: Kafka tells a reader that it is at the end only where nothing comes for a moment, which
+    # on a topic that is written all the time is never.
+    starts, ends = topics.earliest(found), topics.ends(found)
+    if newest is not None:
+        starts = {place: max(start, ends[place] - newest) for place, start in starts.items()}
+    consumer: Any = Consumer(
         {
             **librdkafka_settings(kafka),
             "group.id": "lowtide",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 500 if follow else END_WAIT_MS,
+            "fetch.queue.backoff.ms": 1,
             "log_level": 0,
         }
     )
     try:
-        consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING) for partition in left])
-        while left or follow:
+        left = {place: end for place, end in ends.items() if follow or starts[place] < end}
+        consumer.assign([TopicPartition(*place, starts[place]) for place in left])
+        deadline = time.monotonic() + limit_s
+        while left:
             for message in consumer.consume(BATCH_RECORDS, WAIT_S):
-                error = message.error()
-                if error is None:
+                place = message.topic(), message.partition()
+                if _shown(message, kafka) and (follow or message.offset() < ends[place]):
                     yield message
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    left.discard(message.partition())
-                elif not error.retriable():
-                    raise ServiceUnavailable(
-                        f'topic "{name}" cannot be read: {error.str()}', where=f"Kafka at {kafka.bootstrap_servers}"
-                    )
+                    deadline = time.monotonic() + limit_s
+                # The last offsets may be transactions' markers, which are seen in where the end is told alone.
+                if not follow and message.offset() + (message.error() is None) >= ends[place]:
+                    left.pop(place, None)
+            if left and time.monotonic() > deadline:
+                raise ServiceUnavailable(
+                    f'topic "{name}", partitions {sorted(number for _, number in left)}: the end is not reached, and '
+                    f"Kafka gave nothing for {limit_s:g} s",
+                    where=f"Kafka at {kafka.bootstrap_servers}",
+                    way_out="see whether the broker answers: lowtide doctor",
+                )
     finally:
         consumer.close()
+
+
+def _shown(message: Any, kafka: KafkaConf) -> bool:
+    """Whether it is a record; else it tells where the end is, or of a fault that passes by itself."""
+    from confluent_kafka import KafkaError
+
+    error = message.error()
+    if error is None or error.code() == KafkaError._PARTITION_EOF or error.retriable():
+        return error is None
+    raise ServiceUnavailable(
+        f'topic "{message.topic()}" cannot be read: {error.str()}', where=f"Kafka at {kafka.bootstrap_servers}"
+    )
 
 
 def write_topic(kafka: KafkaConf, name: str, values: Iterable[bytes], partition: int | None = None) -> int:

@@ -9,14 +9,15 @@ Everything is held in memory; a million messages take some tens of seconds.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lowtide.connectors.topic_records import read_topic
+from lowtide.connectors.topics import Topics
 from lowtide.core.operators.order.order import Position
-from lowtide.errors import FlowError, ServiceUnavailable, TopicUnknown
+from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.schema.headers import pack_headers
 from lowtide.local.run import Message, run_log
@@ -38,8 +39,6 @@ __all__ = [
     "read_sources",
 ]
 
-BATCH = 10_000
-POLL_S = 0.5
 READ_LIMIT_S = 120.0
 DIFFERENCES = 5
 SHOWN_BYTES = 100
@@ -263,61 +262,7 @@ def read_output(kafka: KafkaConf, topic: str) -> dict[int, list[Output]]:
 
 def _read(kafka: KafkaConf, topic: str, newest: int | None = None) -> dict[int, list[Any]]:
     """All messages of a topic, or the newest, per partition; those of transactions that are still open are not seen."""
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-
-    from lowtide.connectors.kafka_access import librdkafka_settings
-
-    settings = {
-        **librdkafka_settings(kafka),
-        "group.id": "lowtide-oracle",
-        "enable.auto.commit": False,
-        "isolation.level": "read_committed",
-        # Says of each partition when all that could be read is there.
-        "enable.partition.eof": True,
-        "fetch.queue.backoff.ms": 1,
-        "log_level": 0,
-    }
-    consumer: Any = Consumer(settings)
-    try:
-        partitions = _partitions(consumer, kafka, topic)
-        starts = dict.fromkeys(partitions, OFFSET_BEGINNING)
-        if newest is not None:
-            for partition in partitions:
-                low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), READ_LIMIT_S)
-                starts[partition] = max(low, high - newest)
-        consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
-        found: dict[int, list[Any]] = {partition: [] for partition in partitions}
-        open_ = set(partitions)
-        deadline = time.monotonic() + READ_LIMIT_S
-        while open_ and time.monotonic() < deadline:
-            for message in consumer.consume(BATCH, POLL_S):
-                error = message.error()
-                if error is None and message.partition() in open_:
-                    found[message.partition()].append(message)
-                elif error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    open_.discard(message.partition())
-    finally:
-        consumer.close()
-    if open_:
-        raise ServiceUnavailable(
-            f'topic "{topic}", partitions {sorted(open_)}: the end was not reached within {READ_LIMIT_S:g} s',
-            where=f"Kafka at {kafka.bootstrap_servers}",
-            way_out="see whether the broker answers: lowtide doctor",
-        )
+    found: dict[int, list[Any]] = {number: [] for number in range(Topics(kafka).describe(topic).partitions)}
+    for message in read_topic(kafka, topic, newest=newest, limit_s=READ_LIMIT_S):
+        found[message.partition()].append(message)
     return found
-
-
-def _partitions(consumer: Any, kafka: KafkaConf, topic: str) -> list[int]:
-    from confluent_kafka import KafkaException
-
-    try:
-        known = consumer.list_topics(topic, timeout=kafka.reach_limit_ms / 1000).topics[topic]
-    except KafkaException as error:
-        raise ServiceUnavailable(
-            f"no Kafka broker answers: {error.args[0].str()}", where=f"Kafka at {kafka.bootstrap_servers}"
-        ) from error
-    if known.error is not None:
-        raise TopicUnknown(
-            f'there is no topic "{topic}"', where=f"Kafka at {kafka.bootstrap_servers}", way_out="correct the name"
-        )
-    return sorted(known.partitions)

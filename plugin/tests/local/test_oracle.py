@@ -1,6 +1,8 @@
 """The oracle's comparison: every kind of fault is found and counted, and what is read from Kafka is what is there."""
 
+import itertools
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 
 from lowtide import Flow, json, kafka
 from lowtide.conf import KafkaConf
+from lowtide.connectors.topic_records import read_topic
 from lowtide.connectors.topics import Topics
 from lowtide.core.operators.order.order import Position
 from lowtide.embedded import EmbeddedServices
@@ -211,6 +214,38 @@ def test_what_is_read_is_what_is_committed_with_its_place_and_time(conf: KafkaCo
     producer.commit_transaction(20)
     verdict = compare(plan, sources, (), read_output(conf, "out"))
     assert (verdict.lost, verdict.duplicated, verdict.out_of_order) == (0, 1, 0)
+
+
+@pytest.mark.kafka
+def test_the_end_of_a_topic_that_is_written_all_the_time_is_where_it_was(conf: KafkaConf) -> None:
+    """A job that idles writes its lasts every 100 ms: a reader who waits for a pause waits for good."""
+    Topics(conf).create("busy")
+    producer = producer_of(conf, "busy")
+    enough = threading.Event()
+
+    def write() -> None:
+        for number in itertools.count():
+            producer.begin_transaction()
+            producer.produce("busy", b"%d" % number)
+            producer.commit_transaction(20)
+            written.release()
+            if enough.wait(0.001):
+                return
+
+    written = threading.Semaphore(0)
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        written.acquire()
+        for read in (lambda: read_output(conf, "busy")[0], lambda: list(read_log(conf, "busy", {"busy-0": 0})[0])):
+            values = [each.value for each in read()]
+            assert values == [b"%d" % number for number in range(len(values))] != []
+    finally:
+        enough.set()
+        writer.join()
+    newest = [each.value() for each in read_topic(conf, "busy", newest=5)]
+    assert newest == [each.value() for each in read_topic(conf, "busy")][-len(newest) :]
+    assert len(newest) == 2, "each of them has its transaction's marker behind it"
 
 
 @pytest.mark.kafka
