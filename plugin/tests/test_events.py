@@ -49,7 +49,7 @@ def test_an_event_has_a_name_that_is_known_and_fields_of_its_own() -> None:
 
 
 def test_every_event_is_in_the_manual() -> None:
-    manual = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    manual = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
     assert [name for name in EVENTS if f"| `{name}` |" not in manual] == []
 
 

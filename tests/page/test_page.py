@@ -292,6 +292,6 @@ def test_a_job_that_is_gone_is_said_to_be_and_what_was_known_stays(browser: Any)
 
 def test_the_page_and_the_manual_explain_the_same_words() -> None:
     found = re.findall(r'\["([^"]+)", "([^"]+)"\]', (FOLDER / "words.js").read_text())
-    manual = (ROOT / "docs" / "operations.md").read_text().partition("\n### Words\n")[2].partition("\n## ")[0]
+    manual = (ROOT / "docs" / "monitoring.md").read_text().partition("\n### Words\n")[2].partition("\n## ")[0]
     assert len(found) == 10
     assert re.findall(r"^\| ([a-z ]+) \| ([A-Z].+) \|$", manual, re.MULTILINE) == found

@@ -1,4 +1,4 @@
-"""A job's view as Prometheus metrics; docs/operations.md lists them."""
+"""A job's view as Prometheus metrics; docs/monitoring.md lists them."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ def test_a_holder_that_moves_is_no_new_series(job: ControlledJob) -> None:
 
 
 def test_every_metric_is_in_the_manual(job: ControlledJob) -> None:
-    manual = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    manual = (Path(__file__).parents[3] / "docs" / "monitoring.md").read_text()
     suffixes = {"counter": "_total", "info": "_info"}
     metrics = JobMetrics(job.name, job.watch.view, job.watch.histograms).collect()
     names = [metric.name + suffixes.get(metric.type, "") for metric in metrics]

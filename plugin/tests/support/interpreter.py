@@ -1,7 +1,7 @@
 """A second interpreter of flows that shares nothing with Lowtide but the words that users write.
 
 It stands in for the package: `Flow`, `kafka`, `json`, `raw`, `Raw` and `main` are its own, and so are labels, order,
-lanes, JSON and dead letters, each made after the documentation (`docs/flows.md`, *Partitions* in `docs/operations.md`,
+lanes, JSON and dead letters, each made after the documentation (`docs/flows.md`, *Partitions* in `docs/deployment.md`,
 `snapshots/README.md`, *The child path* in `docs/decisions/005-order-and-repair.md`). Where Lowtide walks through a plan
 depth first, one message after the other, this puts all records into one queue and always takes the first in the order:
 no record comes of a later one.

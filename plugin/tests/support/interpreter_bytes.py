@@ -53,7 +53,7 @@ def key_bytes(value: Any) -> bytes:
 
 
 def unit_of_front(front: int, units: int) -> int:
-    """The hash unit of what has no key: *Partitions* in `docs/operations.md`."""
+    """The hash unit of what has no key: *Partitions* in `docs/deployment.md`."""
     return ((front * 0x9E3779B97F4A7C15 % 2**64) >> 32) * units >> 32
 
 

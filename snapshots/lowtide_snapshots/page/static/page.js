@@ -1,4 +1,4 @@
-// Lowtide's page: asks its server for the job each two seconds, and shows it. docs/operations.md says what it shows.
+// Lowtide's page: asks its server for the job each two seconds, and shows it. docs/monitoring.md says what it shows.
 
 import { ask, takeToken, Unanswered } from "./asking.js";
 import { h, put } from "./dom.js";

@@ -1,4 +1,4 @@
-// The words of the page, as docs/operations.md explains them.
+// The words of the page, as docs/monitoring.md explains them.
 
 import { h } from "./dom.js";
 
