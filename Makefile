@@ -144,7 +144,7 @@ peers: classes  ## set up Lowtide's peers and measure all alike (ARGS='--systems
 	@LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) -m peers $(ARGS)
 
 .PHONY: wheels
-wheels: jar  ## build the four wheels, their sdists and constraints into dist/
+wheels: jar  ## build the four wheels, their sdists, constraints and a package index into dist/
 	@LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) tools/wheels
 
 .PHONY: packaging-check

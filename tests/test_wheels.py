@@ -6,6 +6,7 @@ but its pinned uv, the Python below its environment, and the cache of third-part
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -16,8 +17,11 @@ import time
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from tests.waiting import HANGS_S
@@ -169,6 +173,86 @@ def test_the_extra_for_airflow_resolves_and_its_dag_files_compile(
     assert str(tmp_path / "conf/airflow.toml") in said
     for path in written:
         compile(path.read_text(), path.name, "exec")
+
+
+@dataclass
+class Served:
+    """A folder served on loopback, and a pip that takes its index for the only one."""
+
+    python: Path
+    folder: Path
+    asked: list[str] = field(default_factory=list)
+
+    def pip(self, target: Path) -> subprocess.CompletedProcess[str]:
+        """Install `lowtide` alone into a target."""
+        said = self.asked.append
+
+        class Handler(SimpleHTTPRequestHandler):
+            def log_message(self, *_: object) -> None:
+                said(self.path)
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(self.folder))) as server:
+            Thread(target=server.serve_forever, daemon=True).start()
+            index = f"http://127.0.0.1:{server.server_port}/simple/"
+            known = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+            command: list[str | Path] = [
+                self.python,
+                "-m",
+                "pip",
+                "--isolated",
+                "install",
+                "--no-cache-dir",
+                "--no-deps",
+            ]
+            command += ["--no-deps", "--disable-pip-version-check", "--index-url", index, "--target", target, "lowtide"]
+            done = subprocess.run(command, check=False, capture_output=True, text=True, env=known, timeout=300)
+            server.shutdown()
+        return done
+
+
+@pytest.fixture(name="served")
+def _served(built: Path, tmp_path: Path) -> Served:
+    ran(sys._base_executable, "-m", "venv", tmp_path / "with-pip")  # type: ignore[attr-defined]
+    return Served(tmp_path / "with-pip/bin/python", Path(shutil.copytree(built, tmp_path / "served")))
+
+
+@pytest.mark.slow
+def test_pip_installs_from_the_index_and_refuses_a_wheel_that_was_changed(served: Served, tmp_path: Path) -> None:
+    done = served.pip(tmp_path / "target")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "target/lowtide/py.typed").exists()
+    (wheel,) = served.folder.glob("lowtide-[0-9]*.whl")
+    assert [path.partition("#")[0] for path in served.asked] == [
+        "/simple/lowtide/",
+        f"/{wheel.name}.metadata",  # Which is enough to resolve.
+        f"/{wheel.name}",
+    ]
+    wheel.write_bytes(wheel.read_bytes() + b"changed")
+    done = served.pip(tmp_path / "other")
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.slow
+def test_the_index_tells_of_every_file_and_its_json_says_the_same_as_its_pages(built: Path) -> None:
+    projects = [project["name"] for project in json.loads((built / "simple/index.json").read_text())["projects"]]
+    assert projects == [name.replace("_", "-") for name in NAMES]
+    told = []
+    for project in projects:
+        folder = built / "simple" / project
+        page = (folder / "index.html").read_text()
+        for file in json.loads((folder / "index.json").read_text())["files"]:
+            path = (folder / file["url"]).resolve()
+            told.append(path.name)
+            hashed = hashlib.sha256(path.read_bytes()).hexdigest()
+            assert file["hashes"] == {"sha256": hashed}
+            assert f'href="{file["url"]}#sha256={hashed}"' in page
+            if path.suffix == ".whl":
+                metadata = hashlib.sha256(path.with_name(f"{path.name}.metadata").read_bytes()).hexdigest()
+                assert file["core-metadata"] == {"sha256": metadata}
+                assert f'data-core-metadata="sha256={metadata}"' in page
+    assert sorted(told) == sorted(path.name for path in [*built.glob("*.whl"), *built.glob("*.tar.gz")])
 
 
 @dataclass(frozen=True)
