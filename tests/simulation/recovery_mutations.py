@@ -9,7 +9,7 @@ from lowtide.core.fronts.front import Front
 from lowtide.core.operators.barrier import Barrier
 from lowtide.core.operators.keyed.beside import BesideNode
 from lowtide.core.operators.state.group import Touched
-from lowtide.core.operators.state.grouping import Grouping
+from lowtide.core.operators.state.keyed_state import KeyedState
 from lowtide.core.worker import WorkerCore
 
 from .channel import Channel
@@ -106,16 +106,16 @@ def front_pruned_at_once() -> list[Patch]:
 
 def pruned_in_silence() -> list[Patch]:
     """Groupings prune at their own segment's min time, and nothing notices when state is captured."""
-    real = Grouping.capture
+    real = KeyedState.capture
 
-    def capture(self: Grouping, tick: int, since: int) -> Any:
+    def capture(self: KeyedState, tick: int, since: int) -> Any:
         self._kept.pruned = min(self._kept.pruned, tick)
         return real(self, tick, since)
 
     def prune_time(self: WorkerCore) -> int:
         return self.min_time
 
-    return [(Grouping, "capture", capture), (WorkerCore, "_prune_time", prune_time)]
+    return [(KeyedState, "capture", capture), (WorkerCore, "_prune_time", prune_time)]
 
 
 def archive_unread() -> list[Patch]:
@@ -178,13 +178,13 @@ def broadcast_not_saved_again() -> list[Patch]:
 
 def state_not_saved_again() -> list[Patch]:
     """The same of what groupings keep."""
-    real = Grouping.restore
+    real = KeyedState.restore
 
-    def restore(self: Grouping, parts: Any, tick: int) -> None:
+    def restore(self: KeyedState, parts: Any, tick: int) -> None:
         real(self, parts, tick)
         self._touched = Touched()
 
-    return [(Grouping, "restore", restore)]
+    return [(KeyedState, "restore", restore)]
 
 
 def changed_too_early() -> list[Patch]:

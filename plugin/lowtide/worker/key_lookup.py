@@ -9,7 +9,7 @@ import msgspec
 
 from lowtide.assignment.messages import LabelsEnded, Look, Looked, LookForLabels
 from lowtide.core.operators.state.group import Key
-from lowtide.core.operators.state.grouping import NOTHING
+from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.saved_step import KeyUnreadable, saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.formats.json_writable import sayable

@@ -33,7 +33,8 @@ from lowtide.core.operators.plain.exchange import ExchangeNode
 from lowtide.core.operators.plain.loop import BACK
 from lowtide.core.operators.plain.source import SourceNode
 from lowtide.core.operators.state.group import Key
-from lowtide.core.operators.state.grouping import NOTHING, Grouping, GroupingNode
+from lowtide.core.operators.state.grouping import Grouping, GroupingNode
+from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
 from lowtide.core.operators.windows.late_seen import LateSeen
 from lowtide.core.operators.windows.window_node import WindowNode

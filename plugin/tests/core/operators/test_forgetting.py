@@ -20,7 +20,8 @@ from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.order import FIRST_TICK, OrderKey
 from lowtide.core.operators.program import Program
-from lowtide.core.operators.state.grouping import NOTHING, Grouping
+from lowtide.core.operators.state.grouping import Grouping
+from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.flow.time.durations import ticks_of
 

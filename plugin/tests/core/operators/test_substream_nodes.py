@@ -18,7 +18,7 @@ from lowtide.core.fronts.front import Front, Window
 from lowtide.core.operators.keyed import ended as ended_module
 from lowtide.core.operators.order.order import Position, tick_of
 from lowtide.core.operators.program import Captured, Program
-from lowtide.core.operators.state.grouping import NOTHING
+from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan.compiler import compile_flow

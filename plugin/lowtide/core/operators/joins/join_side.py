@@ -11,7 +11,7 @@ from lowtide.core.operators.joins.nearness import Nearness
 from lowtide.core.operators.order.memory import Kept, Scale
 from lowtide.core.operators.order.order import FIRST_TICK, tick_of
 from lowtide.core.operators.state.group import Key, Touched
-from lowtide.core.operators.state.grouping import NOTHING
+from lowtide.core.operators.state.keyed_state import NOTHING
 
 __all__ = ["Dues", "Held", "JoinSide", "SavedRecord"]
 

@@ -6,8 +6,6 @@ port until nothing before it can come any more.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -18,9 +16,9 @@ from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.keys import meets_nothing
 from lowtide.core.operators.order.memory import Kept, Scale
-from lowtide.core.operators.order.order import FIRST_TICK, position_of, tick_bytes, tick_of
-from lowtide.core.operators.state.group import Group, Groups, Key, Touched
-from lowtide.core.operators.state.grouping import NOTHING
+from lowtide.core.operators.order.order import position_of, tick_of
+from lowtide.core.operators.state.group import Group, Key
+from lowtide.core.operators.state.keyed_state import ValueState
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.fields import key_of
 from lowtide.flow.steps.steps import JoinTable, Table
@@ -41,7 +39,7 @@ class TableNode(Node):
         self.pass_on(batch, feed)
 
 
-class TableJoinNode(PortsNode):
+class TableJoinNode(PortsNode, ValueState):
     """One `join_table`, of one worker's hash units.
 
     Elements of a key are (order key, row from there on, None for none) since the prune time.
@@ -54,16 +52,13 @@ class TableJoinNode(PortsNode):
     """
 
     def __init__(self, vertex: Vertex[JoinTable], plan: Plan, table: Table, ttl: int | None) -> None:
-        super().__init__(vertex, 2)
+        PortsNode.__init__(self, vertex, 2)
+        ValueState.__init__(self, ttl)
         self._keys = [key_of(plan.key_of(vertex, port)) for port in (RECORDS, ROWS)]
         self._deleted = None if table.deleted is None else attrgetter(table.deleted)
         self._inner = vertex.step.how == "inner"
         self._pairing = Pairing(vertex, [plan.vertices[parent].gives for parent in vertex.parents])
-        self._ttl = ttl
-        self._kept = Groups(ttl, self._forget, self._is_none)
-        self._groups = self._kept.by_key
         self._scale = Scale()
-        self._touched = Touched()
 
     @property
     def kept(self) -> Kept:
@@ -121,64 +116,9 @@ class TableJoinNode(PortsNode):
             return None
         return group.elements[-1][1] if group.elements else group.base
 
-    # -- state -----------------------------------------------------------------------------------------------------
+    def _is_initial(self, value: Any) -> bool:
+        return value is None
 
-    def prune(self, tick: int) -> None:
-        """Forget the rows below `tick` but the last one of each key; O(rows that came since)."""
-        self._kept.prune(tick)
-
-    def changed(self, since: int) -> list[int]:
-        """The hash units that may have changed at a tick or later."""
-        return self._touched.since(since)
-
-    def capture(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
-        """The keys' rows below a tick, by hash unit, of all units that may have changed at `since` or later."""
-        assert tick >= self._kept.pruned, "the state below a pruned tick is gone"
-        parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since)}
-        for key, group in self._groups.items():
-            if group.unit in parts:
-                row = self._below(group, tick)
-                if row is not NOTHING:
-                    parts[group.unit].append((key, row))
-        return parts
-
-    def look(self, key: Key, tick: int) -> Any:
-        """The row of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
-        group = self._groups.get(key)
-        return NOTHING if group is None else self._below(group, tick)
-
-    def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
-        """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
-        self._kept.prune(tick)
-        for unit, rows in parts.items():
-            self._touched.add([unit], tick - 1)
-            for key, row in rows:
-                base, touched = (row, tick - 1) if self._ttl is None else row
-                if touched is None:  # As in `ScanGrouping`.
-                    touched = tick - 1
-                    self._touched.add([unit], tick)
-                group = self._groups[key] = Group(key, unit, base)
-                group.touched = touched
-                self._scale.weigh(base)
-                self._kept.rest(group)
-
-    def _forget(self, group: Group, count: int) -> None:
-        at, group.base = group.elements[count - 1]
-        group.touched = tick_of(at)
-        del group.elements[:count]
-
-    def _is_none(self, group: Group, tick: int) -> bool:
-        return self._state(group, len(group.elements), tick) is NOTHING
-
-    def _below(self, group: Group, tick: int) -> Any:
-        return self._state(group, bisect_left(group.elements, (tick_bytes(tick),)), tick)
-
-    def _state(self, group: Group, count: int, tick: int) -> Any:
-        """What is to be saved at a tick of a key's first `count` elements, and of those before; see `Grouping`."""
-        at, row = group.elements[count - 1] if count else (b"", group.base)
-        if row is None:
-            return NOTHING
-        if self._ttl is None:
-            return row
-        touched = tick_of(at) if count else group.touched
-        return NOTHING if tick - touched >= self._ttl else (row, touched)
+    def _restore(self, group: Group, state: Any, tick: int) -> None:
+        super()._restore(group, state, tick)
+        self._scale.weigh(group.base)

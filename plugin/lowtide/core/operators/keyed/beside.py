@@ -22,10 +22,10 @@ from lowtide.core.operators.held.ports import in_turn
 from lowtide.core.operators.keyed.scan import Scanner, laid_out
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
-from lowtide.core.operators.order.memory import Kept
 from lowtide.core.operators.order.order import FIRST_TICK, TAIL_BYTES, position_of, tick_bytes, tick_of
-from lowtide.core.operators.state.group import Group, Groups, Key, Touched
-from lowtide.core.operators.state.grouping import NOTHING, key_by_type
+from lowtide.core.operators.state.group import Group, Key
+from lowtide.core.operators.state.grouping import key_by_type
+from lowtide.core.operators.state.keyed_state import ValueState
 from lowtide.core.operators.state.states import States
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.schema.fields import key_of
@@ -40,7 +40,7 @@ COPY_BYTES = 4 + TAIL_BYTES
 """The part of an order key in which copies of a broadcast record differ: the copy's number, and the tail."""
 
 
-class BesideNode(Holding):
+class BesideNode(Holding, ValueState):
     """One scan, of one worker's hash units, with a broadcast or without.
 
     Elements of a key are (order key, state after it), those of the broadcast (order key of a record's first copy, state
@@ -59,7 +59,8 @@ class BesideNode(Holding):
     def __init__(
         self, vertex: Vertex[Scan], beside: Vertex[Broadcast] | None, columns: Sequence[str], ttl: int | None = None
     ) -> None:
-        super().__init__(vertex)
+        Holding.__init__(self, vertex)
+        ValueState.__init__(self, ttl)
         place = f'step "{vertex.name}"'
         self._key = key_of(tuple(columns))
         self._scan = Scanner(vertex, beside)
@@ -67,24 +68,16 @@ class BesideNode(Holding):
         self._flat = vertex.step.appends
         self._pending = [Pending(place)]
         if beside is not None:
-            self._fold = _Fold(beside)
+            self._broadcasts = _Fold(beside)
             self._newest_beside = Group(None, SHARED_UNIT, beside.step.initial)
             self._pending.append(Pending(f'{place}, broadcast "{beside.name}"'))
-        self._ttl = ttl
-        self._kept = Groups(ttl, self._forget, self._is_none)
-        self._groups = self._kept.by_key
-        self._touched: list[Group] = []
-        self._touched_units = Touched()
+        self._put: list[Group] = []
+        """The groups with elements that `prune` has not been given yet."""
         self._touched_beside: tuple[int, int] | None = None
         """The first and the last tick of the broadcast's records; None before the first."""
         self._copied = b""
         """The part of the order key that the copies of the broadcast's newest record share."""
         self.beside = None if beside is None else beside.name
-
-    @property
-    def kept(self) -> Kept:
-        """The number of keys with a state, and about how many bytes they take."""
-        return self._kept.kept
 
     def key_by_type(self, columns: Mapping[type, tuple[str, ...]]) -> None:
         """Key records by the columns of their type, as connected streams are."""
@@ -97,7 +90,7 @@ class BesideNode(Holding):
         if port == BESIDE:
             self._touch_beside(ticks[0], ticks[-1])
         else:
-            self._touched_units.add(batch.units, ticks[-1])
+            self._touched.add(batch.units, ticks[-1])
         self.hold(ticks, feed)
 
     def first_tick(self) -> int | None:
@@ -119,8 +112,8 @@ class BesideNode(Holding):
             out = step(batch.units[index], at, batch.rows[index])
             if port == KEYED or type(out) is Fault:
                 outs[port][index] = out
-        self._kept.touch(max(batch.ticks[-1] for batch in batches if batch is not None), self._touched)
-        self._touched = []
+        self._kept.touch(max(batch.ticks[-1] for batch in batches if batch is not None), self._put)
+        self._put = []
         for batch, found in zip(batches, outs, strict=True):
             if batch is None or not found:
                 continue
@@ -139,25 +132,6 @@ class BesideNode(Holding):
         released = [pending.release(min_time) for pending in self._pending]
         return [Batch.concat(batches) if batches else None for batches in released]
 
-    def prune(self, tick: int) -> None:
-        """Forget the states behind records below `tick` but the last one; O(elements released since)."""
-        self._kept.prune(tick)
-
-    def changed(self, since: int) -> list[int]:
-        """The hash units that may have changed at a tick or later."""
-        return self._touched_units.since(since)
-
-    def capture(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
-        """The keys' states below a tick, by hash unit, of all units that may have changed at `since` or later."""
-        assert tick >= self._kept.pruned, "the state below a pruned tick is gone"
-        parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since)}
-        for key, group in self._groups.items():
-            if group.unit in parts:
-                state = self._state(group, bisect_left(group.elements, (tick_bytes(tick),)), tick)
-                if state is not NOTHING:
-                    parts[group.unit].append((key, state))
-        return parts
-
     def changed_beside(self, since: int) -> bool:
         """True if the broadcast has a state that may have changed at a tick or later."""
         return self._touched_beside is not None and self._touched_beside[1] >= since
@@ -170,27 +144,6 @@ class BesideNode(Holding):
         if self._touched_beside is None or self._touched_beside[0] >= tick or not self.changed_beside(since):
             return {}
         return {SHARED_UNIT: [(None, _state_below(self._newest_beside, tick))]}
-
-    def look(self, key: Key, tick: int) -> Any:
-        """The state of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
-        group = self._groups.get(key)
-        if group is None:
-            return NOTHING
-        return self._state(group, bisect_left(group.elements, (tick_bytes(tick),)), tick)
-
-    def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
-        """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
-        self._kept.prune(tick)
-        for unit, states in parts.items():
-            self._touched_units.add([unit], tick - 1)
-            for key, state in states:
-                base, touched = (state, tick - 1) if self._ttl is None else state
-                if touched is None:  # As in `ScanGrouping`.
-                    touched = tick - 1
-                    self._touched_units.add([unit], tick)
-                group = self._groups[key] = Group(key, unit, base)
-                group.touched = touched
-                self._kept.rest(group)
 
     def restore_beside(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
         """Take over what `capture_beside(tick)` gave: it has changed before `tick`."""
@@ -210,7 +163,7 @@ class BesideNode(Holding):
             group = self._groups[key] = Group(key, unit, self._initial)
         state, out = self._called(group, at, self._initial if self._is_gone(group, tick_of(at)) else newest(group), row)
         group.put(at, state)
-        self._touched.append(group)
+        self._put.append(group)
         return out
 
     def _called(self, group: Group, at: bytes, state: Any, row: Any) -> tuple[Any, Any]:
@@ -229,28 +182,15 @@ class BesideNode(Holding):
         if copied == self._copied:
             return None
         self._copied, group = copied, self._newest_beside
-        state = self._fold(at, newest(group), row)
+        state = self._broadcasts(at, newest(group), row)
         if type(state) is Fault:
             return state if unit == SHARED_UNIT else None  # Workers fail alike: one of them says so.
         group.put(at, state)
-        self._touched.append(group)
+        self._put.append(group)
         return None
 
-    def _forget(self, group: Group, count: int) -> None:
-        at, group.base = group.elements[count - 1]
-        group.touched = tick_of(at)
-        del group.elements[:count]
-
-    def _is_none(self, group: Group, tick: int) -> bool:
-        return self._state(group, len(group.elements), tick) is NOTHING
-
-    def _state(self, group: Group, count: int, tick: int) -> Any:
-        """What is to be saved at a tick of a key's first `count` elements, and of those before; see `Grouping`."""
-        at, state = group.elements[count - 1] if count else (b"", group.base)
-        if self._ttl is None:
-            return NOTHING if self._scan.states.is_initial(state) else state
-        touched = tick_of(at) if count else group.touched
-        return NOTHING if tick - touched >= self._ttl or self._scan.states.is_initial(state) else (state, touched)
+    def _is_initial(self, value: Any) -> bool:
+        return self._scan.states.is_initial(value)
 
 
 class _Fold:

@@ -9,7 +9,8 @@ from typing import Any
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.order import FIRST_TICK, tick_of
 from lowtide.core.operators.state.group import Group
-from lowtide.core.operators.state.grouping import NOTHING, Appended, Change, Grouping, Mended, apply_changes
+from lowtide.core.operators.state.grouping import Appended, Change, Grouping, Mended, apply_changes
+from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.flow.plan.plan import Vertex
 
 __all__ = ["DeduplicateGrouping"]

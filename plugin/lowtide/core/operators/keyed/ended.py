@@ -12,7 +12,7 @@ from lowtide.core.operators.keyed.scan import FlatScanGrouping
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.order import FIRST_TICK, tick_of
 from lowtide.core.operators.state.group import Key
-from lowtide.core.operators.state.grouping import NOTHING
+from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.steps.steps import Ended
 from lowtide.flow.time.durations import ticks_of

@@ -12,7 +12,8 @@ from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.order import position_of, tick_of, with_child
 from lowtide.core.operators.plain.per_record import said_type
 from lowtide.core.operators.state.group import Group
-from lowtide.core.operators.state.grouping import NOTHING, Appended, Change, Grouping, Mended, apply_changes
+from lowtide.core.operators.state.grouping import Appended, Change, Grouping, Mended, apply_changes
+from lowtide.core.operators.state.keyed_state import ValueState
 from lowtide.core.operators.state.states import States, classes_of
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.site import Function
@@ -21,12 +22,14 @@ from lowtide.flow.steps.steps import Scan
 __all__ = ["FlatScanGrouping", "Listing", "ScanGrouping", "Scanner", "calling", "classes_of", "laid_out"]
 
 
-class ScanGrouping(Grouping):
+class ScanGrouping(ValueState, Grouping):
     """Keeps the states since the prune time, so that a late record replays from the right one.
 
     An element is (order key, record, state behind it, output); an output may be a `Fault`, and then the state is the
     one before it. A state that is too old when a record comes is the initial one: looked at then, and nowhere else.
     """
+
+    VALUE = 2
 
     def __init__(self, vertex: Vertex[Scan], columns: Sequence[str], ttl: int | None = None) -> None:
         super().__init__(vertex, columns, ttl)
@@ -88,31 +91,8 @@ class ScanGrouping(Grouping):
             elements.append((at, row, state, out))
             mended.given.append((at, unit, out))
 
-    def _fold(self, group: Group, count: int) -> None:
-        if count:
-            at, _, group.base, _ = group.elements[count - 1]
-            if self._ttl is not None:
-                group.touched = tick_of(at)
-            del group.elements[:count]
-
-    def _state(self, group: Group, count: int, tick: int) -> Any:
-        state = group.elements[count - 1][2] if count else group.base
-        if self._ttl is None:
-            return NOTHING if self._scan.states.is_initial(state) else state
-        touched = tick_of(group.elements[count - 1][0]) if count else group.touched
-        gone = tick - touched >= self._ttl or self._scan.states.is_initial(state)
-        return NOTHING if gone else (state, touched)
-
-    def _restore(self, group: Group, state: Any, tick: int) -> None:
-        if self._ttl is None:
-            group.base = state
-        else:
-            group.base, touched = state
-            group.touched = tick - 1 if touched is None else touched
-            if touched is None:
-                # A step that did not forget did not note when a key was touched: it counts from the snapshot on. A part
-                # that says nothing of that would count anew for whoever begins with it later.
-                self._touched.add([group.unit], tick)
+    def _is_initial(self, value: Any) -> bool:
+        return self._scan.states.is_initial(value)
 
 
 class FlatScanGrouping(ScanGrouping):

@@ -7,25 +7,20 @@ nothing before them can come any more, so that there is nothing to mend.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from bisect import bisect_left
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lowtide.core.operators.faults.failure import Fault
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order.batch import Batch
-from lowtide.core.operators.order.memory import Kept
-from lowtide.core.operators.order.order import FIRST_TICK, tick_bytes
 from lowtide.core.operators.order.unmatched import unmatched
-from lowtide.core.operators.state.group import Group, Groups, Key, Touched
+from lowtide.core.operators.state.group import Group, Key
+from lowtide.core.operators.state.keyed_state import KeyedState
 from lowtide.core.operators.state.unchanged import changed_only
 from lowtide.errors import TimeWentBack
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.schema.fields import key_of
-
-NOTHING = object()
-"""Of a key that has nothing to be saved: no value, as None may be a state."""
 
 
 class Change:
@@ -69,7 +64,7 @@ class Mended:
         self.given: list[tuple[bytes, int, Any]] = []
 
 
-class Grouping(ABC):
+class Grouping(KeyedState):
     """One stateful step of one worker, of its hash units' keys.
 
     Args:
@@ -84,12 +79,9 @@ class Grouping(ABC):
     """
 
     def __init__(self, vertex: Vertex, columns: Sequence[str], ttl: int | None = None) -> None:
+        super().__init__(ttl)
         self._place = f'step "{vertex.name}"'
         self._key = key_of(tuple(columns))
-        self._kept = Groups(ttl, self._fold, self._is_none)
-        self._groups = self._kept.by_key
-        self._touched = Touched()
-        self._ttl = ttl
         self._gives = vertex.gives
         self.settles = False
         self.repairs = 0
@@ -154,80 +146,6 @@ class Grouping(ABC):
     @abstractmethod
     def _mend(self, group: Group, changes: list[Change], mended: Mended) -> None:
         """Insert and remove elements, and say what that changes."""
-
-    @abstractmethod
-    def _fold(self, group: Group, count: int) -> None:
-        """Forget the first `count` elements, which nothing can come before or between any more."""
-
-    @abstractmethod
-    def _state(self, group: Group, count: int, tick: int) -> Any:
-        """What has to be saved at a tick of the first `count` elements, all below it, and those forgotten.
-
-        `NOTHING` if a record of this tick or a later one finds what the key's first record did.
-        """
-
-    @abstractmethod
-    def _restore(self, group: Group, state: Any, tick: int) -> None:
-        """The inverse of `_state`: fill a new group."""
-
-    def prune(self, tick: int) -> None:
-        """Forget what only records below `tick` could need; O(groups touched since), each visited once per record.
-
-        Keys go whose state is none: with their last record, or where a step forgets, once they are old enough.
-
-        Args:
-            tick: The global min time, or the T of a snapshot while it is being written (R14).
-        """
-        self._kept.prune(tick)
-
-    @property
-    def kept(self) -> Kept:
-        """The number of keys with a state, and about how many bytes they take."""
-        return self._kept.kept
-
-    def _is_none(self, group: Group, tick: int) -> bool:
-        return self._state(group, len(group.elements), tick) is NOTHING
-
-    def changed(self, since: int) -> list[int]:
-        """The hash units that may have changed at a tick or later."""
-        return self._touched.since(since)
-
-    def capture(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
-        """The state below a tick, by hash unit: each key with what is to be saved of it; O(keys).
-
-        Args:
-            tick: At or above every tick that has been pruned at.
-            since: Hash units are left out that have not changed at this tick or later.
-
-        Returns:
-            All units that have changed, those without state too.
-        """
-        assert tick >= self._kept.pruned, "the state below a pruned tick is gone"
-        end = tick_bytes(tick)
-        parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since)}
-        for key, group in self._groups.items():
-            if group.unit in parts:
-                state = self._state(group, bisect_left(group.elements, (end,)), tick)
-                if state is not NOTHING:
-                    parts[group.unit].append((key, state))
-        return parts
-
-    def look(self, key: Key, tick: int) -> Any:
-        """The state of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
-        group = self._groups.get(key)
-        if group is None:
-            return NOTHING
-        return self._state(group, bisect_left(group.elements, (tick_bytes(tick),)), tick)
-
-    def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
-        """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
-        self._kept.prune(tick)
-        for unit, keys in parts.items():
-            self._touched.add([unit], tick - 1)
-            for key, state in keys:
-                group = self._groups[key] = Group(key, unit, None)
-                self._restore(group, state, tick)
-                self._kept.rest(group)
 
 
 def key_by_type(columns: Mapping[type, tuple[str, ...]]) -> Callable[[Any], Key]:

@@ -85,9 +85,9 @@ class TimedScanNode(BesideNode):
             for number, each in enumerate(out, 1):
                 made.give(with_child(at, number), unit, each)
         self._call_before(min_time, made)
-        if self._touched:
-            self._kept.touch(last, self._touched)
-            self._touched = []
+        if self._put:
+            self._kept.touch(last, self._put)
+            self._put = []
         if made.rows:
             self.pass_on(Batch(made.ats, made.units, made.rows), feed)
         if made.faults:
@@ -135,7 +135,7 @@ class TimedScanNode(BesideNode):
             if its_unit != unit:
                 unit, number = its_unit, 0
                 at_of = self._clock.of(tick, unit)
-                self._touched_units.add([unit], tick)
+                self._touched.add([unit], tick)
             state: Any = self._initial
             try:
                 state, outs, again = self._timing.fire(key, newest(group), asked, self._clock.position(unit))
@@ -148,7 +148,7 @@ class TimedScanNode(BesideNode):
                     number += 1
                     made.give(at_of(number), unit, out)
             group.put(at_of(0), state)
-            self._touched.append(group)
+            self._put.append(group)
 
     def _is_none(self, group: Group, tick: int) -> bool:
         """See `BesideNode`: asked before a key goes, which is called no more then."""

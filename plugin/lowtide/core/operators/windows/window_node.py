@@ -16,7 +16,7 @@ from lowtide.core.operators.order.memory import Kept
 from lowtide.core.operators.order.order import FIRST_TICK, Position, position_of, with_child
 from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.state.group import Key, Touched
-from lowtide.core.operators.state.grouping import NOTHING
+from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.windows.folding import Folding, Refused, window_of
 from lowtide.core.operators.windows.late_seen import LateSeen
 from lowtide.core.operators.windows.windows import LATE, Arrival, Saved, open_windows, rows_of

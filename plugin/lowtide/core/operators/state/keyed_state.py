@@ -1,0 +1,148 @@
+"""The state of a step by key: pruned and forgotten, captured for a snapshot, looked up, and restored.
+
+A step says what it keeps of one key (`_fold`, `_state`, `_restore`); `ValueState` is for steps that keep one value.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from lowtide.core.operators.order.memory import Kept
+from lowtide.core.operators.order.order import FIRST_TICK, tick_bytes, tick_of
+from lowtide.core.operators.state.group import Group, Groups, Key, Touched
+
+__all__ = ["NOTHING", "KeyedState", "ValueState"]
+
+NOTHING = object()
+"""The state of a key that has nothing to save: not a value, as None may be a state."""
+
+
+class KeyedState(ABC):
+    """The keys of one worker's hash units and what a step keeps of them.
+
+    Args:
+        ttl: After how many ticks without a record a key has no state any more; None for never.
+    """
+
+    def __init__(self, ttl: int | None) -> None:
+        self._ttl = ttl
+        self._kept = Groups(ttl, self._fold, self._is_none)
+        self._groups = self._kept.by_key
+        self._touched = Touched()
+
+    @abstractmethod
+    def _fold(self, group: Group, count: int) -> None:
+        """Forget the first `count` elements, which nothing can come before or between any more."""
+
+    @abstractmethod
+    def _state(self, group: Group, count: int, tick: int) -> Any:
+        """Return what to save at a tick of the first `count` elements, all below it, and those forgotten.
+
+        `NOTHING` if a record of this tick or a later one finds what the key's first record did.
+        """
+
+    @abstractmethod
+    def _restore(self, group: Group, state: Any, tick: int) -> None:
+        """Fill a new group: the inverse of `_state`."""
+
+    def prune(self, tick: int) -> None:
+        """Forget what only records below `tick` could need; O(groups touched since), each visited once per record.
+
+        Keys go whose state is none: with their last record, or where a step forgets, once they are old enough.
+
+        Args:
+            tick: The global min time, or the T of a snapshot while it is being written (R14).
+        """
+        self._kept.prune(tick)
+
+    @property
+    def kept(self) -> Kept:
+        """The number of keys with a state, and about how many bytes they take."""
+        return self._kept.kept
+
+    def changed(self, since: int) -> list[int]:
+        """The hash units that may have changed at a tick or later."""
+        return self._touched.since(since)
+
+    def capture(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
+        """Return the state below a tick, by hash unit: each key with what is to be saved of it; O(keys).
+
+        Args:
+            tick: At or above every tick that has been pruned at.
+            since: Hash units are left out that have not changed at this tick or later.
+
+        Returns:
+            All units that have changed, those without state too.
+        """
+        assert tick >= self._kept.pruned, "the state below a pruned tick is gone"
+        parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since)}
+        for key, group in self._groups.items():
+            if group.unit in parts:
+                state = self._below(group, tick)
+                if state is not NOTHING:
+                    parts[group.unit].append((key, state))
+        return parts
+
+    def look(self, key: Key, tick: int) -> Any:
+        """Return the state of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
+        group = self._groups.get(key)
+        return NOTHING if group is None else self._below(group, tick)
+
+    def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
+        """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
+        self._kept.prune(tick)
+        for unit, keys in parts.items():
+            self._touched.add([unit], tick - 1)
+            for key, state in keys:
+                group = self._groups[key] = Group(key, unit, None)
+                self._restore(group, state, tick)
+                self._kept.rest(group)
+
+    def _below(self, group: Group, tick: int) -> Any:
+        return self._state(group, bisect_left(group.elements, (tick_bytes(tick),)), tick)
+
+    def _is_none(self, group: Group, tick: int) -> bool:
+        return self._state(group, len(group.elements), tick) is NOTHING
+
+
+class ValueState(KeyedState):
+    """A state that is one value per key: the one behind its newest element.
+
+    A step that forgets saves the tick of the key's last record beside it.
+    """
+
+    VALUE: ClassVar[int] = 1
+    """The place of the value in an element."""
+
+    @abstractmethod
+    def _is_initial(self, value: Any) -> bool:
+        """Return whether a key with this value is as one that has none."""
+
+    def _fold(self, group: Group, count: int) -> None:
+        if count:
+            element = group.elements[count - 1]
+            group.base = element[self.VALUE]
+            if self._ttl is not None:
+                group.touched = tick_of(element[0])
+            del group.elements[:count]
+
+    def _state(self, group: Group, count: int, tick: int) -> Any:
+        value = group.elements[count - 1][self.VALUE] if count else group.base
+        if self._ttl is None:
+            return NOTHING if self._is_initial(value) else value
+        touched = tick_of(group.elements[count - 1][0]) if count else group.touched
+        return NOTHING if tick - touched >= self._ttl or self._is_initial(value) else (value, touched)
+
+    def _restore(self, group: Group, state: Any, tick: int) -> None:
+        if self._ttl is None:
+            group.base = state
+            return
+        group.base, touched = state
+        group.touched = tick - 1 if touched is None else touched
+        if touched is None:
+            # A step that did not forget did not note when a key was touched: it counts from the snapshot on. A part
+            # that says nothing of that would count from the start again for a life that begins with it later.
+            self._touched.add([group.unit], tick)
