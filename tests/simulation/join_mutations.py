@@ -13,6 +13,7 @@ from lowtide.core.operators.joins.join_side import Held, JoinSide, SavedRecord
 from lowtide.core.operators.joins.join_table import TableJoinNode
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.state.group import Group
+from lowtide.core.operators.state.keyed_state import KeyedState
 
 from .mutation import Mutation, Patch
 
@@ -98,10 +99,13 @@ def ends_with_its_due() -> list[Patch]:
 def row_of_now() -> list[Patch]:
     """A snapshot has each key's newest row, not the newest below its T."""
 
-    def below(self: TableJoinNode, group: Group, tick: int) -> Any:
-        return self._state(group, len(group.elements), tick)
+    real = KeyedState._below
 
-    return [(TableJoinNode, "_below", below)]
+    def below(self: KeyedState, group: Group, tick: int) -> Any:
+        newest = isinstance(self, TableJoinNode)
+        return self._state(group, len(group.elements), tick) if newest else real(self, group, tick)
+
+    return [(KeyedState, "_below", below)]
 
 
 def partners_unseen() -> list[Patch]:

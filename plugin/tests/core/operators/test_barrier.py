@@ -19,6 +19,8 @@ from lowtide_tracker import Floor
 LANES = 3
 LANE_OF_UNIT = [0, 0, 1, 1, 2]
 DEPTH = 2
+END = 10_000
+"""A tick that no number of steps comes to."""
 
 Record = tuple[OrderKey, int, bool]
 """Order key, hash unit, whether it is a tombstone; the row is the key."""
@@ -151,10 +153,10 @@ def test_a_barrier_releases_in_order_each_once_and_taken_back_ones_never(
             assert done == expected[owned], "R18: all below delivered time is durable"
             assert all(key.tick < min_time for key in sink.delivered[owned])
     add(barrier, left)
-    sink.take(barrier.advance(100))
+    sink.take(barrier.advance(END))
     sink.finish()
     assert sink.delivered == valid(records)
-    assert barrier.delivered_time == 100
+    assert barrier.delivered_time == END
     assert len(barrier) == 0
 
 
