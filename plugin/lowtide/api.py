@@ -120,7 +120,7 @@ def _read_of(source: Kafka[T]) -> Read:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a subscriber is told of; `lt.delivered()` and its kin make one.
+    """A subject to subscribe to; `lt.delivered()` and its kin make one.
 
     Attributes:
         text: As the job's control API takes it.
@@ -196,7 +196,7 @@ def subscribe(
 def _text_of(subject: object) -> str:
     if not isinstance(subject, Subject):
         way_out = "write lt.delivered(), lt.committed(), lt.min_time() or lt.done(step, label)"
-        raise FlowError(f"subscribe takes what to be told of, found {subject!r}", way_out=way_out)
+        raise FlowError(f"subscribe takes subjects, found {subject!r}", way_out=way_out)
     return subject.text
 
 

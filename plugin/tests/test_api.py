@@ -21,5 +21,5 @@ def test_what_can_be_subscribed_to_is_a_value_that_the_control_api_takes_as_text
 
 def test_text_is_no_subject() -> None:
     about: Any = "delivered"
-    with pytest.raises(lt.FlowError, match=r"(?s)subscribe takes what to be told of, found 'delivered'.*lt\.delivered"):
+    with pytest.raises(lt.FlowError, match=r"(?s)subscribe takes subjects, found 'delivered'.*lt\.delivered"):
         lt.subscribe("orders", about)

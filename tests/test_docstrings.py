@@ -1,0 +1,71 @@
+"""The first word of every docstring outside tests: a verb or a noun, not a question word."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("bench", "dags", "examples", "infra", "plugin/lowtide", "snapshots", "tools", "tracker")
+QUESTION_WORDS = {"How", "What", "Whatever", "When", "Where", "Whether", "Which", "Who", "Whoever", "Whose", "Why"}
+
+# Folders that still have such docstrings; remove one as soon as it is clean.
+TO_DO = (
+    "bench",
+    "dags",
+    "examples",
+    "infra",
+    "plugin/lowtide/assignment",
+    "plugin/lowtide/cli",
+    "plugin/lowtide/conf",
+    "plugin/lowtide/connectors",
+    "plugin/lowtide/core",
+    "plugin/lowtide/doctor",
+    "plugin/lowtide/driver",
+    "plugin/lowtide/embedded",
+    "plugin/lowtide/flow",
+    "plugin/lowtide/jars",
+    "plugin/lowtide/jobs",
+    "plugin/lowtide/local",
+    "plugin/lowtide/process",
+    "plugin/lowtide/service",
+    "plugin/lowtide/status",
+    "plugin/lowtide/worker",
+    "snapshots",
+    "tracker",
+)
+
+
+def sources(folder: str) -> list[Path]:
+    """Python files of a folder, without its tests."""
+    return [path for path in sorted((ROOT / folder).rglob("*.py")) if "tests" not in path.relative_to(ROOT).parts]
+
+
+def questions(path: Path) -> list[str]:
+    """Docstrings of a file that begin with a question word, each as "FILE:LINE: first line"."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text and text.split()[0].rstrip(",:;") in QUESTION_WORDS:
+                line = 1 if isinstance(node, ast.Module) else node.lineno
+                found.append(f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}")
+    return found
+
+
+def to_do(path: Path) -> bool:
+    """Return whether a file lies in a folder of `TO_DO`."""
+    return any(path.is_relative_to(ROOT / folder) for folder in TO_DO)
+
+
+def test_no_docstring_begins_with_a_question_word() -> None:
+    files = [path for folder in FOLDERS for path in sources(folder) if not to_do(path)]
+    assert files
+    assert [line for path in files for line in questions(path)] == []
+
+
+@pytest.mark.parametrize("folder", TO_DO)
+def test_a_folder_that_is_clean_is_not_to_do(folder: str) -> None:
+    assert any(questions(path) for path in sources(folder))
