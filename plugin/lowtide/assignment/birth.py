@@ -9,7 +9,7 @@ from lowtide.assignment.messages import MakeWorker
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """What the fork server knows of a worker.
+    """A worker that the fork server starts: its names, its life and its service.
 
     Attributes:
         name: ``level/partition``, at level 0 ``0/topic-partition``.
@@ -18,7 +18,7 @@ class Birth:
         incarnation: The life it belongs to.
         host: The number of its host's first worker: the tracker knows the host by it.
         executor: The executor it runs on.
-        service: Where the job's service listens, ``host:port``.
+        service: The address of the job's service, ``host:port``.
         secret: The job's secret.
     """
 

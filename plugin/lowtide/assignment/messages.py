@@ -124,7 +124,7 @@ class Failed(Message, frozen=True):
 
 
 class Gauges(Message, frozen=True):
-    """What the workers of a host have counted, by name; sent each second."""
+    """The counts of a host's workers, by name; sent each second."""
 
     gauges: dict[str, WorkerGauges]
 
@@ -232,7 +232,7 @@ WorkerNews = Reached | Looked | LabelsEnded | Delivered | ShareNews
 
 
 class News(Message, frozen=True):
-    """What the workers of a host report, each with its name."""
+    """The reports of a host's workers, each with its name."""
 
     news: list[tuple[str, WorkerNews]]
 
@@ -304,7 +304,7 @@ class Finished(Message, frozen=True):
 
 
 class JobState(Message, frozen=True, kw_only=True):
-    """How a job is: its life, why that ended (None while it goes on), sums over all workers, each worker, executors.
+    """The state of a job: its life, the cause of its end (None while it runs), sums, each worker, executors.
 
     `finished`: all its sources have ended, and everything is delivered and committed.
     """

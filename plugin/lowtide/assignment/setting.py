@@ -17,7 +17,7 @@ _HEAD = struct.Struct("<QI")
 
 
 class ControlSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the control API listens, what it asks for, and the PEM files of its certificate, if it has one."""
+    """The control API's address, its token, and the PEM files of its certificate, if it has one."""
 
     host: str
     port: int
@@ -49,19 +49,19 @@ class GraphSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver program says of snapshots.
+    """The driver program's settings of snapshots.
 
     Attributes:
-        store: Where they go.
+        store: Their store.
         record: The job's record, as JSON.
         flow: The shapes of all steps with state.
         base: The manifest of the commit that the life began from, as JSON; empty if there is none.
         steps: `spark.placing.text_of` the plan.
         generation: Of the output.
-        taking_limit_s: How long one may take.
-        max_commit_age_s: When the job commits one itself; 0 for never.
-        keep: How many commits are kept when it does.
-        max_age_s: How old they may become then.
+        taking_limit_s: The time that one may take.
+        max_commit_age_s: The age of the last commit at which the job commits by itself; 0 for never.
+        keep: The number of commits that it then keeps.
+        max_age_s: Their greatest age.
     """
 
     store: StoreSetting
@@ -151,7 +151,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def keeps_lasts(self) -> bool:
-        """Whether sinks keep `last` and floors: where they do not, no delivered time may be told (R18)."""
+        """True if sinks keep `last` and floors: without them, no delivered time may be published (R18)."""
         return self.shape.delivery == "exactly_once"
 
 

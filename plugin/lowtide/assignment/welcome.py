@@ -47,14 +47,14 @@ class FrontStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is told.
+    """The service's answer to a worker that greets it.
 
     Attributes:
-        tracker: Where the tracker listens, `host:port`.
-        now_ms: The broker's time when this was said.
+        tracker: The tracker's address, `host:port`.
+        now_ms: The broker's time when this was sent.
         fronts: The source partitions' names by number.
         front: At level 0, the worker's own front.
-        shards: Where the tracker's shards listen, by number; empty where it is one process.
+        shards: The addresses of the tracker's shards, by number; empty where it is one process.
     """
 
     tracker: str

@@ -75,7 +75,7 @@ def open_page(folder: JobFolder, state: JobState) -> None:
 
 
 def _certificate(folder: JobFolder, fingerprint: str) -> str:
-    """What to hold against the certificate that the browser will warn of; nothing for one that the conf names."""
+    """Return the fingerprint to compare with the browser's warning; empty for a certificate that the conf names."""
     certificate = x509.load_pem_x509_certificate(folder.certificate_file.read_bytes())
     if certificate.issuer != certificate.subject:
         return ""

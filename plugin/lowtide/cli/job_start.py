@@ -32,12 +32,12 @@ __all__ = ["Running", "flow_of", "refuse_detaching", "run_flow", "with_running"]
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Where a command runs its flow.
+    """The process in which a command runs its flow.
 
     Attributes:
-        detach: Under a supervisor, and the command returns once the job is ready; else in its own process.
-        verbose: Spark and the workers speak on this process's output.
-        supervised: What the supervisor that has started this process says, `LIFE:LOCK`; None where there is none.
+        detach: True: under a supervisor, and the command returns once the job is ready; else in its own process.
+        verbose: True if Spark and the workers print to this process's output.
+        supervised: `LIFE:LOCK`, as the supervisor that started this process gives it; None without a supervisor.
     """
 
     detach: bool
@@ -46,7 +46,7 @@ class Running:
 
 
 def with_running(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `--detach`, `--verbose`, and what a supervisor says to the runner that it starts, as `running`."""
+    """Give a command `--detach`, `--verbose` and the supervisor's hidden option, all as `running`."""
 
     @click.option("--detach", is_flag=True, help="Return once the job is ready; it goes on under a supervisor.")
     @click.option("--verbose", is_flag=True, help="Show what Spark and the workers say, instead of logging it.")
@@ -137,7 +137,7 @@ def _start_options(start: StartFrom) -> list[str]:
 
 
 def _this_program() -> list[str]:
-    """How Python was told to run this program: a file, or `-m module`."""
+    """Return Python's arguments for running this program: a file, or `-m module`."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is None:
         return [sys.argv[0]]

@@ -94,7 +94,7 @@ class PrunePlan:
         self.lost, self.unknown = unreachable(conf, manifests)
 
     def warnings(self) -> list[str]:
-        """Return what somebody has to hear of."""
+        """Return warnings for the person who prunes."""
         job = self.place.job
         said = [
             f'job "{job}" cannot begin from commit {id_} any more, as the sources do not reach back to it: '
@@ -108,7 +108,7 @@ class PrunePlan:
         return said
 
     def said(self, *, dry_run: bool) -> str:
-        """Return what was done, or would be."""
+        """Return a sentence about what was done, or would be."""
         going = ", ".join(commit.id for commit in self.dropped)
         kept = f"{count_of(len(self.kept), 'commit')} kept"
         if self.swept is None:

@@ -34,14 +34,14 @@ __all__ = ["Again", "Recovery", "look"]
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What is read again of one source partition.
+    """The part of a source partition that is read again.
 
     Attributes:
         topic: Its topic.
         partition: Its number there.
         front: Its front's number; None if the next life registers it.
-        offset: From where it is read.
-        end: Up to where there are records now.
+        offset: The first offset that is read.
+        end: The topic's end now.
         label_ms: The largest time before the offset; None if nothing was read before.
     """
 
@@ -54,13 +54,13 @@ class Again:
 
     @property
     def records(self) -> int:
-        """How many are read until the end of now, at most: markers and what was compacted take offsets, too."""
+        """Records up to the current end, at most: transaction markers and compacted records take offsets too."""
         return max(0, self.end - self.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """All that is known beforehand of a start.
+    """Everything known about a start beforehand.
 
     Attributes:
         plan: Of the current flow, with the lanes of the job's record.
@@ -68,12 +68,11 @@ class Recovery:
         commits: How many commits the job has.
         newest: The id of the last one.
         differences: Between the current flow and that of the commit; of records, and that of the last life.
-        again: What is read, by front.
-        leader: Who holds the job's lease; None if nobody does.
-        twice: Whether what is worked out again is delivered again, as `job.delivery` is "at_least_once".
-        refusal: Why the start would be refused for what was delivered, as that is now; None if it would not.
-        redelivered: How many records readers will see once more at most, as a new output generation; None if none is
-            asked for.
+        again: The records to read, by front.
+        leader: The holder of the job's lease; None if it is free.
+        twice: True if recomputed output is delivered again: `job.delivery` is "at_least_once".
+        refusal: The error with which the start would be refused; None if it would not.
+        redelivered: Records that readers see again at most, as a new output generation; None without a redelivery.
     """
 
     plan: Plan
@@ -89,7 +88,7 @@ class Recovery:
 
     @property
     def start(self) -> StartFrom:
-        """What the life is told: just this commit, as it was said, and that it is verified."""
+        """The start for the next life: exactly the commit shown, already verified."""
         again = self.redelivered is not None
         if self.choice is None:
             return StartFrom(no_state=True, redeliver=again)
@@ -98,7 +97,7 @@ class Recovery:
 
     @property
     def records(self) -> int:
-        """How many records are read until now is reached, at most."""
+        """Records to read until now is reached, at most."""
         return sum(each.records for each in self.again)
 
     def refuse(self) -> None:
@@ -109,7 +108,7 @@ class Recovery:
             raise self.refusal
 
     def page(self) -> str:
-        """Return it for people."""
+        """Return it as text for people."""
         rows = [
             (
                 "new" if each.front is None else str(each.front),
@@ -226,7 +225,7 @@ def look(flow: FlowGraph, conf: Conf, start: StartFrom, told: Told) -> Recovery:
 
 
 def _refusal(plan: Plan, conf: Conf, store: JobStore, choice: Choice | None, *, again: bool) -> LowtideError | None:
-    """Why a start would be refused for what was delivered; it claims nothing, so more may be delivered meanwhile."""
+    """Return the error with which a start would be refused; it claims nothing, so more may be delivered meanwhile."""
     known, generation = store.lasts()
     if known is None or conf.job.delivery != "exactly_once":
         return None
@@ -244,7 +243,7 @@ def _refusal(plan: Plan, conf: Conf, store: JobStore, choice: Choice | None, *, 
 
 
 def _delivered_since(topics: Topics, names: list[str], ms: int) -> int:
-    """How many offsets of sinks' topics have a timestamp from `ms` on; transactions' markers are among them."""
+    """Count the offsets of sinks' topics with a timestamp from `ms` on, transaction markers included."""
     sinks = topics.describe_all(names)
     firsts, ends = topics.since(sinks, ms), topics.ends(sinks)
     return sum(ends[place] - first for place, first in firsts.items() if first >= 0)
@@ -257,7 +256,7 @@ def _again(
     choice: Choice | None,
     slack_ms: int,
 ) -> Iterator[Again]:
-    """What is read of each partition, those that are registered first."""
+    """Yield the part to read of each partition, registered ones first."""
     ids = {topic.name: topic.id for topic in found.sources}
     there = {Partition(name, ids[name], number): offset for (name, number), offset in found.earliest.items()}
     fronts = {} if choice is None else {front.number: front for front in choice.manifest.fronts}

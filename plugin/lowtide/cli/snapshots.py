@@ -189,7 +189,7 @@ def _say_pruning(pruning: PrunePlan, *, dry_run: bool, as_json: bool) -> None:
 
 
 def _verified(place: KnownSnapshots, known: KnownSnapshot) -> dict[str, Any]:
-    """What a look at all parts of a snapshot has shown."""
+    """Verify all parts of a snapshot and return the findings as plain values."""
     manifest = known.manifest
     found = {"id": known.id, "name": known.name, "min_time_ms": known.min_time_ms, "parts": 0, "bytes": 0}
     if manifest is None:
@@ -201,7 +201,7 @@ def _verified(place: KnownSnapshots, known: KnownSnapshot) -> dict[str, Any]:
 
 
 def _verdict(found: dict[str, Any]) -> list[str]:
-    """The same for people."""
+    """Return the same as lines of text."""
     called = found["id"] + (f' "{found["name"]}"' if found["name"] else "")
     if found["whole"]:
         return [f"snapshot {called} is whole: {count_of(found['parts'], 'part')}, {size(found['bytes'])}"]
@@ -213,7 +213,7 @@ def _verdict(found: dict[str, Any]) -> list[str]:
 
 
 def _commit(place: KnownSnapshots, manifest: Manifest, known: KnownSnapshot) -> Commit:
-    """Commit it; while it is not known whether that was done, again (R16)."""
+    """Commit it; retry while the outcome is unknown (R16)."""
     if known.phase == "over":
         last, life = place.log.last(), place.log.incarnation()
         why = f"the last one is {last.id} at {time_of(last.min_time_ms)} UTC, and " if last is not None else ""

@@ -124,7 +124,7 @@ def _snapshot_first(conf: Conf, folder: JobFolder, *, force: bool) -> SnapshotVi
 
 
 def _ask(folder: JobFolder, state: JobState) -> tuple[Figures | None, JobView | None]:
-    """What a job says of itself, if it runs; the service's own connection answers where the control API does not."""
+    """Ask a running job for its state: over the control API, else over the service's own connection."""
     if state.ended:
         return None, None
     view = ask_view(folder, state)

@@ -20,10 +20,10 @@ Addresses = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobConf:
-    """How a flow is run: parallelism, lanes and order of the levels after the first, and where the job keeps its files.
+    """The job: parallelism, lanes and order of the levels after the first, its limits and its folder.
 
-    `slack_ms` is how long a tick is: records of different partitions that lie further apart keep their order.
-    `submission` is the key of this start, so that repeating it begins no second life; it belongs on a command line.
+    `slack_ms` is the length of a tick: records of different partitions that are further apart keep their order.
+    `submission` is the key of this start: a retry with the same key begins no second life. Give it on a command line.
     """
 
     folder: Text = ".lowtide/jobs"
@@ -47,9 +47,9 @@ class JobConf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConf:
-    """Where Kafka is and how one gets in; `lowtide.connectors.kafka_access` turns it into each client's settings.
+    """Kafka's address and credentials; `lowtide.connectors.kafka_access` turns them into each client's settings.
 
-    A secret never stands in the file: `…_env` names an environment variable that holds it, `…_file` a file.
+    The file never holds a secret: `…_env` names an environment variable that holds it, `…_file` a file.
     `properties` are further ones of the clients, by librdkafka's names; `lowtide.conf.client_properties` has which.
     """
 
@@ -75,7 +75,7 @@ class KafkaConf:
 class RegistryConf:
     """A schema registry, for `lt.avro(..., registry=NAME)`: one table `[registry.NAME]` for each.
 
-    The password never stands in the file: `password_env` names an environment variable that holds it, `password_file` a
+    The conf never holds the password: `password_env` names an environment variable that holds it, `password_file` a
     file.
     """
 
@@ -88,7 +88,7 @@ class RegistryConf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperConf:
-    """Where ZooKeeper is and how one gets in: the job's record, lease and front register are kept there.
+    """ZooKeeper's address and credentials: it keeps the job's record, lease and front register.
 
     The auth is `user:password` of ZooKeeper's digest scheme; `auth_env` names a variable that holds it, `auth_file` a
     file.
@@ -117,7 +117,7 @@ class SparkConf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeConf:
-    """What goes from worker to worker: hash units, when a frame is full, and how long Spark waits for more."""
+    """The exchange between workers: hash units, the size of a full frame, and how long Spark waits for more."""
 
     units: Annotated[int, Meta(ge=1, le=1 << 15)] = 128
     frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 24)] = 224 << 10
@@ -141,9 +141,9 @@ class WorkerConf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsConf:
-    """Where snapshots go, and which are kept; a folder has to be one that every executor has.
+    """The snapshots' store and retention; a folder must be visible to every executor.
 
-    Credentials for S3 come in boto3's standard ways, never from here.
+    S3 credentials come in boto3's standard ways, never from here.
     """
 
     url: Text = ".lowtide/snapshots"
@@ -159,14 +159,14 @@ class SnapshotsConf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochConf:
-    """Spark's epochs: how long one is."""
+    """Spark's epochs: their length."""
 
     duration_s: Annotated[float, Meta(ge=5)] = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlConf:
-    """Where the running job's control API listens, port 0 takes a free one; `token_file` holds its token.
+    """The control API's address, token and certificate; port 0 takes a free one.
 
     `tls_cert` and `tls_key` are PEM files; without them each life makes a certificate of its own.
     """
@@ -183,8 +183,8 @@ class TrackerConf:
     """The job's tracker, and the one that several jobs share where they are connected by topics (`lowtide tracker`).
 
     `shards` processes divide the job's acks among them; 1 is one tracker by itself. `after` names the jobs whose topics
-    this one reads, with commas: until something is known of them, it waits. The secret, which all jobs of the graph
-    have, never stands in the file.
+    this one reads, with commas: the job waits until they have reported. The conf never holds the secret, which all
+    jobs of the graph share.
     """
 
     shards: Annotated[int, Meta(ge=1, le=64, description="from 1 to 64")] = 1

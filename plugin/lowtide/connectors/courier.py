@@ -27,7 +27,7 @@ LARGE_RECORDS = 1000
 
 
 class Way(Protocol):
-    """How packets become durable; all of it runs in the courier's thread.
+    """A way of making packets durable; all of it runs in the courier's thread.
 
     Attributes:
         end_by: The time (monotonic, in s) at which whatever is under way has to be given up.
@@ -86,7 +86,7 @@ class Courier:
         self._waiting.put((packets, time.perf_counter_ns()))
 
     def fileno(self) -> int:
-        """What becomes readable when `durable` has something to say."""
+        """Return a descriptor that becomes readable when `durable` has news."""
         return self._readable
 
     def durable(self) -> list[tuple[int, int]]:
@@ -168,7 +168,7 @@ class Courier:
             self._left.append((packet, since))
 
     def _chosen(self) -> list[_Entry]:
-        """What goes now, of each sink in the order it was put; the rest is left."""
+        """Take what to send now, of each sink in the order it was put; the rest stays."""
         if self._full_records is None:
             chosen = list(self._left)
             self._left.clear()

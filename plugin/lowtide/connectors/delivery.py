@@ -26,7 +26,7 @@ SLICE_S = 0.5
 
 
 class Sinks(Protocol):
-    """What one worker sees of its sinks."""
+    """The sinks, as one worker sees them."""
 
     def put(self, packet: Packet, /) -> None:
         """Take a packet."""
@@ -36,13 +36,13 @@ class Sinks(Protocol):
 
 
 class Delivery(Protocol):
-    """What a host sees of its sinks; nothing but `close` waits."""
+    """The sinks, as a host sees them; only `close` waits."""
 
     def put(self, *packets: Packet) -> None:
         """Take packets, which go together."""
 
     def fileno(self) -> int:
-        """What becomes readable when `durable` has something to say."""
+        """Return a descriptor that becomes readable when `durable` has news."""
 
     def durable(self) -> list[tuple[int, int]]:
         """The (sink, lane) of packets that became durable since the last call (errors: what ended the delivery)."""

@@ -31,12 +31,12 @@ SHOWN_POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
-    """What was done.
+    """The result of tidying.
 
     Attributes:
-        kept: How many floors a start from the newest commit needs.
-        archived: How many were moved.
-        removed: How many records were taken out of the lasts topic.
+        kept: The number of floors that a start from the newest commit needs.
+        archived: The number of floors moved.
+        removed: The number of records removed from the lasts topic.
     """
 
     kept: int

@@ -302,7 +302,7 @@ def _put(table: dict[bytes, bytes], key: bytes, value: bytes | None) -> None:
 
 
 def topic_id(settings: Mapping[str, str], topic: str, limit_s: float) -> str | None:
-    """What the cluster calls the topic for good, None if there is no such topic (errors: ServiceUnavailable)."""
+    """Return the topic's id in the cluster, None if there is no such topic (errors: ServiceUnavailable)."""
     from confluent_kafka import KafkaError, KafkaException, TopicCollection
     from confluent_kafka.admin import AdminClient
 

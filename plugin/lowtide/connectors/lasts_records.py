@@ -76,7 +76,7 @@ class LastsUnreadable(LowtideError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class LaneName:
-    """What a lane is called over all lives of a job.
+    """The name of a lane over all lives of a job.
 
     Attributes:
         level: Of the workers that deliver it.
@@ -96,18 +96,18 @@ def lane_name(sink: Vertex | None, level: int, lane: int) -> LaneName:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """Which floors lie in the job's archive instead of the lasts topic.
+    """The floors that lie in the job's archive instead of the lasts topic.
 
     Attributes:
         topic_id: The archive's, as the cluster gave it.
-        below: By front the offset below which floors do.
+        below: By front, the offset below which floors lie there.
     """
 
     topic_id: str
     below: Mapping[int, int]
 
     def has(self, start: Mapping[int, int]) -> bool:
-        """Whether somebody who reads fronts from these offsets on, others from their beginning, needs some of them."""
+        """Return whether a reader of fronts from these offsets on, others from their beginning, needs some of them."""
         return any(start.get(front, 0) < offset for front, offset in self.below.items())
 
     def beyond(self, before: Archived | None) -> Archived:
@@ -119,13 +119,13 @@ class Archived:
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """What all lives before have delivered.
+    """Everything that earlier lives have delivered.
 
     Attributes:
-        last: By lane the order key up to which records were delivered; lanes without a delivery are not in it.
-        floors: The union of what the lanes' bundles rested on, by front, offset and tick.
-        archived: Which more of them there are, and where; None if these are all.
-        owner: The id of the job that delivered it; empty if nobody has said so yet.
+        last: By lane, the order key up to which records are delivered; lanes without a delivery are missing.
+        floors: The union of the floors that the lanes' bundles relied on, by front, offset and tick.
+        archived: The floors that lie elsewhere; None if these are all.
+        owner: The id of the job that delivered it; empty until one is recorded.
     """
 
     last: dict[LaneName, OrderKey]
@@ -193,7 +193,7 @@ def floor_of(key: bytes, value: bytes) -> Floor | None:
 
 
 def durable_of(table: Mapping[bytes, bytes], topic: str) -> Durable:
-    """What the newest values under each key of a topic say together (errors: LastsUnreadable).
+    """Return the sum of the newest values under each key of a topic (errors: LastsUnreadable).
 
     O(keys), 2 us each: floors are many, and mostly in the order of their offsets.
     """

@@ -138,7 +138,7 @@ class LoopLine:
             raise too_slow("take a frame of a loop", self._limit_ms, sending.reason or error.str(), sending.brokers)
 
     def fileno(self) -> int:
-        """What becomes readable when `receive` has something."""
+        """Return a descriptor that becomes readable when `receive` has something."""
         return self._readable
 
     def receive(self) -> list[tuple[Place, bytes]]:
@@ -237,4 +237,4 @@ class LoopLine:
 
 
 def _ignore(_: object) -> None:
-    """What goes wrong with a connection shows in what does not come, and the tracker's watch sees that."""
+    """Ignore connection errors: missing frames show them, and the tracker's watch sees that."""

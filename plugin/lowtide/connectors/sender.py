@@ -96,7 +96,7 @@ def too_large(topic: str, partition: int, size: int, max_record_bytes: int, brok
 
 
 def refusal(error: KafkaError, topic: str | None, partition: int | None, size: int, brokers: str) -> LowtideError:
-    """What is said of a record that the broker, or the client on its behalf, refuses for good."""
+    """Return the error for a record that the broker, or the client on its behalf, refuses for good."""
     where = f"broker {brokers}, partition {partition}"
     if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
         return FrameTooLarge(
@@ -112,7 +112,7 @@ def refusal(error: KafkaError, topic: str | None, partition: int | None, size: i
 
 
 def too_slow(what: str, limit_ms: int, reason: str, brokers: str) -> ServiceUnavailable:
-    """What is said when Kafka has taken too long."""
+    """Return the error for a Kafka that takes too long."""
     return ServiceUnavailable(
         f"Kafka did not {what} within {limit_ms} ms: {reason}",
         where=f"broker {brokers}",
@@ -220,7 +220,7 @@ class Sender:
                     raise self._refused(caught, topic, partition, size) from caught
 
     def refused(self) -> LowtideError | None:
-        """What to say of the record that failed, if it would fail again."""
+        """Return the error for the record that failed, if it would fail again."""
         if self.failed is None or self.failed[0].code() not in PERMANENT:
             return None
         error, message = self.failed

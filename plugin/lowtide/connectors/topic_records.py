@@ -83,7 +83,7 @@ def read_topic(
 
 
 def _shown(message: Any, kafka: KafkaConf) -> bool:
-    """Whether it is a record; else it tells where the end is, or of a fault that passes by itself."""
+    """Return whether it is a record; else it marks the end, or a fault that passes by itself."""
     from confluent_kafka import KafkaError
 
     error = message.error()

@@ -204,7 +204,7 @@ class Topics:
         return [partition.leader >= 0 for partition in found] == [True] * partitions
 
     def _result(self, future: Any, name: str) -> Any:
-        """What the broker answers about a topic, or our error for its error."""
+        """Return the broker's answer about a topic; raise our error for its error."""
         from confluent_kafka import KafkaError, KafkaException
 
         where = f"Kafka at {self._kafka.bootstrap_servers}"

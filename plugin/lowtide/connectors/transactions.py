@@ -114,7 +114,7 @@ class Transactions:
                 self._call(self._producer.abort_transaction, "abort a transaction")
 
     def _committed(self, packets: Sequence[Packet]) -> bool:
-        """Whether a transaction with these packets was committed; if not, it has to be aborted."""
+        """Return whether a transaction with these packets was committed; if not, it has to be aborted."""
         if self._producing.lost_coordinator():
             self._claim_again()
         self._call(lambda _: self._producer.begin_transaction(), "begin a transaction")
@@ -196,7 +196,7 @@ class Transactions:
             raise too_slow(what, self._limit_ms, reason, self._producing.brokers)
 
     def _ended(self, error: KafkaError) -> LowtideError:
-        """What to say of an error after which this producer can do nothing."""
+        """Return our error for one after which this producer can do nothing."""
         where = f"broker {self._producing.brokers}, transactional ids {' and '.join(self._ids)}"
         if error.code() in FENCED:
             return LifeEnded(

@@ -21,7 +21,7 @@ Verdict = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a check found.
+    """The finding of a check.
 
     Attributes:
         verdict: "ok"; "warn" if a flow may run all the same; "fail" if it will not.
@@ -36,12 +36,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the checks look at; asked for once, used by several.
+    """The surroundings that checks look at; asked for once, used by several.
 
     Attributes:
         conf: The configuration that a flow would run with.
         flow: The flow that is to run; None checks what every flow needs.
-        probe: Whether a scratch topic may be made, and deleted again.
+        probe: True if a scratch topic may be made, and deleted again.
     """
 
     conf: Conf

@@ -22,7 +22,7 @@ CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
 
 
 def memory(surroundings: Surroundings) -> Answer:
-    """What the driver, the workers and the embedded services take fits into what is free."""
+    """Check that the driver, the workers and the embedded services fit into the free memory."""
     free = free_mib()
     heap = surroundings.conf.spark.driver_memory
     needed = int(int(heap[:-1]) * UNIT_MIB[heap[-1]]) + BESIDE_HEAP_MIB

@@ -56,7 +56,7 @@ def topics(surroundings: Surroundings) -> Answer:
 
 
 def unreachable(surroundings: Surroundings) -> Answer | None:
-    """What to answer if no broker does; None if one does.
+    """Return the answer if no broker is reachable; None if one is.
 
     Where the embedded one is wanted and does not run, that is no fault yet.
     """

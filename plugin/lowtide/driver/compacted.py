@@ -26,7 +26,7 @@ Place = tuple[str, int]
 
 
 def is_compacted(topic: Topic) -> bool:
-    """Whether older records of a key may be dropped."""
+    """Return whether Kafka may drop older records of a key."""
     return "compact" in topic.cleanup
 
 
@@ -104,12 +104,12 @@ def refuse_compacted_replay(
 
 
 def replay_faults(entries: Sequence[FrontEntry], offsets: Mapping[int, int], young: Mapping[Place, int]) -> list[str]:
-    """What would be read again though compaction may have had its way with it.
+    """Return the parts that would be read again although they may be compacted by now.
 
     Args:
         entries: The fronts.
-        offsets: By front where the commit begins; the register says it of the others.
-        young: By partition the first offset from which on all is too young for compaction.
+        offsets: The commit's offsets by front; the register has the others.
+        young: By partition, the first offset from which all records are too young for compaction.
     """
     found = []
     for entry in entries:

@@ -20,7 +20,7 @@ __all__ = ["job_record", "settled"]
 
 
 def job_record(plan: Plan) -> JobRecord:
-    """What a plan's order and state hang on (R11)."""
+    """Return the record of everything that a plan's order and state depend on (R11)."""
     sources = tuple(f"{v.name}={v.step.source.topic}" for v in plan.sources())
     return JobRecord(plan.name, plan.slack_ms, plan.units, plan.lanes, "log", HASH_VERSION, sources)
 

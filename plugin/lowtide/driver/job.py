@@ -295,7 +295,7 @@ class Job:
         return error_of_query(str(exception.get().toString()) if exception.isDefined() else "")
 
     def follow_up(self, start: StartFrom) -> StartFrom:
-        """Where the next life begins, if this one began at `start`: there too, until this one has committed something.
+        """Return the start of the next life, if this one began at `start`: the same, until this one has committed.
 
         What was to be delivered again was said to be so once. A commit is verified again: this life may have ended
         because a part of it is damaged.
@@ -311,20 +311,20 @@ class Job:
 
     @property
     def superseded(self) -> bool:
-        """Whether another life of the job has begun, so that this program must not begin one; False if nobody knows."""
+        """True if another life of the job has begun, so that this program must not begin one; False if unknown."""
         with suppress(SnapshotsError):
             return not self._store_closed and self._store.incarnation() > self.incarnation
         return False
 
     def has_spark(self) -> bool:
-        """Whether Spark's JVM is there."""
+        """True while Spark's JVM runs."""
         try:
             return bool(self._session._jvm.System.currentTimeMillis())
         except Exception:  # noqa: BLE001 - py4j raises all sorts when its JVM has gone
             return False
 
     def can_be_followed(self) -> bool:
-        """Whether another life may begin in Spark's session: it is there, and so are the service and all executors.
+        """True if another life may begin in Spark's session: it runs, and so do the service and all executors.
 
         On a cluster lost executors do not matter: `stop` tells Spark of them, which replaces them if it can.
         """

@@ -54,24 +54,24 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a life begins with.
+    """The state that a life begins with.
 
     Attributes:
         incarnation: Its number.
         fronts: All fronts of the register, in the order of their numbers.
-        topic_ids: By topic what the cluster calls it for good.
+        topic_ids: The cluster's ids by topic.
         last: What is durable, by sink and lane.
         floors: The floors that are durable.
-        unreported: Those that commits alone know.
-        relied_on: The largest tick that anything rests on.
-        told: The largest delivered time that was told; None if none was.
-        told_again: The largest that was told of this output generation; None if none was.
-        job_id: What the job is called for good.
+        unreported: The floors that only commits know.
+        relied_on: The largest tick that anything relies on.
+        told: The largest published delivered time; None if none was.
+        told_again: The largest published one of this output generation; None if none was.
+        job_id: The job's id for good.
         start: The tick at which min time begins.
         recovered: The snapshot that the life begins from; None if it begins without state.
-        lasts_topic: Where lanes keep their `last`; empty if they do not.
+        lasts_topic: The topic in which lanes keep their `last`; empty if they keep none.
         generation: Of the output.
-        loops: By the way back to a loop's head the topic it goes through.
+        loops: The topic of each way back to a loop's head.
     """
 
     incarnation: int
@@ -365,7 +365,7 @@ def _completed(
 
 
 def _by_vertex(plan: Plan, durable: Durable, fronts: int) -> dict[tuple[int, int], OrderKey]:
-    """What is durable, by the vertices of this plan."""
+    """Return what is durable, by the vertices of this plan."""
     found = {}
     for vertex in plan.sinks():
         for lane in range(plan.lanes):

@@ -127,9 +127,9 @@ def refuse_other_places(
 def kept_steps(
     plan: Plan, delivered: Mapping[str, Any] | None, last: Collection[LaneName], begins: int
 ) -> dict[str, Any]:
-    """What is kept of the flow that delivers from now on: its steps, and the tick since which they do.
+    """Return the record of the flow that delivers from now on: its steps, and their first tick.
 
-    Arguments as of `refuse_other_places`, which has let it pass.
+    Arguments as of `refuse_other_places`, which has accepted the plan.
     """
     steps, since = steps_of(plan), EVER
     if last and delivered is not None:
@@ -149,7 +149,7 @@ def _keys(vertex: Vertex) -> list[list[str]]:
 
 
 def _difference(was: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]]) -> str:
-    """What differs between two flows' steps, for people."""
+    """Return the difference between two flows' steps as text."""
     old = {(step[0], step[1]): step for step in was}
     new = {(step[0], step[1]): step for step in now}
     found = [f'"{name}" is new' for name, kind in new if (name, kind) not in old]

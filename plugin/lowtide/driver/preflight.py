@@ -74,11 +74,11 @@ def letters_topic(flow: FlowGraph) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What Kafka has for a plan.
+    """The topics that Kafka has for a plan.
 
     Attributes:
         sources: The topics that are read.
-        sinks: How many partitions each topic has that is written.
+        sinks: The number of partitions of each topic that is written.
         earliest: The first offset that is still there, by topic and partition, of the sources.
     """
 
@@ -88,7 +88,7 @@ class Surroundings:
 
     @property
     def fronts(self) -> int:
-        """How many source partitions there are."""
+        """The number of source partitions."""
         return len(self.earliest)
 
 

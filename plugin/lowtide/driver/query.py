@@ -69,7 +69,7 @@ def _rows(session: SparkSession, plan: Plan, conf: Conf, fronts: Mapping[str, in
 
 
 def _needs_headers(plan: Plan) -> bool:
-    """Whether anything looks at headers: they cost a few microseconds a record to pack."""
+    """Return whether anything reads headers: packing them costs a few microseconds a record."""
     reads = [vertex.step.source for vertex in plan.sources()]
     return plan.dead_letters is not None or any(columns_of(each.format.record).has_headers for each in reads)
 

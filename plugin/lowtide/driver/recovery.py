@@ -35,13 +35,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class StartFrom:
-    """Where a start begins, if not at the last good commit.
+    """The chosen beginning of a start; by default the last good commit.
 
     Attributes:
         commit: This commit, by its id or name.
         before_ms: The newest commit with a min time at or before this.
         no_state: At the sources' beginning, though there are commits.
-        redeliver: Whether all from there on is delivered again, as a new output generation.
+        redeliver: True to deliver everything from there on again, as a new output generation.
         floors_from: The job whose floors a first start takes over.
         verified: SHA-256 of the manifest of a commit that this program's preview has verified; empty for none.
     """
@@ -54,13 +54,13 @@ class StartFrom:
     verified: str = ""
 
     def without_state(self, commits: Sequence[object]) -> bool:
-        """Whether a job with these commits begins without state: it is to, or it has none and none is asked for."""
+        """Return whether a job with these commits begins without state: as asked, or because it has no commit."""
         return self.no_state or (not commits and replace(self, floors_from=None) == StartFrom())
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a life begins with.
+    """The commit and the state that a life begins with.
 
     Attributes:
         manifest: Of the commit it begins from.
@@ -219,7 +219,7 @@ def _manifests(log: ZooKeeperCommitLog, files: Store, commits: Iterable[Commit],
 
 
 def _floors_of(manifest: Manifest) -> Iterator[Floor]:
-    """What a manifest knows of labels besides the log."""
+    """Yield the floors that a manifest holds."""
     for each in manifest.floors:
         yield Floor(each.front, each.offset, each.tick, each.cap)
     for front in manifest.fronts:

@@ -1,4 +1,4 @@
-"""How far a job has come: what lies below that has its labels for good, in whatever life it is read again."""
+"""The progress of a job: everything below it keeps its labels for good, in whatever life it is read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where sources are read from at a job's first start: resolved once, and kept in the front register."""
+"""The offsets at which a job's first start reads its sources: resolved once, kept in the front register."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _sources(plan: Plan) -> dict[str, KafkaSource]:
 
 
 def preload_ends(plan: Plan, conf: Conf, topics: tuple[Topic, ...]) -> dict[Place, int]:
-    """Where what is there now ends, by partition, of the topics that are preloaded (errors: ServiceUnavailable).
+    """Return the current ends, by partition, of the topics that are preloaded (errors: ServiceUnavailable).
 
     Args:
         plan: What will run.

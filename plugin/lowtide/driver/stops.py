@@ -1,4 +1,4 @@
-"""Where sources end: resolved at a job's first start, and kept in the front register."""
+"""The offsets at which sources end: resolved at a job's first start, kept in the front register."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def stops_of(plan: Plan) -> dict[str, Stop]:
 
 
 def has_an_end(plan: Plan) -> bool:
-    """Whether all sources end, and so the job does."""
+    """Return whether all sources end, and so the job does."""
     topics = {vertex.step.source.topic for vertex in plan.sources()}
     return topics == stops_of(plan).keys()
 

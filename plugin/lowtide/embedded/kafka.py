@@ -107,7 +107,7 @@ class KafkaServer(Server):
         ]
 
     def answers(self) -> bool:
-        """Whether the broker names itself when asked for the cluster's metadata."""
+        """Return whether the broker names itself when asked for the cluster's metadata."""
         return answers(self.port) and self.address in brokers(self.address)
 
     @property
@@ -173,7 +173,7 @@ def brokers(bootstrap: str, timeout_s: float = ANSWER_TIMEOUT_S) -> list[str]:
 
 
 def broker_archive() -> ClassArchive:
-    """What a broker's JVM has loaded."""
+    """Return the archive of the classes that a broker's JVM has loaded."""
     return ClassArchive("kafka", server_jars())
 
 

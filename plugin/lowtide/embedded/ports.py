@@ -27,7 +27,7 @@ class PortOwner:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the loopback port now."""
+    """Return whether a server could listen on the loopback port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -38,7 +38,7 @@ def is_free(port: int) -> bool:
 
 
 def answers(port: int, timeout_s: float = 0.5) -> bool:
-    """Whether somebody accepts connections on the loopback port."""
+    """Return whether a process accepts connections on the loopback port."""
     try:
         socket.create_connection((HOST, port), timeout_s).close()
     except OSError:
@@ -63,7 +63,7 @@ def free_port(other_than: Collection[int] = ()) -> int:
 
 
 def port_owner(port: int) -> PortOwner | None:
-    """Who listens on the port; None if nobody does or /proc does not show it (another user's process)."""
+    """Find the process that listens on the port; None if there is none, or /proc does not show it (another user's)."""
     inodes = _listening_inodes(port)
     if not inodes:
         return None

@@ -17,7 +17,7 @@ KILL_WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """Who a server is: a process named for ever by (boot, pid, start time), and what it serves.
+    """The identity of a server: a process named for ever by (boot, pid, start time), and what it serves.
 
     Attributes:
         pid: process id; may be given to another process once this one has ended.
@@ -36,7 +36,7 @@ class ProcessRecord:
     parent: int
 
     def alive(self) -> bool:
-        """Whether this very process runs; another one that was given its id does not count, nor does a zombie."""
+        """Return whether this very process runs; a process that reuses its id does not count, nor does a zombie."""
         try:
             if self.boot_id != launcher.boot_id() or self.start_time != launcher.start_time(self.pid):
                 return False

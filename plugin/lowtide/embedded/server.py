@@ -47,12 +47,12 @@ class Server(ABC):
 
     @property
     def address(self) -> str:
-        """Where clients connect, as "host:port"."""
+        """The address for clients, as "host:port"."""
         return f"{HOST}:{self.port}"
 
     @property
     def data(self) -> Path:
-        """What the server keeps."""
+        """The folder of the server's data."""
         return self.folder / "data"
 
     @property
@@ -62,12 +62,12 @@ class Server(ABC):
 
     @property
     def output(self) -> Path:
-        """What the Java runtime printed, of the last start only."""
+        """The file with the Java runtime's output, of the last start only."""
         return self.folder / "output.log"
 
     @property
     def record_file(self) -> Path:
-        """Who runs as this server (see `ProcessRecord`)."""
+        """The file that names the process of this server (see `ProcessRecord`)."""
         return self.folder / "process.json"
 
     @abstractmethod
@@ -80,10 +80,10 @@ class Server(ABC):
 
     @abstractmethod
     def answers(self) -> bool:
-        """Whether the server serves clients now; takes at most about a second."""
+        """Return whether the server serves clients now; takes at most about a second."""
 
     def data_bytes(self) -> int:
-        """What the data takes on disk, in bytes (files preallocated but not written count by their blocks)."""
+        """Return the data's size on disk, in bytes (files preallocated but not written count by their blocks)."""
         return sum(blocks_of(path) for path in self.data.rglob("*")) if self.data.is_dir() else 0
 
     def write_logging(self, loggers: str = "") -> Path:
@@ -93,7 +93,7 @@ class Server(ABC):
         return file
 
     def log_bytes(self) -> int:
-        """How long the log is now."""
+        """Return the current length of the log."""
         return self.log.stat().st_size if self.log.exists() else 0
 
     def last_words(self, since_bytes: int = 0) -> str:
@@ -108,7 +108,7 @@ class Server(ABC):
 
 
 def blocks_of(path: Path) -> int:
-    """What a file takes on disk, in bytes; 0 if it has just gone."""
+    """Return a file's size on disk, in bytes; 0 if it has just gone."""
     try:
         return path.lstat().st_blocks * 512
     except OSError:

@@ -117,7 +117,7 @@ def stop(server: Server, grace_s: float = STOP_GRACE_S) -> bool:
 
 
 def running_record(server: Server) -> ProcessRecord | None:
-    """Who runs as this server; None if nobody does (a record of a dead process is nobody)."""
+    """Return the running process of this server; None if there is none (a dead process's record does not count)."""
     record = read_record(server.record_file)
     return record if record is not None and record.alive() else None
 

@@ -95,7 +95,7 @@ class ZooKeeperServer(Server):
         ]
 
     def answers(self) -> bool:
-        """Whether the server says its mode to `srvr`."""
+        """Return whether the server answers `srvr` with its mode."""
         return "Mode:" in four_letters(HOST, self.port, b"srvr")
 
 

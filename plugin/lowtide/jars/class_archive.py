@@ -52,7 +52,7 @@ class ClassArchive:
 
     @property
     def there(self) -> bool:
-        """Whether it has been made, and from these very files, under whatever paths: the JVM looks at those."""
+        """True if it was made from these very files, under whatever names: the JVM checks the files."""
         try:
             made_from = self.path.with_name(MADE_FROM).read_text().splitlines()
             return self.path.is_file() and all(map(Path.samefile, self._files, made_from))
@@ -60,7 +60,7 @@ class ClassArchive:
             return False
 
     def options(self) -> list[str]:
-        """What the JVM is started with to use the archive, or to make it; nothing where neither is due."""
+        """Return the JVM's options for using the archive, or making it; none where neither is due."""
         draft = _making.get(self.path)
         if draft is not None:
             return [f"-XX:ArchiveClassesAtExit={draft}", *QUIET]
@@ -98,7 +98,7 @@ class ClassArchive:
 
 
 def _whole(draft: Path) -> bool:
-    """Whether the JVM came to the end: it writes the archive's head last. Half an archive would crash others."""
+    """Return whether the archive is complete: the JVM writes its head last, and half an archive would crash others."""
     try:
         with draft.open("rb") as archive:
             return any(archive.read(MAGIC_BYTES))

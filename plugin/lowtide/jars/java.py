@@ -46,7 +46,7 @@ def find_java() -> Java:
 
 
 def java_executable() -> Path | None:
-    """Where `find_java` looks; whether it runs is not asked."""
+    """Return the Java that `find_java` looks at, without running it."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     return None if found is None else Path(found)

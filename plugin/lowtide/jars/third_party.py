@@ -184,11 +184,11 @@ def _retrieved() -> Iterator[Path]:
 
 
 def ivy_command(ivy_file: Path, home: Path) -> list[str]:
-    """How the Ivy that lies among pyspark's jars is called; what it fetches of a file, and in which forms, comes after.
+    """Return the command for the Ivy among pyspark's jars; the caller appends what to fetch, and in which form.
 
     Args:
-        ivy_file: What it may fetch.
-        home: Where it keeps what it has fetched.
+        ivy_file: The jars that it may fetch.
+        home: The folder for what it fetches.
     """
     command = [_java(), f"-Divy.default.ivy.user.dir={home}"]
     command += ["-cp", f"{pyspark_folder() / 'jars'}/*", "org.apache.ivy.Main", "-ivy", str(ivy_file)]

@@ -29,7 +29,7 @@ class NotOurs(LowtideError):
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """How a job was ended.
+    """The end of a job.
 
     Attributes:
         state: Its last state.

@@ -143,7 +143,7 @@ class Runner:
         self._end(*self._why_stopped())
 
     def _told_together(self) -> bool:
-        """Whether Spark's JVM ends by the very signal that we heard: it went to the whole group, as systemd's does."""
+        """Return whether our signal also ends Spark's JVM: it went to the whole group, as systemd's does."""
         if self._signals.asked is None:
             return False
         jvm = self._state.jvm

@@ -58,7 +58,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Whether this life is written down as over."""
+        """True once this life is recorded as over."""
         return self.phase in ENDED
 
     def control_address(self) -> ControlAddress | None:

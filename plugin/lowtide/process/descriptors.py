@@ -1,4 +1,4 @@
-"""How many descriptors a process may have open: a tracker has one for each of its workers."""
+"""The limit on a process's open descriptors: a tracker has one for each of its workers."""
 
 from __future__ import annotations
 

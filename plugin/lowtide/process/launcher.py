@@ -25,7 +25,7 @@ DIED_BEFORE_EXEC = 127
 
 
 def start_time(pid: int) -> int:
-    """When a process started, in clock ticks since boot; with the boot's id it names a process for ever."""
+    """Return a process's start time, in clock ticks since boot; with the boot's id it names a process for ever."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         # The second field is the command in parentheses and may hold anything, parentheses too.
         return int(file.read().rpartition(")")[2].split()[19])

@@ -13,5 +13,5 @@ def becomes_worker() -> None:
 
 
 def is_worker() -> bool:
-    """Whether this process runs workers of a job; no test, no `run_locally` and no `lowtide check` does."""
+    """Return whether this process runs workers of a job; no test, no `run_locally` and no `lowtide check` does."""
     return bool(_workers)

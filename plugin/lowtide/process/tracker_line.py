@@ -126,7 +126,7 @@ class TrackerLine:
 
     @property
     def traffic(self) -> Traffic:
-        """What has gone over it, over all its connections, however often they broke."""
+        """The traffic over all its connections, however often they broke."""
         total = Traffic()
         for line in self._lines:
             total.add(line.traffic)
@@ -219,7 +219,7 @@ class TrackerLine:
             self._broke(error)
 
     def _absent(self) -> str:
-        """What there is no connection to."""
+        """Name the server that this process has no connection to."""
         at = next(at for at, line in enumerate(self._lines) if not line.connected)
         what = "the tracker" if at == 0 else f"shard {at - 1} of the tracker"
         return f"{what} at {self._greetings[at].address}"

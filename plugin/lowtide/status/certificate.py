@@ -31,7 +31,7 @@ MEMORY_FILE = "/proc/self/fd/{}"
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a server shows, and what it proves it with.
+    """A server's certificate and its key.
 
     Attributes:
         pem: The certificate, without its key and those that signed it.

@@ -372,7 +372,7 @@ class Control:
 
 
 class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a request for a snapshot may say."""
+    """The body of a request for a snapshot."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
     commit: bool = True

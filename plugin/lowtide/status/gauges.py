@@ -15,17 +15,17 @@ HISTOGRAMS = frozenset({"hops", "latency", "commit"})
 
 
 class FrontGauges(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the front of a worker of level 0 stands.
+    """The state of the front of a worker of level 0.
 
     Attributes:
         front: Its number.
-        heartbeat: The tick below which it labels nothing any more.
+        heartbeat: The tick below which it labels nothing more.
         next_offset: The offset that it expects.
         parked: Records that it keeps until min time moves.
-        pulling: Whether it reads on.
-        own_floors: How often it went on by itself, as what it read was older than its label.
-        tick_bytes: What the records of its last tick have together, while more of it may come.
-        overfull: Whether that is twice what is no trouble.
+        pulling: True while it reads on.
+        own_floors: How often it advanced by itself because it read older records.
+        tick_bytes: The size of its last tick's records, while more of them may come.
+        overfull: True if that is twice the harmless size.
     """
 
     front: int
@@ -39,7 +39,7 @@ class FrontGauges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateGauges(msgspec.Struct, frozen=True, kw_only=True):
-    """What was late for a window step, or for one stream of a join; of one worker, or summed up.
+    """The late records of a window step, or of one stream of a join; of one worker, or summed up.
 
     Attributes:
         records: How many came, late or not.
@@ -61,12 +61,12 @@ class LateGauges(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def late(self) -> int:
-        """How many were late."""
+        """The number of late records."""
         return self.closed + self.ahead
 
     @property
     def share(self) -> float:
-        """Which part of all records was late."""
+        """The share of all records that was late."""
         return self.late / self.records if self.records else 0.0
 
     def and_(self, other: LateGauges) -> LateGauges:
@@ -84,7 +84,7 @@ class LateGauges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptGauges(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step keeps, or one side of a join; of one worker, or summed up.
+    """The state of a step, or of one side of a join; of one worker, or summed up.
 
     Attributes:
         what: "keys" that have a state, "records" that wait for partners, "rows" of a table, "timers" of keys that are
@@ -103,7 +103,7 @@ class KeptGauges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LineGauges(msgspec.Struct, frozen=True, kw_only=True):
-    """What has gone over a process's line to the tracker, as that process sees it.
+    """The traffic on a process's line to the tracker, as that process sees it.
 
     Attributes:
         traffic: Messages and bytes, and what they were.
@@ -115,11 +115,11 @@ class LineGauges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker has counted since it began; a histogram is bucket to records.
+    """The counts of one worker since it began; a histogram is bucket to records.
 
     Attributes:
-        attached: Whether a task is attached.
-        busy: Whether there is work that does not wait for min time.
+        attached: True while a task is attached.
+        busy: True while there is work that does not wait for min time.
         delivered_time: The tick below which all its lanes are durable.
         waiting: Records before the barriers.
         queued: Records on their way to the sinks; None where it has none.

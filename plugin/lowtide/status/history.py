@@ -99,7 +99,7 @@ class Mark(Struct, frozen=True, kw_only=True):
 
 
 class HistoryView(Struct, frozen=True, kw_only=True):
-    """What `GET /history` answers, ascending in time.
+    """The answer of `GET /history`, ascending in time.
 
     Attributes:
         job: The job's name.

@@ -24,7 +24,7 @@ OUTLET = "(before the sinks)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobShape:
-    """What stays the same as long as a life goes on.
+    """The facts of a job that stay the same during a life.
 
     Attributes:
         job: The job's name.

@@ -161,7 +161,7 @@ def totals_of(workers: Iterable[WorkerState]) -> Totals:
 
 
 def _late(counted: Iterable[dict[str, LateGauges]]) -> dict[str, LateGauges]:
-    """What all workers have counted of each step."""
+    """Sum up the late records of each step over all workers."""
     found: dict[str, LateGauges] = {}
     for steps in counted:
         for step, seen in steps.items():

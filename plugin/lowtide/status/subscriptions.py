@@ -47,18 +47,18 @@ class SubscriptionRefused(LowtideError):
 
 
 class Hub:
-    """What a life tells subscribers; belongs to one thread.
+    """The news of a life and its subscribers; belongs to one thread.
 
     Args:
         incarnation: The life's number.
-        slack_ms: What a tick lasts.
-        start_ms: Where the life begins: segments go back to it. None if it begins with nothing.
+        slack_ms: The length of a tick.
+        start_ms: The time at which the life begins: segments go back to it. None if it begins with nothing.
         segments: Names by number, as `JobShape.segments` has them.
-        labels: By `when_done` what its labels are, as `JobShape.labels` has them.
+        labels: The description of its labels by `when_done`, as `JobShape.labels` has them.
 
     Attributes:
-        on_label: Called when a subscriber has come that waits for a label's end.
-        on_listener: Called when one has come that waits for delivered time, or for what rests on it.
+        on_label: Called when a subscriber comes that waits for a label's end.
+        on_listener: Called when a subscriber comes that waits for delivered time, or for what depends on it.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Hub:
         self._cause: Cause | None = None
 
     def __len__(self) -> int:
-        """How many subscriptions there are."""
+        """Return the number of subscriptions."""
         return len(self._all)
 
     # -- what the service tells ------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class Hub:
     # -- what there is to tell -------------------------------------------------------------------------------------
 
     def news(self, subject: str, after_ms: int, at_ms: int | None) -> list[tuple[int, dict[str, object]]]:
-        """What a subscriber has not had of a subject: times in ms with what is said beside them, ascending."""
+        """Return the news of a subject that a subscriber lacks: times in ms with their data, ascending."""
         if subject != COMMIT:
             time_ms = self._reached.get(subject, BEFORE_ALL)
             return [(time_ms, {})] if time_ms > after_ms and time_ms >= (at_ms or 0) else []
@@ -304,12 +304,12 @@ class Hub:
 
     @property
     def start_ms(self) -> int | None:
-        """Where the life begins."""
+        """The time at which the life begins, in ms; None if it begins with nothing."""
         return self._start_ms
 
     @property
     def cause(self) -> Cause | None:
-        """Why the life is over."""
+        """The cause of the life's end."""
         return self._cause
 
 
@@ -319,7 +319,7 @@ def _is_int(text: str) -> bool:
 
 @dataclass(slots=True)
 class _Place:
-    """How far a subscriber is: the life that told it last, and by subject the last time in ms."""
+    """The position of a subscriber: the life that told it last, and by subject the last time in ms."""
 
     incarnation: int | None
     told_ms: list[int]
@@ -356,7 +356,7 @@ class Subscription:
         self._place = place
 
     def take(self) -> list[News]:
-        """What is new since the last call, in order; of a time that has moved several times the newest.
+        """Return the news since the last call, in order; of a time that has moved several times the newest.
 
         Call it again until it has nothing: of many commits it gives some.
         """

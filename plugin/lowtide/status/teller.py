@@ -84,7 +84,7 @@ class _Teller:
         return None if time_ms is None else max(0, self._moment.now_ms - time_ms)
 
     def holder(self) -> str:
-        """Who holds min time: a front with its partition, an open ack with its segment and its time."""
+        """Name the holder of min time: a front with its partition, an open ack with its segment and its time."""
         tracker = self._moment.tracker
         if tracker is None:
             return ""
@@ -120,7 +120,7 @@ class _Teller:
         )
 
     def _lines(self) -> list[LineGauges]:
-        """What each process of workers has counted of its line to the tracker."""
+        """Return each process's count of its traffic with the tracker."""
         gauges = [worker.gauges for worker in self._moment.workers if worker.gauges is not None]
         return [each.line for each in gauges if each.line is not None]
 
@@ -182,7 +182,7 @@ class _Teller:
         )
 
     def kept(self) -> dict[str, KeptGauges]:
-        """What all workers keep together, by step or side of a join."""
+        """Return the state of all workers together, by step or side of a join."""
         found: dict[str, KeptGauges] = {}
         for worker in self._moment.workers:
             steps = None if worker.gauges is None else worker.gauges.kept

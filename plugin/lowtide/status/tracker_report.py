@@ -37,14 +37,14 @@ class ShardReport:
 
 @dataclass(frozen=True, slots=True)
 class ShardState:
-    """How it stands with a shard, as the service sees it.
+    """The state of a shard, as the service sees it.
 
     Attributes:
         shard: Its number.
-        era: How many processes it has had.
+        era: The number of its processes so far.
         pid: Of the one that runs; None while there is none.
-        traffic: What has come to it, and gone from it; not what it says to the merge.
-        trouble: What is wrong with it, for people; empty if nothing is.
+        traffic: Its traffic both ways, except with the merge.
+        trouble: Its fault, for people; empty if there is none.
     """
 
     shard: int
