@@ -14,27 +14,13 @@ QUESTION_WORDS = {"How", "What", "Whatever", "When", "Where", "Whether", "Which"
 # Folders that still have such docstrings; remove one as soon as it is clean.
 TO_DO = (
     "bench",
-    "dags",
     "examples",
     "infra",
-    "plugin/lowtide/assignment",
-    "plugin/lowtide/cli",
-    "plugin/lowtide/conf",
-    "plugin/lowtide/connectors",
     "plugin/lowtide/core",
-    "plugin/lowtide/doctor",
-    "plugin/lowtide/driver",
-    "plugin/lowtide/embedded",
     "plugin/lowtide/flow",
-    "plugin/lowtide/jars",
-    "plugin/lowtide/jobs",
     "plugin/lowtide/local",
-    "plugin/lowtide/process",
     "plugin/lowtide/service",
-    "plugin/lowtide/status",
     "plugin/lowtide/worker",
-    "snapshots",
-    "tracker",
 )
 
 

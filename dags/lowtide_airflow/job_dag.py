@@ -88,7 +88,7 @@ def start_arguments(entry: JobEntry) -> dict[str, Any]:
 
 
 def is_running(entry: JobEntry) -> bool:
-    """Whether a job runs or is being started; for use in a task."""
+    """Return whether a job runs or is being started; for use in a task."""
     with LowtideHook(entry.connection).job(entry.name) as job:
         return job.status().alive
 

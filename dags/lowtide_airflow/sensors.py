@@ -197,7 +197,7 @@ class LabelEndedSensor(BaseSensorOperator):
         return {"job": self.job, "ended_ms": event["ended_ms"]}
 
     def _ended_ms(self) -> int | None:
-        """When it has ended; None also while the job cannot be asked."""
+        """Return the time of its end, in ms; None also while the job does not answer."""
         try:
             with LowtideHook(self.lowtide_conn_id).job(self.job) as client:
                 return client.control().ended_ms(self.step, self.substream)

@@ -16,7 +16,7 @@ __all__ = ["HASH_VERSION", "MAX_UNITS", "JobRecord", "KeyRefused", "SnapshotsErr
 
 
 def __getattr__(name: str) -> Any:
-    """What belongs to the hash."""
+    """Import the names of the hash on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from lowtide_snapshots.keys import hashing

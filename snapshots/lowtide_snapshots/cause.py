@@ -25,7 +25,7 @@ Kind = Literal["flow", "interpreter", "loss", "stop", "other"]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why something ended; its text is what an error prints.
+    """The cause of an end; its text is what an error prints.
 
     Attributes:
         kind: see `Kind`.
@@ -48,7 +48,7 @@ class Cause:
 
     @property
     def story(self) -> str:
-        """What happened and where."""
+        """The event and its place, as text."""
         return self.what + (f"\n  where: {self.where}" if self.where else "")
 
     def prefixed(self, text: str) -> Self:

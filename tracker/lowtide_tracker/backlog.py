@@ -15,7 +15,7 @@ class Backlog:
         self._request: Request | None = None
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Return whether anything waits."""
         return self._last is not None
 
     def add(self, notice: Notice) -> None:

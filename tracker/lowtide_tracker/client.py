@@ -41,7 +41,7 @@ Answer = TypeVar("Answer")
 
 
 class Flushes(Protocol):
-    """What a connection brings its other end up to date with; a `LocalTracker` is one."""
+    """A source of flushes, with which a connection brings its other end up to date; a `LocalTracker` is one."""
 
     @property
     def worker(self) -> int:
@@ -133,7 +133,7 @@ class TrackerClient:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection, as far as is known."""
+        """True while there is a connection, as far as known."""
         return self._socket is not None
 
     def fileno(self) -> int:
@@ -220,7 +220,7 @@ class TrackerClient:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _awaiting(self, pairs: Iterable[tuple[int, int]]) -> bytes:
-        """What is to be sent so that the tracker knows what is waited for: the smallest tick of each segment."""
+        """Return the message that tells the tracker what this client waits for: the smallest tick of each segment."""
         awaited: dict[int, int] = {}
         for segment, tick in pairs:
             awaited[segment] = min(tick, awaited.get(segment, tick))

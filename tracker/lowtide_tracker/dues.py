@@ -1,4 +1,4 @@
-"""What is due: the smallest ticks at which somebody will send into a segment without further input (R6b)."""
+"""The due ticks: the smallest ones at which a worker will send into a segment without further input (R6b)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -75,7 +75,7 @@ class Dues:
         return min(place for place, tick in self._ticks[group].items() if tick == limit)
 
     def is_told(self, segment: int, owner: int) -> bool:
-        """Whether a registered owner has told something."""
+        """Return whether a registered owner has reported its dues."""
         return (segment, owner) not in self._untold
 
     def check(self) -> None:

@@ -217,7 +217,7 @@ class _Connection:
 
     @property
     def gone(self) -> bool:
-        """Whether its socket is closed, and not merely to be closed."""
+        """True once its socket is closed, not merely closing."""
         return self.socket.fileno() < 0
 
     async def speaks(self) -> None:

@@ -47,7 +47,7 @@ class Floors:
 
     @property
     def has_new(self) -> bool:
-        """Whether `take_new` would return some."""
+        """True if `take_new` would return some."""
         return bool(self._new)
 
     def take_new(self) -> tuple[Floor, ...]:

@@ -65,7 +65,7 @@ class Fronts:
         return self._groups_of[front]
 
     def is_open(self, front: int) -> bool:
-        """Whether a front was opened and not closed."""
+        """Return whether a front was opened and not closed."""
         return front in self._open
 
     def open(self, front: int, tick: int, feeds: Iterable[int] | None = None) -> None:

@@ -50,7 +50,7 @@ class ServerHandshake:
     nonce: bytes
 
     def hello(self) -> bytes:
-        """What the server sends first: ``HELLO_BYTES``."""
+        """Return the server's first message: ``HELLO_BYTES``."""
         return MAGIC + self.nonce
 
     def answer(self, reply: bytes) -> bytes:

@@ -68,21 +68,21 @@ class JobRuns(JobGraphError):
 
 
 class JobKnown(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a job.
+    """The state of a job, as the graph knows it.
 
     Attributes:
         job: Its name.
-        id: What it is called for good, whatever its name; empty if an older version speaks.
+        id: Its id for good, whatever its name; empty from an older version.
         life: The number of its newest life.
         generation: Of its output, from 0; one more with each redelivery.
         writes: The topics that it writes.
-        reads: Those that it reads.
-        delivered_ms: All that it writes in this generation before that time is durable, and stays (R18); None while
-            nothing is sure.
+        reads: The topics that it reads.
+        delivered_ms: Everything that it writes in this generation before that time is durable, and stays (R18); None
+            while nothing is.
         min_time_ms: Its global min time.
-        holder: Who holds that, in words.
+        holder: The holder of that, in words.
         held_topic: The topic of the front that holds it; empty if it is no front.
-        runs: Whether it is connected.
+        runs: True while it is connected.
     """
 
     job: str
@@ -103,7 +103,7 @@ class JobKnown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSaid(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job says: all that `JobKnown` has of itself, and what it was told of the jobs before it."""
+    """The report of a job: its own `JobKnown`, and what it knows of the jobs before it."""
 
     job: str
     life: int
@@ -118,7 +118,7 @@ class JobSaid(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
 
     def known(self) -> JobKnown:
-        """What it says of itself."""
+        """The part about the job itself."""
         return JobKnown(**{name: getattr(self, name) for name in self.__struct_fields__ if name != "heard"})
 
 
@@ -237,7 +237,7 @@ class JobGraph:
         return tuple(known for known in self.jobs if known.job in found)
 
     def chain(self, job: str) -> list[str]:
-        """Who holds a job, and who holds that one, in words; the last line names what is to be looked at."""
+        """Return the chain of holders of a job, one line each; the last line names what to look at."""
         lines = []
         known = self._jobs[job]
         while True:

@@ -62,12 +62,12 @@ class LifeServer(ABC):
 
     @property
     def connected(self) -> tuple[int, int]:
-        """How many workers are connected, and how many connections there are in all."""
+        """The number of connected workers, and of all connections."""
         return len(self._workers), len(self._peers)
 
     @property
     def traffic(self) -> Traffic:
-        """What has gone over all connections; O(workers and connections), some 0.5 us for each."""
+        """The traffic of all connections; O(workers and connections), some 0.5 us for each."""
         total = Traffic()
         for traffic in self._traffic.values():
             total.add(traffic)
@@ -77,7 +77,7 @@ class LifeServer(ABC):
         return total
 
     def traffic_of(self, worker: int) -> Traffic:
-        """What has gone over a worker's connections, one after the other."""
+        """Return the traffic of a worker's connections, past ones included."""
         return self._traffic.get(worker, Traffic())
 
     async def close(self) -> None:
@@ -145,7 +145,7 @@ class LifeServer(ABC):
     @property
     @abstractmethod
     def era(self) -> int:
-        """How many such processes the life has had, with this one."""
+        """The number of such processes in this life so far, this one included."""
 
     @abstractmethod
     def receive(self, peer: Peer, message: Message) -> None:
@@ -157,7 +157,7 @@ class LifeServer(ABC):
 
     @abstractmethod
     def waits_for(self, worker: int) -> bool:
-        """Whether this process is being rebuilt and lacks this worker's report."""
+        """Return whether this process is being rebuilt and lacks this worker's report."""
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -218,5 +218,5 @@ class NoticeServer(LifeServer):
 
 
 def _is_worker(peer: Peer) -> bool:
-    """Whether a connection's traffic is counted as a worker's."""
+    """Return whether a connection's traffic counts as a worker's."""
     return peer.hello is not None and peer.hello.worker is not None

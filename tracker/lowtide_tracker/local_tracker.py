@@ -155,7 +155,7 @@ class LocalTracker:
 
     @property
     def unflushed(self) -> bool:
-        """Whether there is something that no flush has, be it that too many wait to be applied. O(segments)."""
+        """Return whether something is in no flush yet, also because too many wait to be applied. O(segments)."""
         return any(self._sums.values()) or bool(self._new_heartbeats or self._new_dues) or self._floors.has_new
 
     def flush(self) -> Flush | None:
@@ -205,7 +205,7 @@ class LocalTracker:
             self._unacknowledged.popleft()
 
     def absolute(self) -> Absolute:
-        """What this worker has flushed so far, in one: for a tracker that is being rebuilt. O(open ticks)."""
+        """Return all that this worker has flushed so far as one: for a tracker that is being rebuilt. O(open ticks)."""
         acks = [
             (segment, tick, value)
             for segment, sums in self._kept.items()

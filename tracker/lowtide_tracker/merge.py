@@ -15,7 +15,7 @@ MAX_PENDING = 16
 
 
 class Uncovered:
-    """What other shards have to have before a report is covered; it grows when later reports join it."""
+    """The flushes that other shards need before a report is covered; it grows when later reports join it."""
 
     def __init__(self, report: Report) -> None:
         self._orders = report.orders
@@ -27,7 +27,7 @@ class Uncovered:
         self._nodes.update(report.nodes)
 
     def is_covered(self, nodes: Mapping[int, int], orders: int) -> bool:
-        """Whether all shards have it by now; neither goes back, so each worker is looked for until it is there."""
+        """Return whether all shards have it by now; progress never goes back, so each worker is checked off once."""
         left = self._nodes
         while left and orders >= self._orders:
             worker, number = left.popitem()
@@ -38,7 +38,7 @@ class Uncovered:
 
 
 class ShardView:
-    """What the merge knows of one shard: its node times, and its stands as they follow one another.
+    """A shard as the merge sees it: its node times, and its stands as they follow one another.
 
     A report is *covered* once every shard has applied all the parts that it counts. The view's *stand* of a group is
     the lowest since the last covered report, that one's included. The last covered report alone would not do, though
@@ -205,7 +205,7 @@ class Merge:
         return self._order(front, None)
 
     def joined(self) -> Joined:
-        """What a shard that joins begins with."""
+        """Return the first order for a shard that joins."""
         return Joined(self.orders, self.fronts, self.feeds, tuple(sorted(self.closed)))
 
     def unfollowed(self, shard: int) -> list[Order]:
@@ -239,7 +239,7 @@ class Merge:
 
     @property
     def floors(self) -> int:
-        """How many floors are kept."""
+        """The number of floors kept."""
         return len(self._floors)
 
     @property

@@ -147,7 +147,7 @@ class Unsubscribe(Packed, frozen=True):
 
 
 class Await(Packed, frozen=True):
-    """What a subscriber waits for: notices may be late by `peer.HOLD_S` until one of these ticks was passed."""
+    """The ticks that a subscriber waits for: notices may be late by `peer.HOLD_S` until one of them was passed."""
 
     ticks: Mapping[Segment, Tick]
     """Segment -> tick: the subscriber waits for the segment's min time to be above it. Empty: it waits for nothing."""
@@ -208,7 +208,7 @@ class Joined(Packed, frozen=True):
 
 
 class Order(Packed, frozen=True):
-    """What the merge has decided for all shards alike; one merge's orders are numbered from 1, without gaps."""
+    """A decision of the merge for all shards alike; one merge's orders are numbered from 1, without gaps."""
 
     number: Ordinal
     front: Front
@@ -219,7 +219,7 @@ class Order(Packed, frozen=True):
 
 
 class Report(Packed, frozen=True):
-    """What has moved in one shard since its report before, or, to a merge that has just connected, everything."""
+    """The moves of one shard since its last report, or, to a merge that has just connected, everything."""
 
     shard: ShardNumber
     whole: bool
@@ -238,7 +238,7 @@ class Report(Packed, frozen=True):
 
 
 class Fault(Packed, frozen=True):
-    """Why the tracker closes this connection after this message."""
+    """The reason why the tracker closes this connection after this message."""
 
     REFUSED: ClassVar[int] = 1
     """This process has no place in the life that the tracker serves."""

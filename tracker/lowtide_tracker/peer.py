@@ -30,7 +30,7 @@ LAST_WORD_S = 2.0
 
 
 class Life(Protocol):
-    """What a connection asks of the server."""
+    """The server, as its connections see it."""
 
     def joined(self, peer: "Peer") -> None:
         """A connection has begun."""
@@ -107,7 +107,7 @@ class Peer(asyncio.BufferedProtocol):
         self._put(self._shake.hello())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Whoever it was is gone, for now."""
+        """End this connection; the peer may come back on another."""
         self._over = True
         self._timer.cancel()
         if self._later is not None:
@@ -124,7 +124,7 @@ class Peer(asyncio.BufferedProtocol):
         self._send_held()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return the buffer for the next bytes."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -170,7 +170,7 @@ class Peer(asyncio.BufferedProtocol):
             self._send_held()
 
     def takes(self, notice: Notice) -> bool:
-        """Whether a notice is to be written to this peer, as it is and now; if not, it waits or is not for it."""
+        """Return whether to write a notice to this peer as it is and now; if not, it waits or is not for it."""
         if not self._subscribed or self._over:
             return False
         due = self._wants(notice.min_times) or notice.request is not None
@@ -267,7 +267,7 @@ class Peer(asyncio.BufferedProtocol):
         self._timer.cancel()
 
     def _wants(self, min_times: Mapping[int, int]) -> bool:
-        """Whether the peer gets everything at once, be it from now on, as these min times pass what it waits for."""
+        """Return whether the peer gets everything at once, which may begin now: min times pass what it waits for."""
         awaited = self._awaited
         if awaited and any(min_times[segment] > awaited[segment] for segment in awaited.keys() & min_times.keys()):
             self._awaited = None
@@ -303,7 +303,7 @@ class Peer(asyncio.BufferedProtocol):
         return encode(Applied(self.hello.worker, self._server.applied(self.hello.worker)))
 
     def _fail(self, error: TrackerError) -> None:
-        """What an error means: a worker's or a shard's ends the life, another peer's its own connection."""
+        """Handle an error: a worker's or a shard's ends the life, another peer's its own connection."""
         match error:
             case HandshakeError():
                 self._server.refused(f"{self}: {error}")

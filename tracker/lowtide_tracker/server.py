@@ -83,7 +83,7 @@ class TrackerServer(NoticeServer):
         return self.tracker.applied(worker)
 
     def waits_for(self, worker: int) -> bool:
-        """Whether the tracker is being rebuilt and lacks this worker's report."""
+        """Return whether the tracker is being rebuilt and lacks this worker's report."""
         return worker in self.tracker.missing
 
     # -- parts -----------------------------------------------------------------------------------------------------

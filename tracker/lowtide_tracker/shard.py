@@ -196,7 +196,7 @@ class Shard:
         self._whole = True
 
     def report(self) -> Report | None:
-        """What has moved since the report before, as one; None if nothing has, or nothing is known yet."""
+        """Return the moves since the last report as one; None if nothing moved, or nothing is known yet."""
         if self._rebuild is not None:
             return None
         names = [members[0] for members in self.graph.groups]
@@ -239,7 +239,7 @@ class Shard:
         return self._applied.get(worker, 0) if self._rebuild is None else self._rebuild.number(worker)
 
     def holders(self) -> dict[int, Holder]:
-        """What each group's stand is, by the group's first segment, where something here holds it. O(groups).
+        """Return each group's stand, by the group's first segment, where something here holds it. O(groups).
 
         Heartbeats and dues are rounded up: where this shard's stand is the group's min time, it is exact.
         """
@@ -288,7 +288,7 @@ class Shard:
                 self._highs[segment] = self._risen[segment] = tick
 
     def _look(self, groups: Iterable[int]) -> None:
-        """Where these groups stand after one whole part or order."""
+        """Look at the stands of these groups after one whole part or order."""
         for group in groups:
             stand = self._stand(group)
             if stand != self._stands[group]:

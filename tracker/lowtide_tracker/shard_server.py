@@ -89,12 +89,12 @@ class ShardServer(LifeServer):
 
     @property
     def era(self) -> int:
-        """How many processes this shard has had, with this one."""
+        """The number of processes of this shard so far, this one included."""
         return self._era
 
     @property
     def joined_merge(self) -> bool:
-        """Whether there is a line to the merge, on which this shard takes part."""
+        """True while there is a line to the merge on which this shard takes part."""
         return self._line is not None and self._line.welcomed
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, *, sock: socket.socket | None = None) -> str:
@@ -149,7 +149,7 @@ class ShardServer(LifeServer):
         return self._known().applied(worker)
 
     def waits_for(self, worker: int) -> bool:
-        """Whether the shard is being rebuilt and lacks this worker's report."""
+        """Return whether the shard is being rebuilt and lacks this worker's report."""
         return worker in self._known().missing
 
     # -- the merge -------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class ShardServer(LifeServer):
 
     @staticmethod
     def _tell_end(task: asyncio.Task[None]) -> None:
-        """What nobody has foreseen is no reason to go on without a merge."""
+        """End the life on an unforeseen error: a shard does not run on without a merge."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             what = {"message": "a shard gave up connecting to its merge", "exception": error}
@@ -240,7 +240,7 @@ class ShardServer(LifeServer):
         self._deal_with_waiting()
 
     def _fail(self, error: TrackerError) -> None:
-        """What is wrong with the line to the merge; a broken one is made again."""
+        """Handle an error of the line to the merge; a broken line is opened again."""
         if isinstance(error, ConnectionLost | HandshakeError):
             LOG.warning("shard %d: %s", self.number, error)
         else:

@@ -14,7 +14,7 @@ POLL_S = 0.001
 
 
 class _Part:
-    """What of a worker's flushes one shard is to have."""
+    """One shard's part of a worker's flushes."""
 
     def __init__(self, local: LocalTracker, splitter: Splitter, shard: int, numbers: list[int]) -> None:
         self.worker = local.worker
@@ -38,13 +38,13 @@ class _Part:
         )
 
     def absolute(self) -> Absolute:
-        """What of the worker's state concerns the shard."""
+        """Return the shard's part of the worker's state."""
         self._splitter.forget(self._shard)
         return self._splitter.report(self._local.absolute(), self._shard)
 
 
 class _Ears:
-    """What of a worker the merge is to have: who it is, and no flushes."""
+    """The merge's part of a worker: its name, and no flushes."""
 
     def __init__(self, local: LocalTracker) -> None:
         self.worker = local.worker
@@ -118,12 +118,12 @@ class ShardedClient:
 
     @property
     def connected(self) -> bool:
-        """Whether all lines are connected, as far as is known."""
+        """True while all lines are connected, as far as known."""
         return all([line.connected for line in self.lines])
 
     @property
     def min_times(self) -> MinTimes:
-        """What was heard."""
+        """The min times received."""
         return self._local.min_times if self._tell_local else self.merge.min_times
 
     def fileno(self) -> int:

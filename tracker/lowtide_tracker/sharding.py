@@ -60,12 +60,12 @@ class Splitter:
         return parts
 
     def forget(self, shard: int) -> None:
-        """What this shard was sent is not known any more: from now on nothing is left out until it was sent again."""
+        """Forget what this shard was sent: from now on nothing is left out until it was sent again."""
         self._heartbeats[shard].clear()
         self._dues[shard].clear()
 
     def part(self, flush: Flush, shard: int) -> Flush:
-        """What of a flush concerns one shard, with nothing left out: to be sent again on a new connection."""
+        """Return one shard's part of a flush, with nothing left out: to be sent again on a new connection."""
         shards = self.shards
         return replace(
             flush,
@@ -76,7 +76,7 @@ class Splitter:
         )
 
     def report(self, absolute: Absolute, shard: int) -> Absolute:
-        """What of a worker's state concerns one shard: for one that is being rebuilt."""
+        """Return one shard's part of a worker's state: for one that is being rebuilt."""
         shards = self.shards
         return replace(
             absolute,

@@ -48,7 +48,7 @@ class Strangers(Generic[S]):
 
     @property
     def full(self) -> bool:
-        """Whether nobody more may be let in."""
+        """True while no more may be let in."""
         return len(self._came_s) >= self.most
 
     def come(self, stranger: S, now_s: float) -> None:
@@ -61,14 +61,14 @@ class Strangers(Generic[S]):
         self._came_s.pop(stranger, None)
 
     def yields(self, now_s: float) -> S | None:
-        """Who has to go for somebody that waits: the one that came first, if it has had its grace; None for nobody."""
+        """Return the stranger that makes room for a waiting one: the oldest, if its grace is over; else None."""
         if not self.full:
             return None
         first = next(iter(self._came_s))
         return first if now_s - self._came_s[first] >= self._grace_s else None
 
     def late(self, now_s: float) -> list[S]:
-        """Who has been there for too long."""
+        """Return the strangers that have been there for too long."""
         return [stranger for stranger, came_s in self._came_s.items() if now_s - came_s >= self.limit_s]
 
 

@@ -67,7 +67,7 @@ class Table:
                 sums[tick] = before ^ value
 
     def is_open(self, segment: int, tick: int) -> bool:
-        """Whether the sum at a tick is non-zero."""
+        """Return whether the sum at a tick is non-zero."""
         return self._sums[self._known(segment)].get(tick, 0) != 0
 
     def first_open(self, segment: int, limit: int) -> int:

@@ -28,7 +28,7 @@ def expect_acks(connection: socket.socket) -> None:
 
 
 def ready(connection: socket.socket, event: int, wait_s: float) -> bool:
-    """Whether an event of `select.poll` is there, waiting at most so long for it."""
+    """Wait for an event of `select.poll` at most so long; return whether it came."""
     poll = select.poll()
     poll.register(connection, event)
     return bool(poll.poll(wait_s * 1000))

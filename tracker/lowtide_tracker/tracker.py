@@ -196,7 +196,7 @@ class Tracker:
 
     @property
     def floors(self) -> int:
-        """How many floors are kept."""
+        """The number of floors kept."""
         return len(self._floors)
 
     @property
@@ -223,7 +223,7 @@ class Tracker:
         return Notice(self.era, self._notice, 0, self.min_times(), self.global_min, floors, self._request)
 
     def holder(self, segment: int | None = None) -> Holder:
-        """Who holds a segment's min time, or the global one: the root cause; ``StillRebuilding`` names workers."""
+        """Find the root holder of a segment's min time, or of the global one; ``StillRebuilding`` names workers."""
         self._refuse_while_rebuilding()
         group = min(range(len(self._min)), key=self._min.__getitem__)
         if segment is not None:

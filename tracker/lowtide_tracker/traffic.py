@@ -1,4 +1,4 @@
-"""What has gone over the tracker's connections: messages, bytes, and what was in them. It only grows."""
+"""The traffic over the tracker's connections: messages, bytes, and what was in them. It only grows."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""What `spark-submit --deploy-mode cluster` needs on YARN, on Kubernetes and on Spark's own standalone cluster."""
+"""The needs of `spark-submit --deploy-mode cluster` on YARN, on Kubernetes and on Spark's own standalone cluster."""
 
 from __future__ import annotations
 

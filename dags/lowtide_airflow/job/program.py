@@ -25,7 +25,7 @@ MOST_CHARS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What to start, and where it begins.
+    """A start: the program, and the beginning of its life.
 
     Attributes:
         flow: flow.py, or flow.py:name, where the program runs.
@@ -49,7 +49,7 @@ class Start:
 
     @property
     def chosen(self) -> bool:
-        """Whether it begins elsewhere than `lowtide run` does."""
+        """True if it begins elsewhere than `lowtide run` does."""
         return self.commit is not None or self.time is not None or self.redeliver
 
     def plain(self) -> Start:

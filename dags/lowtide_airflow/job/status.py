@@ -38,7 +38,7 @@ class JobStatus:
 
     @property
     def alive(self) -> bool:
-        """Whether a process holds the lease."""
+        """True while a process holds the lease."""
         return self.holder is not None
 
     @property
@@ -48,7 +48,7 @@ class JobStatus:
 
     @property
     def finished(self) -> bool:
-        """Whether all sources of the job have ended, and everything is delivered: there is nothing left to run."""
+        """True once all sources of the job have ended and everything is delivered: nothing is left to run."""
         return self.state == "stopped" and self.current is not None and self.current.finished
 
     @property

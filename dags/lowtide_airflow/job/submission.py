@@ -161,7 +161,7 @@ def _must_be_free(client: JobClient) -> None:
 
 
 def _died(client: JobClient, incarnation: int, log: Log, pause_s: float) -> bool:
-    """Whether a life, and each that its program has begun after it, has died for good; waits until that is clear."""
+    """Return whether a life, and each that its program began after it, has died for good; wait until that is clear."""
     deaths = Deaths(incarnation - 1)
     while True:
         status = client.status()
@@ -174,6 +174,6 @@ def _died(client: JobClient, incarnation: int, log: Log, pause_s: float) -> bool
 
 
 def _of_one_program(client: JobClient, first: int, last: int) -> bool:
-    """Whether one program began all lives from one to another, as far as they have reported anything."""
+    """Return whether one program began all lives from one to another, as far as they have reported."""
     drivers = {life.driver for life in client.lives() if first <= life.incarnation <= last}
     return first == last or len(drivers) == 1

@@ -281,6 +281,6 @@ class LabelEndedTrigger(SubscribedTrigger):
 
 
 def _subscription(client: JobClient) -> tuple[ControlAddress, str]:
-    """Where to subscribe, and with which token (errors: `JobClient.control`)."""
+    """Return the address to subscribe at, and its token (errors: `JobClient.control`)."""
     control = client.control()
     return control.address, control.token

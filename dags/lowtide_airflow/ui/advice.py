@@ -65,7 +65,7 @@ def advice(
 def _asked_for(
     cause: Cause | None, lives: Sequence[Life], ended_ms: int, snapshots: Sequence[SnapshotLine]
 ) -> str | None:
-    """Why the DAG recover asks a person, as a key of `REASONS`; None if it decides itself, as far as can be seen."""
+    """Return the reason why the DAG recover asks a person, a key of `REASONS`; None if it probably decides itself."""
     ended = datetime.fromtimestamp(ended_ms / 1000, UTC)
     why = why_not_restart(cause, lives, ended)
     if why is not None:
@@ -83,7 +83,7 @@ def _start(entry: JobEntry | None) -> str:
 
 
 def _recovery(entry: JobEntry | None, asked: str | None) -> str:
-    """What restarts it, or how to do so by hand; never a second run of the DAG beside one that awaits an answer."""
+    """Say what restarts it, or how to do so by hand; never a second run of the DAG beside one that awaits an answer."""
 
     def stateless(how: str) -> str:
         return f", {how} if none of them can be read even then" if asked == NO_GOOD_COMMIT else ""

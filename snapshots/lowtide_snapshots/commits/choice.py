@@ -21,7 +21,7 @@ MAX_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to recover from.
+    """The commit to recover from.
 
     Attributes:
         manifest: of the commit.

@@ -53,7 +53,7 @@ class Commit:
         return found.min_time_ms
 
     def same_as(self, other: Commit) -> bool:
-        """Whether both are one commit; the one that was tried again has another `at`."""
+        """Return whether both are one commit; a retried one has another `at`."""
         return self._but_at() == other._but_at()
 
     def to_bytes(self) -> bytes:

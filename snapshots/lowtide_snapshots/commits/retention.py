@@ -39,7 +39,7 @@ DELETED_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How many commits without a name are kept at most, the newest; and how old they may become."""
+    """The limits on commits without a name: the number that is kept, newest first, and their age."""
 
     keep: int
     max_age_s: float | None = None
@@ -55,7 +55,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What was swept: how many of each, and the bytes of all objects.
+    """The counts of swept objects by kind, and the bytes of all.
 
     Attributes:
         unreadable: kept commits whose manifest is damaged, with the reason. While there is one, no part is swept: it

@@ -76,7 +76,7 @@ def _damages(store: Store, manifest: Manifest, part: Part) -> list[Damage]:
 
 
 def _wrong(data: bytes, manifest: Manifest, part: Part, name: str) -> str:
-    """What is wrong with a part's bytes; empty if nothing is."""
+    """Return the damage of a part's bytes; empty if they are whole."""
     if len(data) != part.bytes:
         return f"it has {len(data)} bytes, expected {part.bytes}"
     found = sha256(data)

@@ -23,7 +23,7 @@ class FrontDiff:
 
     @property
     def records(self) -> int | None:
-        """How far the offset moved; None if one is not known. Markers and compacted records count."""
+        """The distance between the offsets; None if one is unknown. Markers and compacted records count."""
         return None if self.before is None or self.after is None else self.after - self.before
 
 

@@ -67,7 +67,7 @@ class FloorAt:
 
 @dataclass(frozen=True, slots=True)
 class LaneLast:
-    """What a lane of a sink had delivered last; `last` is the plugin's text, None if there was nothing."""
+    """The last delivery of a lane of a sink; `last` is the plugin's text, None before the first delivery."""
 
     level: int
     sink: str

@@ -69,7 +69,7 @@ def _of_vertex(was: VertexShape, now: VertexShape, defaults: Collection[str]) ->
 
 
 def _of_types(path: str, was: pa.DataType, now: pa.DataType, defaults: Collection[str]) -> Iterator[tuple[str, bool]]:
-    """What differs between two types, and whether that is fatal; `path` leads to them."""
+    """Yield the differences between two types, each with whether it is fatal; `path` leads to them."""
     if pa.types.is_struct(was) and pa.types.is_struct(now):
         yield from _of_structs(f"{path}." if path else "", was, now, defaults)
     elif pa.types.is_list(was) and pa.types.is_list(now):

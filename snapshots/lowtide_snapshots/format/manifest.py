@@ -222,7 +222,7 @@ def type_of(shape: VertexShape) -> pa.DataType:
 
 
 def setting_of(shape: VertexShape) -> str:
-    """What else a vertex's state hangs on; errors as of `type_of`."""
+    """Return the setting that a vertex's state depends on besides its type; errors as of `type_of`."""
     return ((_schema_of(shape).metadata or {}).get(_SETTING) or b"").decode()
 
 
@@ -253,7 +253,7 @@ def ttl_of(shape: VertexShape) -> int | None:
 
 
 def days_of(shape: VertexShape) -> str:
-    """When the days of its calendar's time zone began where it was written; empty if not said. Errors as `type_of`."""
+    """Return the starts of its calendar's days, as its writer knew them; empty if absent. Errors as of `type_of`."""
     return ((_schema_of(shape).metadata or {}).get(_DAYS) or b"").decode()
 
 

@@ -19,7 +19,7 @@ _PART = re.compile(rf"([^/]+)/parts/([^/]+)/([0-9]{{5}})/([0-9]{{15}})-({_ID.pat
 
 @dataclass(frozen=True, slots=True)
 class ObjectName:
-    """What an object's name says; `vertex` and `unit` are None of a manifest's.
+    """The parsed name of an object; `vertex` and `unit` are None for a manifest.
 
     Attributes:
         min_time_ms: the T of the snapshot that wrote it, in milliseconds.
@@ -71,7 +71,7 @@ def manifest_name(job: str, min_time_ms: int, snapshot: str) -> str:
 
 
 def parse_name(name: str) -> ObjectName | None:
-    """What a name says; None if it is neither a part's nor a manifest's."""
+    """Parse an object's name; None if it is neither a part's nor a manifest's."""
     if found := _PART.fullmatch(name):
         return ObjectName(name_of(found[1]), name_of(found[2]), int(found[3]), int(found[4]), found[5])
     if found := _MANIFEST.fullmatch(name):

@@ -54,7 +54,7 @@ _OPTIONAL = {"scan": ("tick",), "table": ("tick",)}
 
 @dataclass(frozen=True, slots=True)
 class PartHead:
-    """What a part says of itself, in the metadata of its Parquet schema.
+    """The head of a part, in the metadata of its Parquet schema.
 
     Attributes:
         job: the job's name.
@@ -167,7 +167,7 @@ def _head(metadata: dict[bytes, bytes], name: str) -> PartHead:
 
 
 def _mismatch(kind: str, table: pa.Table) -> str:
-    """What is wrong with the columns of a part of this kind; empty if nothing is."""
+    """Return the fault in the columns of a part of this kind; empty if there is none."""
     if kind not in _COLUMNS:
         return f"{kind!r} is not a kind of part; the kinds are {', '.join(KINDS)}"
     names, wanted_names = tuple(table.column_names), _COLUMNS[kind]

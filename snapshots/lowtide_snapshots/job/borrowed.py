@@ -1,4 +1,4 @@
-"""What a job has from another one, with whose fronts and floors it began."""
+"""The origin of a job that began with another job's fronts and floors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["Borrowed"]
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """What is kept of it.
+    """The other job, and its progress then.
 
     Attributes:
         job: the other job's name.
-        tick: how far that had come: what lies below has its labels for good.
+        tick: its progress then: everything below has its labels for good.
     """
 
     job: str

@@ -31,7 +31,7 @@ MAX_LINE_BYTES = 64 << 10
 
 
 class AnotherCertificate(ConnectionError):
-    """Who listens at the address is not the life that published it; nothing was sent."""
+    """The server at the address is not the life that published it; nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class ControlAddress:
         return cls(job, int(said.get("incarnation") or 0), address, certificate, proof)
 
     def fields(self) -> dict[str, str]:
-        """What a life's node holds of it."""
+        """The fields of a life's node that hold it."""
         return {"control": self.address, "control_certificate": self.certificate, "control_proof": self.proof}
 
     def check(self, token: str) -> None:

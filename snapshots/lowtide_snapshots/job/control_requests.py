@@ -36,12 +36,12 @@ class ControlRequests(ABC):
 
     @property
     def address(self) -> ControlAddress:
-        """Where it is."""
+        """The address of the control API."""
         return self._at
 
     @property
     def token(self) -> str:
-        """What it is asked with."""
+        """The token for its requests."""
         return self._token
 
     def stop(self) -> None:
@@ -130,7 +130,7 @@ class ControlRequests(ABC):
 
 
 def _refusal(answer: bytes) -> tuple[str, str] | None:
-    """What the job refuses and what to do, if the answer says so."""
+    """Return the job's refusal and its way out, if the answer has them."""
     try:
         match json.loads(answer):
             case {"error": str(what), "what_to_do": str(way_out)}:

@@ -20,7 +20,7 @@ def told(zk: Nodes, paths: JobPaths) -> list[dict[str, Any]]:
 
 
 def by_path(paths: JobPaths, entries: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
-    """What the nodes of these entries are to hold.
+    """Return the content of these entries' nodes.
 
     Raises:
         EntryDiffers: two of one number say different things.
@@ -34,7 +34,7 @@ def by_path(paths: JobPaths, entries: Iterable[Mapping[str, Any]]) -> dict[str, 
 
 
 def adding(zk: Nodes, asked: Mapping[str, bytes]) -> list[Operation]:
-    """What is still to be written of these nodes.
+    """Return the operations that write the missing ones of these nodes.
 
     Raises:
         EntryDiffers: one is there and says something else.

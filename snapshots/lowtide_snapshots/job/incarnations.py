@@ -16,7 +16,7 @@ def number_in(node: Node | None, paths: JobPaths) -> int:
 
 
 def check_of(node: Node | None, paths: JobPaths, job: str, incarnation: int) -> Check:
-    """What a transaction of this life has to begin with.
+    """Return the check that begins each transaction of this life.
 
     Args:
         node: the incarnation's, read after a sync.

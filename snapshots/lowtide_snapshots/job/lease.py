@@ -26,7 +26,7 @@ KEEP_LIMIT_S = 1.0
 
 
 class JobLease:
-    """What one process knows of a job's lease; `session_timeout_s` is what was asked of the server."""
+    """A job's lease, as one process sees it; `session_timeout_s` is the requested one."""
 
     def __init__(self, zk: Connection, job: str, paths: JobPaths, session_timeout_s: float) -> None:
         self._zk = zk
@@ -71,7 +71,7 @@ class JobLease:
             return
 
     def holder(self) -> str | None:
-        """Who holds the lease now; None if nobody does."""
+        """The current holder of the lease; None if it is free."""
         node = self._zk.get(self._paths.lease)
         return str(value_of(node.data, self._paths.lease).get("holder", "")) if node else None
 
@@ -143,7 +143,7 @@ class JobLease:
         return self._number(self._zk.get(self._paths.incarnation))
 
     def checked(self, incarnation: int) -> Check:
-        """What a transaction of this life has to begin with, from a synced read; `Fenced` if the life is over."""
+        """Return the check that begins each transaction of this life, after a sync; `Fenced` if the life is over."""
         return check_of(self._zk.get(self._paths.incarnation), self._paths, self._job, incarnation)
 
     def _number(self, node: Node | None) -> int:

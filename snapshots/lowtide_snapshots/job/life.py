@@ -54,7 +54,7 @@ class Life:
 
     @property
     def is_failed_task_start(self) -> bool:
-        """Whether it is a start by an Airflow task that failed: that task handles it."""
+        """True for a start by an Airflow task that failed: that task handles it."""
         return self.ran is False and self.phase == "failed" and (self.submission or "").startswith(AIRFLOW)
 
     @classmethod

@@ -19,13 +19,13 @@ KEPT = 100
 
 
 def told(zk: Nodes, paths: JobPaths) -> list[dict[str, Any]]:
-    """What each life has said of itself, oldest first; `since` is when it began to."""
+    """Return the notes of all lives about themselves; `since` is the time of a life's first note."""
     found = [f"{paths.lives}/{name}" for name in zk.children(paths.lives) or []]
     return [value_of(node.data, path) for path, node in zip(found, zk.get_all(found), strict=True) if node]
 
 
 def noting(zk: Nodes, paths: JobPaths, incarnation: int, life: Mapping[str, Any]) -> list[Operation]:
-    """What has to be in the transaction in which a life says something of itself; nothing if it said so before."""
+    """Return the operations that write a life's note in a transaction; none if the same note is there."""
     path = paths.one_life(incarnation)
     (node,) = zk.get_all([path])
     if node is None:

@@ -23,7 +23,7 @@ _NUMBERS = ("slack_ms", "units", "lanes", "hash_version")
 
 @dataclass(frozen=True)
 class JobRecord:
-    """What must be the same in every life of a job.
+    """The settings that must be the same in every life of a job.
 
     Attributes:
         job: its name.

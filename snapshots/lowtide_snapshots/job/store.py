@@ -172,11 +172,11 @@ class JobStore:
         self._lease.keep()
 
     def holder(self) -> str | None:
-        """Who holds the lease now; None if nobody does."""
+        """The current holder of the lease; None if it is free."""
         return self._lease.holder()
 
     def alive(self) -> bool:
-        """Whether somebody holds the lease now."""
+        """Return whether the lease is held now."""
         return self.holder() is not None
 
     def raise_incarnation(self, submission: str | None = None) -> int:
@@ -276,7 +276,7 @@ class JobStore:
         self._put(incarnation, path, data, newer)
 
     def steps(self) -> dict[str, Any] | None:
-        """What is kept of the flow that delivered what is durable; None if nothing was."""
+        """Return the record of the flow that delivered so far; None if nothing was delivered."""
         node = self._zk.get(self._paths.steps)
         return value_of(node.data, self._paths.steps) if node else None
 
@@ -354,12 +354,12 @@ class JobStore:
         self._put(incarnation, self._paths.borrowed, data, data.__ne__)
 
     def life(self) -> dict[str, Any] | None:
-        """What the current or last life says of itself; None if there was none."""
+        """Return the note of the current or last life about itself; None if there was none."""
         node = self._zk.get(self._paths.life)
         return value_of(node.data, self._paths.life) if node else None
 
     def lives(self) -> list[dict[str, Any]]:
-        """What each of the last lives has said of itself last, oldest first; one that was killed is still "running"."""
+        """Return the last note of each of the last lives, oldest first; a killed one is still "running"."""
         return lives.told(self._zk, self._paths)
 
     def set_life(self, incarnation: int, life: Mapping[str, Any], limit_s: float | None = None) -> None:

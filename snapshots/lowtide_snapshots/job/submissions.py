@@ -21,7 +21,7 @@ def begun_by(zk: Nodes, paths: JobPaths, key: str) -> int | None:
 
 
 def taking(zk: Nodes, paths: JobPaths, job: str, *, key: str, token: str, incarnation: int) -> list[Operation]:
-    """What has to be in the transaction that raises the incarnation.
+    """Return the operations that record a submission in the transaction that raises the incarnation.
 
     Args:
         zk: Where the job's place is.

@@ -16,7 +16,7 @@ __all__ = ["Entry", "Store", "StoreSetting", "check_store", "checked_name", "che
 
 @dataclass(frozen=True, slots=True)
 class StoreSetting:
-    """Where a store is; credentials are never in it, but come in the standard ways of boto3.
+    """The location of a store; credentials are never in it, but come in boto3's standard ways.
 
     Attributes:
         url: `/path` or `file:path` of a folder, or `s3://bucket/prefix`.

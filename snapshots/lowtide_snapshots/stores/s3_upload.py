@@ -116,7 +116,7 @@ class Upload:
             self._client.abort_multipart_upload(**self._at, UploadId=upload)
 
     def _after(self, error: Exception) -> bool:
-        """What is there after a put that failed, or seemed to; raises the error again if nothing is."""
+        """Return whether this object is stored after a put that failed, or seemed to; raise the error if nothing is."""
         status, code = code_of(error)
         if status == 412:
             return self._must_find("it reported an existing object, but there is none")
@@ -143,7 +143,7 @@ class Upload:
         return found
 
     def _found(self) -> bool | None:
-        """Whether the object that is there is this one; None if there is none."""
+        """Return whether the stored object is this one; None if there is none."""
         try:
             head = self._client.head_object(**self._at, ChecksumMode="ENABLED")
         except FAILURES as error:

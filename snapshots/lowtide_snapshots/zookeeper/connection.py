@@ -89,7 +89,7 @@ class Connection:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a session whose server answers, as far as is known."""
+        """True while there is a session whose server answers, as far as known."""
         return self._connected.is_set()
 
     def open(self) -> None:
@@ -143,7 +143,7 @@ class Connection:
         return self._read(lambda client: [client.sync_async(paths[0]), *map(client.get_children_async, paths)])[1:]
 
     def acls(self, paths: Sequence[str]) -> list[list[ACL] | None]:
-        """Who may do what with each node, asked for at once; None for a node that is not there."""
+        """Read the access rights of all these nodes at once; None for a node that does not exist."""
         if not paths:
             return []
         answers = self._read(lambda client: [client.sync_async(paths[0]), *map(client.get_acls_async, paths)])[1:]
@@ -197,7 +197,7 @@ class Connection:
                     raise
 
     def _commit(self, operations: Sequence[Operation]) -> bool:
-        """Whether the transaction was done; if not, a condition did not hold. `WriteUnknown` if nobody knows."""
+        """Return whether the transaction was done; if not, a condition did not hold. `WriteUnknown` if unknown."""
         _check_size(operations)
         self._wait_for_connection()
         transaction = self._client.transaction()

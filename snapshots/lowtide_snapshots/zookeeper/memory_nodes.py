@@ -42,7 +42,7 @@ class MemoryNodes:
             pass
 
     def commit(self, operations: Sequence[Operation]) -> bool:
-        """Whether the transaction was done, whole; if not, a condition did not hold, and nothing was."""
+        """Return whether the transaction was done, whole; if not, a condition did not hold, and nothing was done."""
         with self._lock:
             changed = dict(self._nodes)
             for operation in operations:
