@@ -1,12 +1,18 @@
-"""A type checker knows what a flow's streams hold: right flows pass it, wrong ones do not."""
+"""Type checkers, mypy and pyright, know what a flow's streams hold: right flows pass them, wrong ones do not."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from mypy import api
+
+Checker = Callable[[Path, str], list[tuple[int, str]]]
 
 FLOW = """\
 from dataclasses import dataclass
@@ -78,33 +84,53 @@ by_user.join_asof("a", by_user, alone, back=lt.hours(1))
 """
 
 
-def checked(tmp_path: Path, rest: str) -> list[str]:
-    """What mypy says of each line of the rest, in order."""
+def mypy(tmp_path: Path, rest: str) -> list[tuple[int, str]]:
+    """What mypy says of the rest, each with its line there."""
     file = tmp_path / "some_flow.py"
     file.write_text(FLOW + rest)
     said, trouble, _ = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), "--no-error-summary", str(file)])
     assert not trouble
-    first = FLOW.count("\n")
     found = [line.split(":", 3) for line in said.splitlines() if " note: Error" not in line]
-    return [f"{int(number) - first}:{text}" for _, number, kind, text in found if kind in (" error", " note")]
+    return [(_line(int(number)), text) for _, number, kind, text in found if kind in (" error", " note")]
 
 
-def test_a_checker_knows_the_records_of_each_stream(tmp_path: Path) -> None:
-    streams = [text.partition("Revealed type is ")[2] for text in checked(tmp_path, RIGHT)]
-    assert [re.sub(r"lowtide\.flow\.words\.\w+\.", "", text.strip('"')) for text in streams] == [
-        "Stream[some_flow.Order]",
-        "Stream[some_flow.Order]",
-        "Stream[lowtide.flow.schema.raw_record.Raw]",
-        "Stream[some_flow.Total]",
-        "Stream[some_flow.Order]",
-        "Joined[some_flow.Order, some_flow.Order, some_flow.Order]",
-        "Joined[some_flow.Order, some_flow.Order, some_flow.Order]",
+def pyright(tmp_path: Path, rest: str) -> list[tuple[int, str]]:
+    """What pyright says of the rest, each with its line there."""
+    (tmp_path / "some_flow.py").write_text(FLOW + rest)
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
+    done = subprocess.run([*command, "-p", tmp_path], check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 1), done.stderr
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    return [(_line(each["range"]["start"]["line"] + 1), each["message"]) for each in found]
+
+
+def _line(number: int) -> int:
+    return number - FLOW.count("\n")
+
+
+def _streams(said: Sequence[tuple[int, str]]) -> list[str]:
+    """The types that a checker has revealed, without their modules."""
+    types = [re.split(" is ", text, maxsplit=1)[1].strip('"') for _, text in said]
+    return [re.sub(r"\b(lowtide(\.\w+)+|some_flow)\.", "", each) for each in types]
+
+
+@pytest.mark.parametrize("checker", [mypy, pyright])
+def test_a_checker_knows_the_records_of_each_stream(tmp_path: Path, checker: Checker) -> None:
+    assert _streams(checker(tmp_path, RIGHT)) == [
+        "Stream[Order]",
+        "Stream[Order]",
+        "Stream[Raw]",
+        "Stream[Total]",
+        "Stream[Order]",
+        "Joined[Order, Order, Order]",
+        "Joined[Order, Order, Order]",
     ]
 
 
-def test_a_checker_refuses_a_step_or_sink_of_other_records(tmp_path: Path) -> None:
-    wrong = {text.partition(":")[0] for text in checked(tmp_path, WRONG)}
-    assert wrong == {str(number + 1) for number in range(WRONG.count("\n"))}
+@pytest.mark.parametrize("checker", [mypy, pyright])
+def test_a_checker_refuses_a_step_or_sink_of_other_records(tmp_path: Path, checker: Checker) -> None:
+    assert {line for line, _ in checker(tmp_path, WRONG)} == set(range(1, WRONG.count("\n") + 1))
 
 
 pytestmark = pytest.mark.slow
