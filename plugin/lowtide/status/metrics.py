@@ -160,7 +160,7 @@ def _processes(view: JobView) -> Iterator[Metric]:
     yield _one("tracker_floors", "Floors that the tracker keeps.", view.tracker.floors)
     yield from _traffic(view)
     yield _one("clock_jump_seconds", "How far the broker's clock is off what is believed.", view.clock_jump_ms / 1000)
-    yield _one("troubles", "How many things are wrong though the job goes on.", len(view.troubles))
+    yield _one("troubles", "Number of open problems that do not stop the job.", len(view.troubles))
     yield _one("incarnation", "The number of the job's life.", view.incarnation)
     yield _one("running", "1 while the job runs, 0 while it starts or stops.", int(view.phase == "running"))
 
