@@ -1,4 +1,4 @@
-"""Words of Spark, Flink, Kafka Streams and Bytewax for what has another name here, each with the way to say it."""
+"""Words of Spark, Flink, Kafka Streams and Bytewax that have other names here, each with what to write instead."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OF_STREAMS = {
     "collect": "look at what flow.run_locally(...) returns",
     "toDF": "look at what flow.run_locally(...) returns",
 }
-"""What Stream has no method for: the word, and what to write."""
+"""Words that Stream lacks, each with what to write instead."""
 
 OF_FLOWS = {
     "readStream": 'write flow.read("name", lt.kafka(topic, lt.json(Type)))',
@@ -63,7 +63,7 @@ OF_FLOWS = {
     "execute": "give it to lt.main(flow), or start it: lowtide run flow.py",
     "test": "write flow.run_locally(source=[...])",
 }
-"""What Flow has no method for."""
+"""Words that Flow lacks."""
 
 OF_AGGREGATES = {
     "avg": "mean",
@@ -76,4 +76,4 @@ OF_AGGREGATES = {
     "argmax": "max_by",
     "argmin": "min_by",
 }
-"""What lt.agg has under another name."""
+"""Words that lt.agg has under another name."""

@@ -1,4 +1,4 @@
-"""Places in a user's code, and what a step is given there: functions, names, numbers."""
+"""Places in a user's code, and checks of what a step is given there: functions, names, numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Site:
 
 
 def user_site() -> Site:
-    """The innermost frame outside of this package: the user's line."""
+    """Return the innermost frame outside this package: the user's line."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
@@ -41,28 +41,28 @@ def user_site() -> Site:
 
 
 def function_of(function: F) -> F:
-    """The function, refused if it is none."""
+    """Return the function; refuse what is not callable."""
     if not callable(function):
-        raise FlowError(f"a function is expected, found {function!r}", where=str(user_site()))
+        raise FlowError(f"expected a function, found {function!r}", where=str(user_site()))
     return function
 
 
 def count_of(step: str, what: str, count: int) -> int:
-    """The count, refused if it is not a whole number from 1 on."""
+    """Return the count; refuse what is not an integer of at least 1."""
     if type(count) is not int or count < 1:
-        raise FlowError(f"{step} takes {what}, a whole number from 1 on, found {count!r}", where=str(user_site()))
+        raise FlowError(f"{step} takes {what}, an integer of at least 1, found {count!r}", where=str(user_site()))
     return count
 
 
 def check_text(step: str, name: object) -> None:
-    """Refuse what is no text where a step has to be given a name."""
+    """Refuse a step's name that is not text."""
     if not isinstance(name, str):
-        way_out = "state is found again by it after the flow was edited"
+        way_out = "give it a name: state is found by that name after the flow is edited"
         raise FlowError(f"{step} takes a name first, found {name!r}", where=str(user_site()), way_out=way_out)
 
 
 def name_of(function: Function, name: str | None) -> str | None:
-    """The given name, else the function's own; None for a lambda, a partial or an object."""
+    """Return the given name, else the function's own; None for a lambda, a partial or an object."""
     if name is not None:
         return name
     own = getattr(function, "__name__", None)
@@ -70,7 +70,7 @@ def name_of(function: Function, name: str | None) -> str | None:
 
 
 def written(example: str) -> Callable[[F], F]:
-    """Refuse a call whose arguments do not fit as a flow's error, which shows how the call is written."""
+    """Make a decorator that turns a TypeError for wrong arguments into a FlowError with an example call."""
 
     def with_example(function: F) -> F:
         signature = inspect.signature(function)

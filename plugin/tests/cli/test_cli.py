@@ -146,7 +146,7 @@ def test_check_says_every_fault_and_ends_with_3(capfd: pytest.CaptureFixture[str
 
 def test_check_of_a_file_that_is_not_there_is_a_plain_error(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["check", "nowhere.py"]) == 3
-    assert "error: there is no file nowhere.py" in capfd.readouterr().err
+    assert "error: nowhere.py does not exist" in capfd.readouterr().err
 
 
 def test_services_of_a_folder_without_any_are_stopped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -177,10 +177,10 @@ def test_each_sink_says_what_it_waits_for() -> None:
         "dead letters wait for all sources and steps",
     ]
     told = [line for line in explain(plan_of(parted, letters=False)).splitlines() if line.startswith("sink")]
-    why = "and, as a record that fails may end the job, for the other branches of its sources"
+    why, end = "and for the other branches of its sources", "as a record that fails there may end the job"
     assert told == [
-        f'sink "slow" waits for source "clicks", step "visits"; {why} (with newest)',
-        f'sink "fast" waits for source "clicks", step "newest"; {why} (with visits)',
+        f'sink "slow" waits for source "clicks", step "visits"; {why} (with newest), {end}',
+        f'sink "fast" waits for source "clicks", step "newest"; {why} (with visits), {end}',
     ]
 
 

@@ -292,20 +292,20 @@ class Text:
 @pytest.mark.parametrize(
     ("returns", "columns", "message"),
     [
-        (Counted, {}, "nothing is aggregated"),
+        (Counted, {}, "aggregate has no aggregates"),
         (Counted, {"orders": 3}, "orders= is 3, expected an aggregate such as agg.count()"),
         (Counted, {"number": lt.agg.count()}, "Counted has no field 'number'; it has user, orders"),
-        (Counted, {"user": lt.agg.count()}, "user is filled by the key already"),
-        (Windowed, {"orders": lt.agg.count()}, "nothing fills Windowed.window_start, as there are no windows here"),
+        (Counted, {"user": lt.agg.count()}, "user is already filled by the key"),
+        (Windowed, {"orders": lt.agg.count()}, "nothing fills Windowed.window_start, as there are no windows"),
         (
             All,
             {"amount": lt.agg.count()},
-            r"nothing fills All.records; its fields have to be columns of the key \(user\)",
+            r"nothing fills All.records; the fields must be columns of the key \(user\)",
         ),
-        (WrongKey, {"orders": lt.agg.count()}, "WrongKey.user is int, but it is filled with str"),
-        (Text, {"orders": lt.agg.count()}, "Text.orders is str, but it is filled with int"),
-        (Counted, {"orders": lt.agg.sum("paid")}, r"Counted.orders is int, but it is filled with int \| None"),
-        (Counted, {"orders": lt.agg.mean("amount")}, "Counted.orders is int, but it is filled with float"),
+        (WrongKey, {"orders": lt.agg.count()}, "WrongKey.user is int, but what fills it is str"),
+        (Text, {"orders": lt.agg.count()}, "Text.orders is str, but what fills it is int"),
+        (Counted, {"orders": lt.agg.sum("paid")}, r"Counted.orders is int, but what fills it is int \| None"),
+        (Counted, {"orders": lt.agg.mean("amount")}, "Counted.orders is int, but what fills it is float"),
         (
             Counted,
             {"orders": lt.agg.sum("mood")},
@@ -324,11 +324,11 @@ class Text:
             "finishes str, but its state is",
         ),
         (Counted, {"orders": lt.Aggregate(0, of_one)}, "has a function add= that must take two arguments"),
-        (Counted, {"orders": lt.Aggregate(None, none_known, column="user")}, r"it is filled with int \| None"),
+        (Counted, {"orders": lt.Aggregate(None, none_known, column="user")}, r"what fills it is int \| None"),
         (
             Counted,
             {"orders": lt.Aggregate(None, lambda state, value: 1)},
-            "keeps what cannot be saved: its state: no column can hold NoneType",
+            "has no state that can be saved: its state: no column can hold NoneType",
         ),
     ],
 )
@@ -342,7 +342,7 @@ def test_a_window_fills_its_moments() -> None:
     start = datetime(2026, 1, 31, tzinfo=UTC)
     state = aggregation.add(aggregation.initial, ORDERS[0])
     assert aggregation.finish(state, ("ann",), start, start + timedelta(minutes=5)) == Windowed("ann", start, 1)
-    with pytest.raises(FlowError, match="window_start is filled by the window already"):
+    with pytest.raises(FlowError, match="window_start is already filled by the window"):
         aggregation_of(Windowed, {"window_start": lt.agg.count()}, takes=Order, key=("user",), windows=True)
 
 
@@ -434,11 +434,11 @@ def test_a_sum_of_decimals_has_the_digits_of_its_field_and_a_record_beyond_them_
 
 
 def test_decimals_fill_no_field_of_another_scale_and_have_no_mean() -> None:
-    with pytest.raises(FlowError, match=r"Coarse.price is .*scale=1.* but it is filled with .*scale=2.*"):
+    with pytest.raises(FlowError, match=r"Coarse.price is .*scale=1.* but what fills it is .*scale=2.*"):
         aggregation_of(Coarse, {"price": lt.agg.sum("price")}, takes=Sale, key=("shop",), windows=False)
-    with pytest.raises(FlowError, match=r"Tip.tip is .* but it is filled with .*None"):
+    with pytest.raises(FlowError, match=r"Tip.tip is .* but what fills it is .*None"):
         aggregation_of(Tip, {"tip": lt.agg.sum("tip")}, takes=Sale, key=("shop",), windows=False)
-    with pytest.raises(FlowError, match=r"price is a mean of decimals, .*; let agg.sum and agg.count fill two fields"):
+    with pytest.raises(FlowError, match=r"price is a mean of decimals, .*; fill two fields with agg.sum and agg.count"):
         aggregation_of(Narrow, {"price": lt.agg.mean("price")}, takes=Sale, key=("shop",), windows=False)
 
 

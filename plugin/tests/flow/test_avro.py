@@ -283,7 +283,7 @@ def test_a_redirect_within_the_registry_is_followed(server: RegistryServer) -> N
 
 
 def test_what_is_no_schema_and_no_table_is_refused(tmp_path: Any) -> None:
-    with pytest.raises(FlowError, match="the schema is none"):
+    with pytest.raises(FlowError, match="schema= is not an Avro schema"):
         lt.avro(Line, schema='{"type":"nothing"}')
     with pytest.raises(FlowError, match="give run_locally records"):
         flow().run_locally(lines=[b"x"])

@@ -42,14 +42,14 @@ def test_every_fault_of_a_file_is_found_with_its_line() -> None:
     lines = file.read_text().splitlines()
     found = [(lines[finding.site.line - 1].split("(")[0], finding.message) for finding in findings if finding.site]
     taken = next(index for index, line in enumerate(lines, 1) if line.startswith("orders = "))
-    unnamed = "map needs a name, as its function has none: add name="
+    unnamed = "map needs a name, because its function has none: add name="
     assert found == [
         ("orders.map", unnamed),
         ("again = orders.map", "total takes Order, but Total arrives"),
-        ("again.write", "a message's key is str, int, bytes or UUID, but 'sums' is dict[str, float]"),
+        ("again.write", "a message's key must be str, int, bytes or UUID, but 'sums' is dict[str, float]"),
         ("orders.map", "spent: a record must be a dataclass, found float"),
         ("orders.key_by", "Order has no column 'usr'; it has user, at"),
-        ("orders.key_by", f"this name is taken at {file}:{taken}; give one of the two another: name="),
+        ("orders.key_by", f"this name is already used at {file}:{taken}; rename one of the two with name="),
         ("orders.key_by", "the sink takes Total, but Order arrives"),
         ("orders.map", "nothing takes these records; end the stream with .write(...), or remove the step"),
     ]
@@ -159,7 +159,7 @@ def write(folder: Path, text: str) -> str:
 
 
 def test_a_file_without_a_flow_or_with_several_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FlowError, match="there is no file"):
+    with pytest.raises(FlowError, match="does not exist"):
         load_flow(str(tmp_path / "nothing.py"))
     with pytest.raises(FlowError, match="makes no flow"):
         load_flow(write(tmp_path, "x = 1"))

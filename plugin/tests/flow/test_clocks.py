@@ -145,7 +145,7 @@ def test_a_clock_holds_no_other_branch() -> None:
         (lt.hours(7), "Europe/Berlin", "part of a day"),
         (lt.hours(36), "Europe/Berlin", "part of a day"),
         (lt.seconds(1), "Europe/Berlin", "part of a day"),
-        (lt.hours(1), "Europe/Brlin", "no time zone"),
+        (lt.hours(1), "Europe/Brlin", "unknown time zone"),
     ],
 )
 def test_what_no_clock_can_mean_is_refused(every: timedelta, tz: str | None, match: str) -> None:

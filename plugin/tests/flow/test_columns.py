@@ -90,7 +90,7 @@ def test_a_tombstone_is_a_record_if_the_rest_has_defaults() -> None:
         name: str
         gone: Annotated[bool, lt.Tombstone()] = False
 
-    assert read(Strict, (None, None, [])).failures == [(0, "a null value has no 'name', which has no default")]
+    assert read(Strict, (None, None, [])).failures == [(0, "a null value lacks 'name', which has no default")]
     assert read(Stood, (None, None, [])).failures == [(0, "a null value is not JSON")]
 
 
@@ -113,8 +113,8 @@ def test_what_does_not_fit_is_a_failure_with_its_reason() -> None:
     text = b'{"text":"x"}'
     whats = (
         "the message has no key; declare 'id' as str | None",
-        "the key is no text in UTF-8",
-        "header 'trace-id' is no text",
+        "the key is not UTF-8 text",
+        "header 'trace-id' is not UTF-8 text",
     )
     no_text = (b"a", b"{}", [("trace-id", b"\xff")])
     found = read(Customer, (None, b"{}", []), (b"\xff", b"{}", []), no_text, (b"d", b"{}", []))
@@ -124,7 +124,7 @@ def test_what_does_not_fit_is_a_failure_with_its_reason() -> None:
     keys = (b"1_0", b" 1", b"", b"1" * 30, b"9223372036854775808", b"12")
     numbers = read(Stood, *((key, text, []) for key in keys))
     assert [row.number for row in numbers.rows] == [12]
-    assert "the key is no number in decimal digits: b'1_0'" in numbers.failures[0][1]
+    assert "the key is not a decimal integer: b'1_0'" in numbers.failures[0][1]
     (late,) = read(Customer, (b"a", b'{"since":99999999999999999}', [])).failures
     assert "is beyond what a datetime can hold" in late[1]
     (aliased,) = read(Customer, (b"a", b'{"fullName":1}', [])).failures
@@ -151,9 +151,9 @@ def test_markers_that_do_not_fit_are_refused() -> None:
     refused(Annotated[str, lt.Key], r"write lt\.Key\(\)")
     refused(Annotated[str, lt.Key()] | None, r"Key marks a whole field: write Annotated\[")
     refused(list[Annotated[str, lt.Header("x")]], "Header marks a whole field")
-    refused(Annotated[str, lt.Key()], r"Odd\.b: the place Key\(\) is that of 'a' already", Annotated[int, lt.Key()])
-    refused(Annotated[str, lt.Alias("b")], r"Odd\.b: the name 'b' in the value is that of 'a' already")
-    refused(Customer, r"Customer\.id: Key marks a field of the message's own record")
+    refused(Annotated[str, lt.Key()], r"Odd\.b: the place Key\(\) is already taken by 'a'", Annotated[int, lt.Key()])
+    refused(Annotated[str, lt.Alias("b")], r"Odd\.b: the name 'b' in the value is already taken by 'a'")
+    refused(Customer, r"Customer\.id: Key belongs in the message's outermost record")
 
 
 def test_a_flow_with_markers_that_do_not_fit_is_refused_with_the_line() -> None:
@@ -168,7 +168,7 @@ def test_a_flow_with_markers_that_do_not_fit_is_refused_with_the_line() -> None:
     flow = lt.Flow("twice")
     flow.read("in", lt.kafka("in", lt.json(Customer))).write("out", lt.kafka("out", lt.json(Customer), key="name"))
     (finding,) = check_flow(flow)
-    assert finding.message == "Customer has its key marked: 'id' is lt.Key(); leave out key='name'"
+    assert finding.message == "Customer.id is already the key, by lt.Key(); leave out key='name'"
 
 
 def renamed(customer: Customer) -> Customer:

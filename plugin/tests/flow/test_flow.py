@@ -87,7 +87,7 @@ def test_every_fault_is_named_not_only_the_first() -> None:
         orders.filter(total)
 
     assert findings(build) == [
-        "map needs a name, as its function has none: add name=",
+        "map needs a name, because its function has none: add name=",
         "Order has no column 'nothing'; it has user, at",
         "the sink takes Total, but Order arrives",
         "total must return bool, its annotation says Total",
@@ -163,7 +163,7 @@ def misspelt(order: Ordr) -> Order:  # type: ignore[name-defined]  # noqa: F821
 @pytest.mark.parametrize(
     ("step", "function", "message"),
     [
-        ("flat_map", as_set, "as_set returns a set, whose order does not repeat"),
+        ("flat_map", as_set, "as_set returns a set, whose order is not repeatable"),
         ("flat_map", as_pair, "must return an iterable of one record type"),
         ("flat_map", no_element, r"must return an iterable such as list\[Record\]"),
         ("flat_map", total, "must return an iterable such as"),
@@ -222,14 +222,14 @@ def test_a_lambda_and_a_partial_need_a_name_and_a_type() -> None:
 
     assert findings(build) == []
     assert findings(lambda orders: orders.map(functools.partial(total)).write("b", TOTALS)) == [
-        "map needs a name, as its function has none: add name="
+        "map needs a name, because its function has none: add name="
     ]
     assert findings(lambda orders: orders.map(lambda order: Total(order.user, 1.0)).write("b", TOTALS)) == [
-        "map needs a name, as its function has none: add name=",
+        "map needs a name, because its function has none: add name=",
         "<lambda> does not say what it returns: a lambda cannot, so add returns=Type",
     ]
     assert findings(lambda orders: orders.filter(lambda order: order.at > 0).write("b", ORDERS)) == [
-        "filter needs a name, as its function has none: add name="
+        "filter needs a name, because its function has none: add name="
     ]
 
 
@@ -250,7 +250,7 @@ def test_a_stream_keyed_twice_by_the_same_columns_is_one_keyed_stream() -> None:
     assert [each.name for each in plan.vertices if each.is_exchange] == ["orders/by-user", "orders/by-at", "again"]
     orders.map(total, name="orders/by-user").write("e", TOTALS)
     messages = [finding.message for finding in Inference(flow).findings]
-    assert any(message.startswith("this name is taken") for message in messages), messages
+    assert any(message.startswith("this name is already used") for message in messages), messages
 
 
 def test_a_name_is_taken_once_and_both_places_are_named() -> None:
@@ -260,7 +260,7 @@ def test_a_name_is_taken_once_and_both_places_are_named() -> None:
     orders.map(total).write("b", TOTALS)
     (finding,) = Inference(flow).findings
     first = sys._getframe().f_code.co_firstlineno + 3
-    assert finding.message == f"this name is taken at {__file__}:{first}; give one of the two another: name="
+    assert finding.message == f"this name is already used at {__file__}:{first}; rename one of the two with name="
     assert finding.site is not None
     assert finding.site.line == first + 1
 
@@ -268,12 +268,12 @@ def test_a_name_is_taken_once_and_both_places_are_named() -> None:
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden", "ä", "a" * 101, "a b"])
 def test_a_name_that_is_no_path_segment_is_refused(name: str) -> None:
     (finding,) = findings(lambda orders: orders.map(total, name=name).write("out", TOTALS))
-    assert finding.startswith("not a step's name")
+    assert finding.startswith("not a valid step name")
 
 
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden", "ä", "a" * 101, "a b", 7])
 def test_a_flow_whose_name_is_no_path_segment_is_refused_at_once_with_the_place(name: Any) -> None:
-    with pytest.raises(FlowError, match="is not a flow's name") as caught:
+    with pytest.raises(FlowError, match="is not a valid flow name") as caught:
         Flow(name)
     assert caught.value.where == f"{__file__}:{sys._getframe().f_lineno - 1}"
     assert "use letters, digits" in caught.value.way_out
@@ -281,7 +281,7 @@ def test_a_flow_whose_name_is_no_path_segment_is_refused_at_once_with_the_place(
 
 def test_the_name_of_the_dead_letters_is_taken() -> None:
     (finding,) = findings(lambda orders: orders.write("dead-letters", ORDERS))
-    assert "this name is taken" in finding
+    assert "this name is already used" in finding
 
 
 def test_the_same_key_by_behind_two_steps_needs_no_name() -> None:
@@ -305,14 +305,14 @@ def test_a_column_that_cannot_be_a_key_is_refused(column: str, kind: str) -> Non
     (finding,) = findings(lambda odd: odd.key_by(column).write("out", odds), odds)
     assert finding.startswith(f"{column!r} is {kind}, which cannot be a key")
     (finding,) = findings(lambda odd: odd.write("out", kafka("odds", json(Odd), key=column)), odds)
-    assert finding.startswith("a message's key is str, int, bytes or UUID")
+    assert finding.startswith("a message's key must be str, int, bytes or UUID")
 
 
 def test_raw_records_bring_their_own_key() -> None:
     messages = kafka("in", raw())
     assert findings(lambda stream: stream.write("out", kafka("out", raw())), messages) == []
     assert findings(lambda stream: stream.write("out", kafka("out", raw(), key="key")), messages) == [
-        "records of raw() bring their own key; leave out key="
+        "raw() records bring their own key; leave out key="
     ]
 
 
@@ -320,7 +320,7 @@ def test_dead_letters_are_raw() -> None:
     flow = Flow("test", dead_letters=kafka("dead", json(Order)))
     flow.read("orders", ORDERS).write("out", ORDERS)
     (finding,) = Inference(flow).findings
-    assert finding.message.startswith("dead letters keep the bytes")
+    assert finding.message.startswith("dead letters hold the failed message's bytes")
 
 
 def test_a_flow_that_reads_nothing_is_refused() -> None:
@@ -345,7 +345,7 @@ def test_wrong_arguments_are_refused_at_once_with_the_place() -> None:
     with pytest.raises(FlowError, match="a source has no key="):
         flow.read("orders", kafka("orders", json(Order), key="user"))
     orders = flow.read("orders", ORDERS)
-    with pytest.raises(FlowError, match="a function is expected, found 1"):
+    with pytest.raises(FlowError, match="expected a function, found 1"):
         orders.map(1)  # type: ignore[arg-type]
     with pytest.raises(FlowError, match="key_by takes column names, found none"):
         orders.key_by()
@@ -359,7 +359,7 @@ def test_wrong_arguments_are_refused_at_once_with_the_place() -> None:
         kafka("in", "json")  # type: ignore[arg-type]
     with pytest.raises(FlowError, match='a source cannot be called "until"'):
         flow.read("until", ORDERS)
-    with pytest.raises(FlowError, match="merge takes a name"):
+    with pytest.raises(FlowError, match="merge needs a name"):
         orders.merge(flow.read("more", ORDERS))
     with pytest.raises(FlowError, match="aggregate takes the dataclass of its results"):
         orders.key_by("user").aggregate("spent", n=lt.agg.count())

@@ -169,7 +169,7 @@ def test_windows_are_not_taken_as_anything_else(function: Any, takes: str) -> No
 def test_windows_are_for_functions_only(step: str, build: Any) -> None:
     (finding,) = findings(lambda orders: build(orders.key_by("user").last(2)))
     assert finding.startswith(f"{step} cannot take the windows of ")
-    assert finding.endswith("tuple[Order, ...]; make records of them first, by map")
+    assert finding.endswith("tuple[Order, ...]; map them to records first")
 
 
 def test_a_broadcast_takes_no_windows() -> None:
@@ -195,12 +195,12 @@ def test_two_windows_of_one_key_need_names() -> None:
         keyed.last(3).map(span, name="other").write("b", TOTALS)
 
     (finding,) = findings(build)
-    assert finding.startswith("this name is taken at")
+    assert finding.startswith("this name is already used at")
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, "2", True])
 def test_a_window_has_a_whole_number_of_records(number: Any) -> None:
-    with pytest.raises(FlowError, match=f"last takes a number of records, a whole number from 1 on, found {number!r}"):
+    with pytest.raises(FlowError, match=f"last takes a number of records, an integer of at least 1, found {number!r}"):
         findings(lambda orders: orders.key_by("user").last(number))
 
 
@@ -380,15 +380,15 @@ def test_names_that_states_are_found_by_are_names(name: str) -> None:
         orders.key_by("user").scan("scan", beside, 0, broadcast=seen).write("out", TOTALS)
 
     (finding,) = findings(build)
-    assert finding.startswith("not a step's name")
+    assert finding.startswith("not a valid step name")
 
 
 def test_a_sink_may_have_the_name_of_a_step_but_not_of_a_source() -> None:
     assert findings(lambda orders: orders.key_by("user").scan("out", count, 0).write("out", TOTALS)) == []
     (finding,) = findings(lambda orders: orders.map(later).write("orders", ORDERS))
-    assert finding.startswith("this name is taken")
+    assert finding.startswith("this name is already used")
     (finding,) = findings(lambda orders: orders.map(later, name="orders").write("out", ORDERS))
-    assert finding.startswith("this name is taken")
+    assert finding.startswith("this name is already used")
 
 
 # -- broadcasts ----------------------------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ def see_number(state: Seen, _order: Order) -> int:
 @pytest.mark.parametrize(
     ("scan", "fold", "message"),
     [
-        (wants_int, see, "wants_int takes int beside, but Seen is broadcast"),
+        (wants_int, see, "wants_int takes int as broadcast, but Seen is broadcast"),
         (count, see, "count must take three arguments, state, record and beside; it takes"),
         (beside, see_number, "see_number takes Seen as its state, but returns int"),
         (beside, later, "later must take two arguments, state and record"),
@@ -439,7 +439,7 @@ def test_beside_takes_a_broadcast_of_the_same_flow(wrong: Any) -> None:
 
 def test_a_merge_of_other_types_is_refused() -> None:
     (finding,) = findings(lambda orders: orders.map(to_total).merge(orders, name="m").write("out", TOTALS))
-    assert finding == "merge takes streams of one type, found Total and Order; use map before it"
+    assert finding == "merge takes streams of one type, found Total and Order; map them to one type first"
 
 
 def test_a_merge_with_itself_is_refused() -> None:
@@ -474,7 +474,7 @@ def looped(body: Any, again: Any = early, **options: Any) -> list[str]:
         (lambda body: body.map(to_total), "Order goes into the loop, but Total comes out of its body"),
         (
             lambda body: body.loop("inner", lambda inner: inner.map(later), early, limit_turns=2),
-            "a loop cannot stand in another, 'loop'",
+            "a loop cannot be inside another, 'loop'",
         ),
         (lambda body: body.last(2), "loop cannot take the windows of 'loop/head/last', tuple[Order, ...]"),
     ],
@@ -488,7 +488,7 @@ def test_a_body_may_change_the_key_and_then_needs_none_before_it() -> None:
     assert looped(lambda body: body.map(later).key_by("user").last(1).map(newest)) == []
     assert findings(lambda orders: unkeyed(orders, lambda body: body.key_by("user").last(1).map(newest))) == []
     (finding,) = findings(lambda orders: unkeyed(orders, lambda body: body.map(later)))
-    assert finding == "records without a key cannot go round a loop; write key_by before it, or in its body"
+    assert finding == "records in a loop need a key; write key_by before it or in its body"
 
 
 def unkeyed(orders: Stream[Order], body: Any) -> None:
@@ -538,10 +538,10 @@ def test_a_body_takes_no_stream_from_outside() -> None:
         keyed.loop("three", lambda body: body.scan("s", beside, 0, broadcast=seen), early, limit_turns=2)
 
     found = findings(build)
-    assert found[0] == "merge takes streams from inside and outside of the loop 'one'; merge before it"
+    assert found[0] == "merge takes streams from inside and outside the loop 'one'; merge them before it"
     assert found[1:3] == [
-        "the loop's body must return a stream that is made of the one it is given",
-        "a scan in the loop 'three' cannot look at a broadcast; do so before or behind the loop",
+        "the loop's body must return a stream made from the one it is given",
+        "a scan in the loop 'three' cannot look at a broadcast; do that before or after the loop",
     ]
 
 
@@ -556,7 +556,7 @@ def test_what_is_inside_of_a_loop_cannot_be_taken_outside() -> None:
         orders.key_by("user").loop("loop", body, early, limit_turns=2).write("a", ORDERS)
         inside[0].write("b", ORDERS)
 
-    assert findings(build) == ["it takes records from inside the loop 'loop'; take those that come out of it"]
+    assert findings(build) == ["it takes records from inside the loop 'loop'; take the records that come out of it"]
 
 
 def test_a_body_returns_a_stream_and_again_a_bool() -> None:
@@ -568,7 +568,7 @@ def test_a_body_returns_a_stream_and_again_a_bool() -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, None])
 def test_a_loop_has_a_limit(limit: Any) -> None:
-    with pytest.raises(FlowError, match="loop takes limit_turns, a whole number from 1 on, found"):
+    with pytest.raises(FlowError, match="loop takes limit_turns, an integer of at least 1, found"):
         looped(lambda body: body.map(later), limit_turns=limit)
 
 

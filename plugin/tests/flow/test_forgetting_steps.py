@@ -95,7 +95,10 @@ def plan_of(build: Callable[[Any], Any], record: Any = Order, **rest: Any) -> An
         (lambda s: s.reduce("r", of_text), "of_text takes str, but Order arrives"),
         (lambda s: s.reduce("r", of_one), "of_one must take two arguments, result and record"),
         (lambda s: s.flat_scan("f", single, 0), "must return an iterable such as list[Record], its annotation says"),
-        (lambda s: s.flat_scan("f", unordered, 0), "returns a set, whose order does not repeat; return a sorted list"),
+        (
+            lambda s: s.flat_scan("f", unordered, 0),
+            "returns a set, whose order is not repeatable; return a sorted list",
+        ),
         (lambda s: s.flat_scan("f", silent, 0), "annotate it -> tuple[State, list[Output]], or add returns=Output"),
         (lambda s: s.aggregate("a", Spent, amount=lt.agg.sum("amount")), "nothing fills Spent.orders"),
         (lambda s: s.aggregate("a", 3, orders=lt.agg.count()), "a record must be a dataclass, found 3"),
@@ -263,7 +266,7 @@ def test_a_sum_of_more_than_64_bits_is_the_failure_of_its_record() -> None:
     full = (1 << 63) - 1
     out = flow.run_locally(orders=[Order("a", full), Order("a", 1), Order("a", -1)])
     assert out["out"] == [Spent("a", full, 1), Spent("a", full - 1, 2)]
-    assert "OverflowError: the sum is more than 64 bits hold" in out["dead-letters"][0].error
+    assert "OverflowError: the sum does not fit into 64 bits" in out["dead-letters"][0].error
 
 
 def test_an_output_of_a_wrong_type_fails_with_its_record() -> None:

@@ -88,7 +88,7 @@ def unsaid(item, product):  # type: ignore[no-untyped-def]
 
 REFUSED: list[tuple[Callable[[Streams], Any], str]] = [
     (tabled(lambda s: s.by_id.table("t", deleted="lost")), "Product has no column 'lost'"),
-    (tabled(lambda s: s.by_id.table("t", deleted="name")), "deleted='name' is str, and has to be bool"),
+    (tabled(lambda s: s.by_id.table("t", deleted="name")), "deleted='name' is str, but must be bool"),
     (tabled(lambda s: s.products.key_by("number").table("t")), "keys by product are str, and keys by number are int"),
     (tabled(lambda s: s.products.key_by("id", "name").table("t")), "keyed by product and by id, name"),
     (tabled(lambda s: s.by_id.table("t"), how="left"), "named takes Product, but Product | None arrives"),
@@ -98,7 +98,7 @@ REFUSED: list[tuple[Callable[[Streams], Any], str]] = [
     (tabled(lambda s: s.by_id.table("t"), returns=Product), "named returns Item, but returns= says Product"),
     (tabled(lambda s: s.by_id.table("t", ttl=timedelta(microseconds=1))), "ttl=1 us is shorter than a tick"),
     (lambda s: (s.by_id.table("t"), s.out(s.items)), "nothing joins this table"),
-    (lambda s: (s.by_product.connect(s.by_id), s.out(s.items)), "nothing takes what is connected"),
+    (lambda s: (s.by_product.connect(s.by_id), s.out(s.items)), "nothing takes the connected records"),
     (lambda s: s.out(s.by_product.connect(s.by_id)), "not for write; map each, then merge them"),
     (lambda s: s.out(s.by_product.connect(s.by_id).map(named)), "not for map"),
     (lambda s: s.out(s.by_product.connect(s.by_id).reduce("r", max)), "not for reduce"),
@@ -109,7 +109,7 @@ REFUSED: list[tuple[Callable[[Streams], Any], str]] = [
     ),
     (
         lambda s: s.out(s.by_product.connect(s.products.key_by("number")).scan("s", counted, 0)),
-        "they would never meet; use map before key_by",
+        "they would never match; map one before key_by",
     ),
 ]
 
@@ -142,16 +142,16 @@ def taken(**rest: Any) -> Callable[[Streams], Any]:
 
 
 REFUSED += [
-    (near(right="number"), "keys by product are str, and keys by number are int: they would never meet"),
+    (near(right="number"), "keys by product are str, and keys by number are int: they would never match"),
     (near(time=clocks("att")), "Item has no column 'att'"),
-    (near(time=clocks(made="number")), "event time 'number' is int, and has to be a datetime that is never None"),
+    (near(time=clocks(made="number")), "event time 'number' is int, but must be a datetime that is never None"),
     (near(time=clocks(made="maybe")), "event time 'maybe' is datetime with a time zone | None"),
-    (near(time=clocks(late=None)), 'write .late and .late_other somewhere, or give its event time late="drop"'),
+    (near(time=clocks(late=None)), 'use .late and .late_other, or give its event time late="drop"'),
     (near(how="left"), "named takes Product, but Product | None arrives"),
     (near(how="right", function=named_or_not), "named_or_not takes Item, but Item | None arrives"),
-    (near(time=None, after=timedelta()), "it has no bound, so nothing could ever be forgotten"),
-    (taken(time=None), "it goes by log time, for which nothing is late; leave out .late and .late_other"),
-    (taken(time=clocks()), 'late="drop" drops what .late and .late_other take'),
+    (near(time=None, after=timedelta()), "it has no bound, so it could never forget a record"),
+    (taken(time=None), "it uses log time, for which nothing is late; leave out .late and .late_other"),
+    (taken(time=clocks()), 'late="drop" drops the records that .late and .late_other take'),
 ]
 
 
@@ -169,7 +169,7 @@ def test_late_records_are_all_taken_or_all_dropped() -> None:
     joined = streams.by_product.join("near", streams.by_id, named, after=lt.hours(1), time=clocks(late=None))
     streams.out(joined)
     streams.out(joined.late, "late")
-    assert "nobody takes its late records; write .late_other somewhere" in "\n".join(map(str, check_flow(streams.flow)))
+    assert "nothing takes its late records; use .late_other, or" in "\n".join(map(str, check_flow(streams.flow)))
     assert joined.late is joined.late
     streams.out(joined.late_other, "late-other", Product)
     assert check_flow(streams.flow) == []
@@ -185,7 +185,7 @@ ASOF: list[tuple[Callable[[Streams], Any], str]] = [
     (asof(other=lambda s: s.products.key_by("number")), "keys by product are str, and keys by number are int"),
     (asof(time=clocks("att")), "Item has no column 'att'"),
     (asof(time=clocks(made="maybe")), "event time 'maybe' is datetime with a time zone | None"),
-    (asof(time=clocks(late=None)), "nobody takes its late records; write .late and .late_other somewhere"),
+    (asof(time=clocks(late=None)), "nothing takes its late records; use .late and .late_other, or"),
     (asof(function=named), "named takes Product, but Product | None arrives"),
 ]
 
@@ -242,8 +242,11 @@ AT_ONCE: list[tuple[Callable[[Streams], Any], str]] = [
     (near(time=("at", "made")), "time= takes an event time, or one for each stream, found ('at', 'made')"),
     (near(time=clocks()[:1]), "time= takes an event time, or one for each stream, found (EventTime("),
     (near(time=(*clocks(), *clocks())), "time= takes an event time, or one for each stream"),
-    (near(time=(clocks()[0], clocks(ahead=lt.hours(1))[1])), "its event times differ in ahead=, which is one for both"),
-    (near(time=(clocks()[0], clocks(late=None)[1])), "differ in late=, which is one for both streams"),
+    (
+        near(time=(clocks()[0], clocks(ahead=lt.hours(1))[1])),
+        "its event times differ in ahead=, which must be the same for both",
+    ),
+    (near(time=(clocks()[0], clocks(late=None)[1])), "differ in late=, which must be the same for both streams"),
     (near(wait=lt.hours(1)), "join got an unexpected keyword argument 'wait'"),
     (near(before=lt.hours(-1)), "before= takes a duration of 0 to 100 years"),
     (near(how="both"), 'how= takes "inner", "left", "right" or "outer"'),

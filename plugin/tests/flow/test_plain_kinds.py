@@ -87,7 +87,7 @@ def test_a_precision_that_is_none_is_refused() -> None:
             schema_of(dataclass(type("Odd", (), {"__annotations__": {"a": hint}})))
 
     refused(Decimal, "no column can hold Decimal")
-    refused(Annotated[Decimal, lt.Precision(39, 2)], "0 <= scale <= digits <= 38 is needed")
+    refused(Annotated[Decimal, lt.Precision(39, 2)], "use 0 <= scale <= digits <= 38")
     refused(Annotated[Decimal, lt.Precision(2, 3)], "0 <= scale <= digits")
     refused(Annotated[int, lt.Precision(2, 1)], r"Odd\.a: Precision marks Decimal, or that \| None, found int")
 

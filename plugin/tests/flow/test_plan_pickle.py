@@ -142,5 +142,5 @@ def test_what_is_pickled_by_a_name_that_workers_have_not_is_refused_and_named(tm
     file = tmp_path / "named_flow.py"
     file.write_text(SENTINEL)
     plan = compile_flow(load_flow(str(file)), parallelism=1)
-    with pytest.raises(FlowError, match="same > global 'NOTHING': NOTHING is pickled by its name, and workers have no"):
+    with pytest.raises(FlowError, match="same > global 'NOTHING': NOTHING is pickled by its name, but workers have no"):
         dump_plan(plan)

@@ -181,7 +181,7 @@ def test_what_cannot_be_read_is_a_failure_with_its_reason() -> None:
     )
     whats = [
         "",
-        "a null value is no Protobuf message",
+        "a null value is not a Protobuf message",
         "1.505 is no Decimal",
         "beyond what a datetime",
         "colour",

@@ -243,7 +243,7 @@ class Computed:
     [
         (Tree, "Tree contains itself"),
         (Hidden, "Hidden._front: names that start with an underscore"),
-        (Computed, "Computed.squared: is not an argument of the constructor"),
+        (Computed, "Computed.squared: not an argument of the constructor"),
         (str, "a record must be a dataclass, found str"),
         (list[int], r"a record must be a dataclass, found list\[int\]"),
         (dataclass(type("Empty", (), {})), "Empty has no fields"),

@@ -35,7 +35,7 @@ def test_a_start_is_said_in_one_way() -> None:
 
 @pytest.mark.parametrize("start", ["newest", 5, None, {}, {"0": 1}, {0: -1}, {0: True}, datetime(2026, 3, 1)])
 def test_what_is_no_start_is_refused(start: Any) -> None:
-    with pytest.raises(FlowError, match=r"is no start|has no time zone"):
+    with pytest.raises(FlowError, match=r"is not a position to start from|has no time zone"):
         flow_from(start)
 
 
@@ -51,7 +51,7 @@ def test_two_sources_of_one_topic_begin_in_one_place() -> None:
     flow.read("again", lt.kafka("in", lt.raw())).write("more", lt.kafka("more", lt.raw()))
     (finding,) = check_flow(flow)
     assert finding.message.startswith("topic 'in' is read from start=latest at ")
-    assert finding.message.endswith("and here from earliest; say the same in both places")
+    assert finding.message.endswith("but here from earliest; use the same in both places")
 
 
 def test_a_later_start_that_says_otherwise_is_refused_with_both() -> None:
@@ -126,11 +126,11 @@ def refusals() -> dict[str, tuple[lt.Flow, str]]:
     otherwise = tables(compacted=True)
     otherwise.read("more", lt.kafka("rows", lt.json(Row))).write("w", lt.kafka("w", lt.json(Row)))
     return {
-        "latest": (tables(preload=True, start="latest"), 'start="latest" leaves out what preload=True takes as known'),
-        "written": (read_twice, "preload=True is for sources of tables alone, and 'w' takes these records"),
-        "scanned": (scanned, "compacted=True is for sources of tables alone, and 'once' takes these records"),
-        "ttl": (old, "preload=True makes rows older than any record, so ttl= would let them go at once"),
-        "said otherwise": (otherwise, "topic 'rows' is read with another preload= or compacted= at "),
+        "latest": (tables(preload=True, start="latest"), 'start="latest" skips the records that preload=True loads'),
+        "written": (read_twice, "preload=True is only for sources of tables, but 'w' takes these records"),
+        "scanned": (scanned, "compacted=True is only for sources of tables, but 'once' takes these records"),
+        "ttl": (old, "preload=True makes rows older than any record, so ttl= would drop them"),
+        "said otherwise": (otherwise, "topic 'rows' is read with a different preload= or compacted= at "),
     }
 
 

@@ -132,7 +132,7 @@ def test_what_moves_records_to_other_ticks_is_refused_in_between(between: Callab
     found = [str(each) for each in check(flow)]
     assert len(found) == 1
     assert f"{word} " in found[0]
-    assert "stands between 'documents' and" in found[0]
+    assert "is between 'documents' and" in found[0]
     flow, documents, index = started()
     moved = between(index)
     behind = moved.map(named_word).filter(bool, name="some")
@@ -151,7 +151,7 @@ def test_a_stream_that_has_nothing_of_the_records_is_refused() -> None:
     others.write("copies", lt.kafka("copies", lt.json(Document)))
     documents.when_done("done", through=others).write("done", lt.kafka("done", lt.json(Document)))
     (finding,) = check(flow)
-    assert "'others' has no record of what 'documents' is made of" in str(finding)
+    assert "'others' has no records that come from 'documents' or its sources" in str(finding)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ WORDS: dict[str, tuple[Refused, str]] = {
     "an endless gap": (lambda: lt.session(timedelta(days=10**6)), "gap .* is out of range"),
     "gaps between windows": (lambda: lt.sliding(lt.seconds(1), lt.seconds(2)), "leave gaps between them"),
     "too many windows": (lambda: lt.sliding(lt.hours(1), lt.seconds(1)), "in 3600 windows, the limit is 1000"),
-    "an unknown zone": (lambda: lt.calendar("day", "Europe/Nowhere"), "no time zone 'Europe/Nowhere'"),
+    "an unknown zone": (lambda: lt.calendar("day", "Europe/Nowhere"), "unknown time zone 'Europe/Nowhere'"),
     "an unknown unit": (lambda: lt.calendar("year", "UTC"), "found 'year'"),  # type: ignore[arg-type]
 }
 
@@ -155,9 +155,12 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "a wait beside the time": (lambda s: s.window("w", FIVE, time="at", wait=lt.seconds(1)), WRITTEN),
     "another late": (lambda s: s.window("w", FIVE, late="keep"), WRITTEN.replace("wait", "late", 1)),
     "no windows at all": (lambda s: s.window("w"), r"window missing a required .*\n.*\n.*: write window\("),
-    "no windows": (lambda s: s.window("w", lt.minutes(5)), "there are no such windows"),
+    "no windows": (lambda s: s.window("w", lt.minutes(5)), "expected windows, found"),
     "another emit": (lambda s: s.window("w", FIVE, emit="now"), 'takes "close" or "update"'),
-    "updates of sessions": (lambda s: s.window("w", lt.session(lt.seconds(1)), emit="update"), "has no updates"),
+    "updates of sessions": (
+        lambda s: s.window("w", lt.session(lt.seconds(1)), emit="update"),
+        "sessions have no updates",
+    ),
     "no name": (lambda s: s.window(FIVE, FIVE), "takes a name first"),
 }
 
@@ -174,7 +177,7 @@ def test_windows_need_a_key_and_give_one_result() -> None:
         lt.Flow("f").read("in", lt.kafka("in", lt.json(Event))).window("w", FIVE)  # type: ignore[attr-defined]
     windowed = keyed().window("w", FIVE)
     windowed.reduce(max)
-    with pytest.raises(FlowError, match="have their result already"):
+    with pytest.raises(FlowError, match="already have a result"):
         windowed.aggregate(Count, count=lt.agg.count())
 
 
@@ -221,15 +224,15 @@ def taken_in_log_time(stream: Any) -> Any:
 
 
 FLOWS: dict[str, tuple[Make, str]] = {
-    "nobody takes what is late": (lambda s: timed(s, late=None).reduce(larger), "nobody takes its late records"),
+    "nobody takes what is late": (lambda s: timed(s, late=None).reduce(larger), "nothing takes its late records"),
     "dropped and taken": (lambda s: [w := timed(s), w.late.write("l", SINK), w.reduce(larger)][-1], "leave out one"),
     "late in log time": (taken_in_log_time, "for which nothing is late"),
     "no such column": (lambda s: timed(s, "when").reduce(larger), "Event has no column 'when'"),
-    "no time": (lambda s: timed(s, "number").reduce(larger), "event time 'number' is int, and has to be a datetime"),
-    "perhaps no time": (lambda s: timed(s, "seen").reduce(larger), "never None; use map before it"),
+    "no time": (lambda s: timed(s, "number").reduce(larger), "event time 'number' is int, but must be a datetime"),
+    "perhaps no time": (lambda s: timed(s, "seen").reduce(larger), "never None; replace None in a map first"),
     "sessions without merge": (
         lambda s: s.window("w", SESSIONS).fold(counted, 0, shown),
-        "counted folds sessions, which may become one",
+        "counted folds sessions, which can merge",
     ),
     "sessions of an aggregate without merge": (
         lambda s: s.window("w", SESSIONS).aggregate(Count, count=lt.Aggregate(0, counted)),
@@ -243,7 +246,7 @@ FLOWS: dict[str, tuple[Make, str]] = {
     "a finish of another state": (lambda s: timed(s).fold(counted, 0, of_text), "keeps int, but finish= takes str"),
     "a function of other records": (lambda s: timed(s).apply(of_counts), "of_counts takes tuple\\[Count, ...\\]"),
     "an unsaid type": (lambda s: timed(s).apply(unsaid), "unsaid does not say what its windows give"),
-    "a reduce of others": (lambda s: timed(s).reduce(counted), "counted takes two of Event and returns one"),
+    "a reduce of others": (lambda s: timed(s).reduce(counted), "counted must take two Event and return one"),
 }
 
 
@@ -260,7 +263,7 @@ def test_a_window_without_a_result_is_refused() -> None:
     stream = keyed()
     stream.window("w", FIVE)
     findings = " ".join(map(str, check_flow(stream._flow)))
-    assert "nothing is made of its windows; add .aggregate(...)" in findings
+    assert "its windows have no result; add .aggregate(...)" in findings
 
 
 SHORT: dict[str, Any] = {

@@ -161,7 +161,7 @@ def keeps_the_law(form: Format[Any], dice: Random, floats: list[float], *, round
         fault = form.writable.fault(row)
         if fault is not None:
             refused += 1
-            assert form.writable.perhaps or "ahead of UTC" in fault or "JSON has no" in fault, (
+            assert form.writable.perhaps or "ahead of UTC" in fault or "JSON cannot hold" in fault, (
                 "what may not fit is noted"
             )
             continue
@@ -386,7 +386,7 @@ def test_a_fault_names_the_field_the_value_and_what_the_wire_holds() -> None:
     timed = dataclasses.make_dataclass("Timed", [("ats", list[datetime])])
     fault = lt.json(timed).writable.fault(timed([at.astimezone(UTC), at]))
     assert fault is not None
-    assert fault.startswith("Timed.ats[]: 1850-01-01 00:00:00-00:25:21 is -1 day, 23:34:39 ahead of UTC, and RFC 3339")
+    assert fault.startswith("Timed.ats[]: 1850-01-01 00:00:00-00:25:21 is -1 day, 23:34:39 ahead of UTC, but RFC 3339")
     assert lt.json(Order).writable.rule is None, "what is proven to fit is not looked at"
     assert lt.raw().writable.fault(lt.Raw(None, None)) is None
 
@@ -401,8 +401,8 @@ def test_a_schema_that_no_record_fits_is_refused_with_the_reason() -> None:
     made = dataclasses.make_dataclass("Made", [("a", str), ("b", int)])
     a, b = {"name": "a", "type": "string"}, {"name": "b", "type": "long"}
     assert nevers(made, [a, b]) == ()
-    assert nevers(made, [a]) == ("Made.b: the schema has no 'b', so it would be lost",)
-    lacking = "Made: the schema needs 'c', and has no default that could be written for it"
+    assert nevers(made, [a]) == ("Made.b: the schema has no field 'b', so the value would be lost",)
+    lacking = "Made: the schema requires 'c' and has no default that could be written for it"
     assert nevers(made, [a, b, {"name": "c", "type": "long"}]) == (lacking,)
     assert nevers(made, [a, b, {"name": "c", "type": "bytes", "default": "x"}]) == (lacking,)
     assert nevers(made, [a, b, {"name": "c", "type": "long", "default": 1}]) == ()
@@ -422,7 +422,7 @@ def test_a_schema_that_no_record_fits_is_refused_with_the_reason() -> None:
     found: Any = lt.avro(
         priced, schema=json.dumps({"type": "record", "name": "R", "fields": [{"name": "p", "type": fixed}]})
     )
-    assert found.writable.perhaps == ("Priced.p: the schema has fewer digits there than the field: not each fits",)
+    assert found.writable.perhaps == ("Priced.p: the schema has fewer digits than the field: not every value fits",)
     what = "Priced.p: 100.00 has more digits than the schema's decimal(4, 2)"
     assert (found.writable.fault(priced(Decimal("100.00"))), found.writable.fault(priced(Decimal("-99.99")))) == (
         what,
@@ -443,7 +443,7 @@ def test_what_a_message_of_proto2_needs_and_its_closed_enums() -> None:
     made = dataclasses.make_dataclass("Made", [("colour", int)])
     generated = generated_by(fill, "proto2")
     writable = lt.protobuf(made, generated).writable
-    assert writable.never == ("message test.M needs note, which Made has not",)
+    assert writable.never == ("message test.M requires note, which Made lacks",)
     assert (writable.fault(made(5)), writable.fault(made(4))) == ("Made.colour: enum test.Colour has no number 5", None)
     noted = dataclasses.make_dataclass("Noted", [("colour", Literal[4]), ("note", str | None)])
     writable = lt.protobuf(noted, generated).writable
@@ -460,16 +460,18 @@ def test_a_oneof_holds_one_of_its_members() -> None:
     generated = generated_by(fill)
     made = dataclasses.make_dataclass("Made", [("a", int | None), ("b", str | None)])
     form: Any = lt.protobuf(made, generated)
-    assert form.writable.fault(made(7, "x")) == "Made: a and b are not None, and oneof test.M.which holds one of them"
+    assert form.writable.fault(made(7, "x")) == "Made: a and b are not None, but oneof test.M.which holds only one"
     assert [form.writable.fault(each) for each in (made(None, None), made(0, None), made(None, ""))] == [None] * 3
     full = dataclasses.make_dataclass("Full", [("a", int), ("b", str)])
     assert lt.protobuf(full, generated).writable.never == (
-        "Full: a, b are members of oneof test.M.which, which holds one of them, and a and b are never None",
+        "Full: a, b are members of oneof test.M.which, which holds only one, but a and b are never None",
     )
     other = dataclasses.make_dataclass(
         "Else", [("a", int | None, dataclasses.field(default=3)), ("b", str | None, None)]
     )
-    what = "Else.a: None cannot be written: a message without the field has its default; let the default be None"
+    what = (
+        "Else.a: None cannot be written: a message without the field reads back with the default; make the default None"
+    )
     assert lt.protobuf(other, generated).writable.fault(other(None)) == what
 
 
@@ -487,12 +489,12 @@ def test_check_refuses_what_never_fits_and_notes_what_may_not() -> None:
     generated = generated_by(narrow)
     plan = compile_flow(flow_of(lt.protobuf(Order, generated)), parallelism=1)
     assert [(note.step, note.message) for note in advice(plan)] == [
-        ("out", "Order.id: field test.M.id is narrower than an int: not each fits"),
-        ("out", "Line.count: field test.Line.count is narrower than an int: not each fits"),
+        ("out", "Order.id: field test.M.id is narrower than an int: not every value fits"),
+        ("out", "Line.count: field test.Line.count is narrower than an int: not every value fits"),
     ]
     fields = [{"name": "id", "type": "long"}]
     lost = flow_of(lt.avro(Lined, schema=json.dumps({"type": "record", "name": "R", "fields": fields})))
     (finding,) = check_flow(lost)
     where = f"{test_check_refuses_what_never_fits_and_notes_what_may_not.__qualname__}.<locals>.Lined.lines"
-    text = "the schema has no 'lines', so it would be lost"
+    text = "the schema has no field 'lines', so the value would be lost"
     assert finding.message == f"cannot be written as Avro (registry 'default'): {where}: {text}"

@@ -38,15 +38,15 @@ class SchemaUnknown(Exception):
 
 
 class Registry(Protocol):
-    """What knows schemas by their numbers; it can be pickled, compared and hashed."""
+    """Looks up schemas by their numbers; it can be pickled, compared and hashed."""
 
     def schema(self, number: int) -> str:
-        """The schema as JSON (errors: SchemaUnknown; ServiceUnavailable where the registry does not answer)."""
+        """Return the schema as JSON (errors: SchemaUnknown; ServiceUnavailable if the registry does not answer)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bound:
-    """What a start has found out for a format.
+    """The registry and schema number that a start has found for a format.
 
     Attributes:
         registry: Where writers' schemas are.
@@ -61,8 +61,8 @@ class Bound:
 class AvroFormat(Generic[T]):
     """One framed Avro record per message, read and written as the dataclass `record`.
 
-    A message is read by its writer's schema, and its fields go by name: what the dataclass has not is ignored, what the
-    message has not takes its default.
+    A message is read with its writer's schema, and fields are matched by name: fields that the dataclass lacks are
+    ignored, fields that the message lacks take their defaults.
     """
 
     record: type[T]
@@ -72,10 +72,10 @@ class AvroFormat(Generic[T]):
     bound: Bound | None = None
 
     def decode(self, messages: Messages) -> Decoded[T]:
-        """Parse one message after the other, and see that the records fit."""
+        """Parse the messages one by one and check that the records fit."""
         if self.bound is None:
             raise FlowError(
-                "an Avro message's schema stands in a registry, which only a job asks",
+                "Avro messages need a schema registry, and run_locally does not ask one",
                 way_out="give run_locally records, not the bytes of messages",
             )
         record: Any = self.record
@@ -83,7 +83,7 @@ class AvroFormat(Generic[T]):
         return _reading(record, registry).decode(messages)
 
     def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
-        """Write one record after the other."""
+        """Write the records one by one."""
         from lowtide.flow.schema.columns import columns_of
 
         assert self.bound is not None, "a start binds the formats of sinks"
@@ -101,7 +101,7 @@ class AvroFormat(Generic[T]):
 
     @property
     def writable(self) -> Writable:
-        """The values that the written schema has room for."""
+        """The values that the written schema can hold."""
         from lowtide.flow.formats.avro_writable import avro_writable
 
         return avro_writable(self.record, self.schema)  # type: ignore[arg-type]  # a class is hashable
@@ -124,7 +124,7 @@ def avro(
     Args:
         record: The dataclass.
         registry: Which of the configuration's registries: `[registry.NAME]`.
-        subject: For `write` only: under which the schema is registered, `TOPIC-value` if nothing is said.
+        subject: For `write` only: the subject under which the schema is registered, by default `TOPIC-value`.
         schema: For `write` only: another schema, as JSON.
     """
     try:
@@ -137,11 +137,12 @@ def avro(
     try:
         parsed(made.text)
     except NamesCollide:
-        pass  # Of what is read that is no matter; `writable` says it of what is written.
+        pass  # It does not matter for reading; `writable` reports it for writing.
     except FlowError as error:
         raise type(error)(error.what, where=error.where or str(user_site()), way_out=error.way_out) from None
     except (SchemaParseException, UnknownType, ValueError) as error:
-        raise FlowError(f"the schema is none: {error}", where=str(user_site()), way_out="correct schema=") from None
+        what = f"schema= is not an Avro schema: {error}"
+        raise FlowError(what, where=str(user_site()), way_out="correct schema=") from None
     return made
 
 
@@ -158,7 +159,7 @@ def _reading(record: Any, registry: Any) -> Reading:
 
     def schema_of(data: bytes | None) -> Any:
         if data is None or len(data) < _HEAD_BYTES or data[0] != _MAGIC:
-            raise Misread("it does not begin with a zero and the number of a schema, as a schema registry frames Avro")
+            raise Misread("it does not begin with a zero byte and a schema number, as Avro from a schema registry does")
         number = int.from_bytes(data[1:_HEAD_BYTES])
         known = schemas.get(number)
         if known is None:
@@ -185,13 +186,13 @@ def written(schema: Any, value: Any) -> bytes:
 
     Args:
         schema: As `parsed` gives it.
-        value: A record, or what stands in a message for it.
+        value: A record, or its form in a message.
     """
     import msgspec
     from fastavro import schemaless_writer
 
     out = io.BytesIO()
-    # Else a tuple in a union would be the name of a type and its value.
+    # Otherwise fastavro reads a tuple in a union as a type's name and a value.
     schemaless_writer(out, schema, msgspec.to_builtins(value, builtin_types=BUILTIN), disable_tuple_notation=True)
     return out.getvalue()
 
@@ -207,14 +208,14 @@ def read(schema: Any, data: bytes, start: int = 0) -> Any:
 
 @cache
 def parsed(text: str) -> Any:
-    """A schema of its JSON (errors: ValueError, and fastavro's of what is no schema)."""
+    """Parse a schema's JSON (errors: ValueError, and fastavro's own for what is not a schema)."""
     from fastavro import parse_schema
 
     return parse_schema(json.loads(text))
 
 
 def _parsed_to_read(text: str) -> Any:
-    """A writer's schema whose UUIDs are read as text, as fastavro takes for one what is none."""
+    """Parse a writer's schema so that UUIDs are read as text: fastavro accepts as a UUID what is not one."""
     from fastavro.read import LOGICAL_READERS
 
     LOGICAL_READERS.setdefault("long-timestamp-nanos", _of_nanos)
@@ -236,5 +237,5 @@ _PARTS = ("type", "fields", "items", "values")
 
 
 def _of_nanos(number: int, *_: Any) -> datetime:
-    """A moment of its nanoseconds since 1970, cut down to microseconds."""
+    """Make a datetime of nanoseconds since 1970, cut to microseconds."""
     return _ORIGIN + timedelta(microseconds=number // _MICROSECOND_NS)

@@ -1,7 +1,7 @@
 """The Avro schema of a dataclass: what stands in a value, each field with its default as far as Avro can say it.
 
-A default lets a registry take a dataclass that got a field: who reads what was written before finds the same value
-there as the flow does.
+Defaults let a registry accept a dataclass that has gained a field: a reader of older messages then finds the same value
+as the flow does.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class Known(dict[str, Any]):
 
 
 class NamesCollide(FlowError):
-    """Rename a dataclass, or say which schema is written: two of one name would have one schema, that of the first."""
+    """Rename a dataclass or give schema=: two dataclasses of one name would share the first one's schema."""
 
 
 class _Unsaid(Exception):
-    """Avro has no words for this default: that of a union is of its first type, and no number is infinite."""
+    """Avro cannot express this default: a union's default has its first type, and no number is infinite."""
 
 
 @cache
 def schema_text(record: Any) -> str:
     """The schema of a dataclass's value, as JSON: the same text each time.
 
-    A record's name is its class's, without its module and what it stands in: a registry takes a changed schema only
-    under the name that it knows.
+    A record's name is its class's, without module or outer class: a registry accepts a changed schema only under the
+    name that it knows.
 
     Raises:
         NamesCollide: two dataclasses in it have one name.
@@ -67,7 +67,7 @@ def schema_text(record: Any) -> str:
 def _record(record: Any, known: Known) -> Any:
     from lowtide.flow.schema.columns import columns_of
 
-    columns_of(record)  # Refuses what is no record.
+    columns_of(record)  # Refuses what is not a record.
     name = record.__name__
     if name in known:
         _refuse_another(known.classes[name], record)
@@ -86,8 +86,7 @@ def _refuse_another(known: Any, record: Any) -> None:
         names = " and ".join(f"{each.__module__}.{each.__qualname__}" for each in (known, record))
         raise NamesCollide(
             f"{names} are both record {record.__name__!r} in one Avro schema",
-            way_out="rename the one whose schema no registry has yet, or say which schema is written: "
-            "lt.avro(..., schema=...)",
+            way_out="rename the one whose schema is not registered yet, or give the schema: lt.avro(..., schema=...)",
         )
 
 
@@ -115,7 +114,7 @@ def _type(hint: Any, known: Known, epoch: Any = None) -> Any:  # noqa: PLR0911 -
         return _PLAIN[hint]
     if dataclasses.is_dataclass(hint):
         return _record(hint, known)
-    # Of text, as which members are there may change, and a reader's symbols with it.
+    # As text: members may come and go, and Avro's symbols would change with them.
     members = [member.value for member in hint] if isinstance(hint, type) and issubclass(hint, Enum) else arguments
     assert origin is Literal or isinstance(hint, type), f"no Avro of {hint}"
     return _PLAIN[type(members[0])]
@@ -189,7 +188,7 @@ def _said_record(value: Any, kind: Any, known: Known) -> dict[str, Any]:
 
 
 def _unscaled(value: Decimal, scale: int) -> str:
-    """A Decimal's digits as bytes, which JSON has as the letters of the same numbers."""
+    """Return a Decimal's digits as bytes, in JSON as characters of the same numbers."""
     number = int(value.scaleb(scale))
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True).decode("latin-1")
 

@@ -1,4 +1,4 @@
-"""Values that an Avro schema has no room for, where it is not made of the dataclass."""
+"""Values that an Avro schema cannot hold, where it is not made from the dataclass."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _INTEGERS: Mapping[str, Rule | None] = {
     "double": within(-(2**53), 2**53, "the integers of double"),
     "float": within(-(2**24), 2**24, "the integers of float"),
 }
-"""By Avro's type what an int has to keep."""
+"""The rule for an int, by Avro type."""
 
 _TYPES: Mapping[tuple[str, str], Any] = {
     ("string", ""): str,
@@ -66,11 +66,11 @@ _TYPES: Mapping[tuple[str, str], Any] = {
 
 @cache
 def avro_writable(record: Any, schema: str | None) -> Writable:
-    """Compare a dataclass with a schema: the records that it has room for.
+    """Compare a dataclass with a schema: which records the schema can hold.
 
     Args:
         record: The dataclass.
-        schema: The schema as JSON; None for the one that is made of the dataclass, which has room for all.
+        schema: The schema as JSON; None for the one made from the dataclass, which can hold all.
     """
     findings, rule = Findings(), None
     if schema is None:
@@ -106,13 +106,13 @@ class _Walk:
         there = {field["name"]: field for field in schema["fields"]}
         for name, entry in there.items():
             if name not in inside and not self._has_default(entry):
-                self._never(f"{place}: the schema needs {name!r}, and has no default that could be written for it")
+                self._never(f"{place}: the schema requires {name!r} and has no default that could be written for it")
         rules: dict[str, Rule | None] = {}
         for name, field in inside.items():
             if name in there:
                 rules[field.name] = self._field(f"{place}.{field.name}", field, there[name]["type"])
             else:
-                self._never(f"{place}.{field.name}: the schema has no {name!r}, so it would be lost")
+                self._never(f"{place}.{field.name}: the schema has no field {name!r}, so the value would be lost")
         return of_fields(rules)
 
     def _has_default(self, entry: Mapping[str, Any]) -> bool:
@@ -153,12 +153,14 @@ class _Walk:
     def _union(
         self, place: str, hint: Any, branches: Sequence[Any], exact: Precision | None, wire: Wire
     ) -> Rule | None:
-        """The rule for a value in one of several types: what is written has to come back."""
+        """The rule for a value in a union of several types: what is written must read back equal."""
         if all(self._tried(place, hint, branch, exact) for branch in branches if branch != "null"):
             return self._never(f"{place}: {said(hint)} fits no type of the union {_shown(list(branches))}")
-        self._findings.perhaps.append(f"{place}: a union of several types: what comes back changed does not fit")
+        what = "the schema has a union of several types there: a value that would read back changed does not fit"
+        self._findings.perhaps.append(f"{place}: {what}")
         fits = _comes_back(branches, self._named, wire)
-        return Rule(fits, lambda value: ("", f"{value!r} comes back changed out of the union {_shown(list(branches))}"))
+        union = _shown(list(branches))
+        return Rule(fits, lambda value: ("", f"{value!r} would read back changed from the union {union}"))
 
     def _tried(self, place: str, hint: Any, schema: Any, exact: Precision | None) -> list[str]:
         """The faults by which a value never fits a type; the walk's own findings stay as they are."""
@@ -167,7 +169,7 @@ class _Walk:
         return tried.never
 
     def _one(self, place: str, hint: Any, schema: Any, exact: Precision | None) -> Rule | None:
-        """The rule for a value that is not None, in a type that is no union."""
+        """The rule for a value that is not None, in a type that is not a union."""
         if isinstance(schema, list):
             return self._never(f"{place}: the schema has a union in a union there")
         kind = schema if isinstance(schema, str) else schema["type"]
@@ -186,7 +188,7 @@ class _Walk:
     def _leaf(  # noqa: PLR0911 - one per type
         self, place: str, hint: Any, schema: Any, kind: str, exact: Precision | None
     ) -> Rule | None:
-        """The rule for a plain value; a new case stands here."""
+        """The rule for a plain value; add new cases here."""
         members = members_of(hint)
         bare: Any = type(stored(members[0])) if members else hint
         if kind == "enum" and bare is str:
@@ -196,7 +198,7 @@ class _Walk:
             return self._integer(place, members, kind)
         types = _TYPES.get((kind, logical)) or _TYPES.get(
             (kind, "")
-        )  # Of a logical type nobody knows it is the plain one.
+        )  # An unknown logical type is read as its plain type.
         if bare is not types:
             return self._never(f"{place}: {said(hint)} does not fit {_shown(schema)}")
         if kind == "float":
@@ -208,16 +210,16 @@ class _Walk:
         if kind == "fixed":
             return self._fixed(place, schema["size"])
         if logical in ("time-millis", "timestamp-millis"):
-            self._findings.perhaps.append(f"{place}: the schema has milliseconds there, to which values are cut")
+            self._findings.perhaps.append(f"{place}: the schema has milliseconds there, so values are cut to them")
         return None
 
     def _integer(self, place: str, members: Sequence[Any], kind: str) -> Rule | None:
-        """The rule for integers; where a time is counted they are the count."""
+        """The rule for integers, also for times stored as integers."""
         rule = _INTEGERS[kind]
         if rule is None:
             return None
         if not members:
-            self._findings.perhaps.append(f"{place}: the schema has {kind} there: not each int fits")
+            self._findings.perhaps.append(f"{place}: the schema has {kind} there: not every int fits")
         return of_integers(place, members, rule, self._findings)
 
     def _symbols(self, place: str, members: Sequence[Any], schema: Any) -> Rule | None:
@@ -230,10 +232,10 @@ class _Walk:
 
     def _fixed(self, place: str, size: int) -> Rule:
         self._findings.perhaps.append(f"{place}: the schema has a fixed there: only {size} bytes fit")
-        return Rule(lambda value: len(value) == size, lambda value: ("", f"{len(value)} bytes, and fixed has {size}"))
+        return Rule(lambda value: len(value) == size, lambda value: ("", f"{len(value)} bytes, but fixed has {size}"))
 
     def _decimal(self, place: str, exact: Precision, schema: Any) -> Rule | None:
-        """The rule for exact numbers: how many digits the schema has before and after the point."""
+        """The rule for exact numbers: the digits that the schema has before and after the point."""
         precision, scale = schema["precision"], schema.get("scale", 0)
         if scale < exact.scale:
             what = f"has {scale} digits after the point there, and the field {exact.scale}"
@@ -243,14 +245,14 @@ class _Walk:
             limit = min(limit, (2 ** (8 * schema["size"] - 1) - 1) // 10**scale)
         if limit >= 10 ** (exact.digits - exact.scale):
             return None
-        self._findings.perhaps.append(f"{place}: the schema has fewer digits there than the field: not each fits")
+        self._findings.perhaps.append(f"{place}: the schema has fewer digits than the field: not every value fits")
         return Rule(
             lambda value: -limit < value < limit,
             lambda value: ("", f"{value} has more digits than the schema's decimal({precision}, {scale})"),
         )
 
     def _resolved(self, schema: Any) -> Any:
-        """A schema, of a name what it stands for; of what is spelt out at length its name."""
+        """Resolve a name to its schema, and a schema that is spelt out to its name."""
         if isinstance(schema, dict) and set(schema) == {"type"}:
             return self._resolved(schema["type"])
         return self._named.get(schema, schema) if isinstance(schema, str) else schema

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Kafka(Generic[T]):
-    """A topic and how its records are written, before it is known whether the flow reads or writes it."""
+    """A topic and its format, before the flow reads or writes it."""
 
     topic: str
     format: Format[T]
@@ -32,14 +32,14 @@ class Kafka(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """A topic that a flow reads; every partition of it is one front.
+    """A topic that a flow reads; each of its partitions is one front.
 
     Attributes:
         topic: The topic.
         format: How its messages become records.
         start: Where the job begins to read it.
-        preload: Whether what is there at the job's first start counts as known from the beginning.
-        compacted: Whether the topic may be compacted.
+        preload: True if the records there at the job's first start count as known from the beginning.
+        compacted: True if the topic may be compacted.
     """
 
     topic: str
@@ -108,7 +108,7 @@ def kafka(
     """
     if isinstance(format, type) or not all(hasattr(type(format), word) for word in ("record", "decode", "writable")):
         kind = format.__name__ if isinstance(format, type) else repr(format)
-        way_out = f"say how its messages are written: lt.kafka({topic!r}, lt.json({kind}))"
+        way_out = f"name the format of its messages: lt.kafka({topic!r}, lt.json({kind}))"
         raise FlowError(
             f"kafka takes a format, found {kind}",
             where=str(user_site()),

@@ -23,24 +23,24 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Format(Protocol[T_co]):
-    """Bytes to records of one type and back, a batch at a time; the same whatever the batch is cut into."""
+    """Turns bytes into records of one type and back, a batch at a time; how batches are cut makes no difference."""
 
     @property
     def record(self) -> type[T_co]:
         """The dataclass of the records."""
 
     def decode(self, messages: Messages) -> Decoded[T_co]:
-        """Make records of messages; what cannot be parsed, or does not fit, is named, never dropped in silence."""
+        """Make records of messages; what cannot be parsed or does not fit is reported, never dropped silently."""
 
     def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
-        """Make the messages' values, None for a tombstone; keys and headers stand in the records (`columns_of`).
+        """Make the messages' values, None for a tombstone; keys and headers are in the records (`columns_of`).
 
         It never fails for records that `writable` says fit.
         """
 
     @property
     def writable(self) -> Writable:
-        """The records that it can write: the same object each time, and the same answer in every process."""
+        """The records that it can write: the same object each time, with the same answers in every process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class JsonFormat(Generic[T]):
     record: type[T]
 
     def decode(self, messages: Messages) -> Decoded[T]:
-        """Parse one message after the other, in C as long as all can be parsed, and see that the records fit."""
+        """Parse the messages, in C as long as all can be parsed, and check that the records fit."""
         return _reading(self.record).decode(messages)  # type: ignore[arg-type]  # a class is hashable
 
     def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
@@ -130,14 +130,14 @@ def _reading_of(record: Any, *, fine: bool) -> Reading:
     from lowtide.flow.schema.columns import columns_of
 
     columns = columns_of(record, fine=fine)
-    # What a field's reader takes as it stands are a Decimal's digits, which no float holds.
+    # Numbers stay text for the field's reader: a float would lose digits of a Decimal.
     parse = msgspec.json.Decoder(columns.value, float_hook=Decimal).decode
     return Reading(record, columns, parse, (msgspec.DecodeError,), "a null value is not JSON")
 
 
 @cache
 def _writing(record: Any) -> tuple[Encoder, Columns | None]:
-    """What encodes records, and their columns, if not all are in the value as they are."""
+    """Return the encoder, and the columns unless all of them are in the value as they are."""
     from msgspec.json import Encoder
 
     from lowtide.flow.schema.columns import columns_of

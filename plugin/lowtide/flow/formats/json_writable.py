@@ -26,7 +26,7 @@ def json_rule(hint: Any) -> Rule | None:
 
 
 def sayable(plain: Any) -> Any:
-    """Values of plain types for people: what is no number in JSON, which would be null, stands as text."""
+    """Make plain values readable: numbers that JSON lacks, and would write as null, become text."""
     if isinstance(plain, dict):
         return {name: sayable(value) for name, value in plain.items()}
     if isinstance(plain, list | tuple):
@@ -42,12 +42,12 @@ def _has_whole_offset(moment: datetime) -> bool:
 
 
 def _offset_fault(moment: datetime) -> tuple[str, str]:
-    what = f"{moment} is {moment.utcoffset()} ahead of UTC, and RFC 3339 has only whole minutes; use .astimezone(UTC)"
+    what = f"{moment} is {moment.utcoffset()} ahead of UTC, but RFC 3339 has only whole minutes; use .astimezone(UTC)"
     return "", what
 
 
 def _float_fault(value: float) -> tuple[str, str]:
-    return "", f"JSON has no {value}; make the field float | None and give None"
+    return "", f"JSON cannot hold {value}; declare the field as float | None and use None"
 
 
 _FLOAT = Rule(math.isfinite, _float_fault)

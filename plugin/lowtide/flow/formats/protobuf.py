@@ -1,4 +1,4 @@
-"""Protobuf messages as records: fields go by name, and a record's class may have fewer of them than the message."""
+"""Protobuf messages as records: fields are matched by name; a dataclass may have fewer than the message."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class ProtobufFormat(Generic[T]):
     message: Any
 
     def decode(self, messages: Messages) -> Decoded[T]:
-        """Parse one message after the other, and see that the records fit."""
+        """Parse the messages one by one and check that the records fit."""
         return _reading(self.record, self.message).decode(messages)  # type: ignore[arg-type]  # classes are hashable
 
     def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
-        """Write one message after the other; maps in the order of their keys, so that equal records are equal bytes."""
+        """Write the records one by one; maps in the order of their keys, so that equal records give equal bytes."""
         from lowtide.flow.schema.columns import columns_of
 
         record: Any = self.record
@@ -54,13 +54,13 @@ class ProtobufFormat(Generic[T]):
 
     @property
     def writable(self) -> Writable:
-        """The values that the message's fields have room for."""
+        """The values that the message's fields can hold."""
         from lowtide.flow.formats.protobuf_writable import protobuf_writable
 
         return protobuf_writable(self.record, self.message)  # type: ignore[arg-type]  # classes are hashable
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Generated classes have no pickle, and workers not their modules: their descriptors travel."""
+        """Send descriptors: generated classes cannot be pickled, and workers lack their modules."""
         files: dict[str, bytes] = {}
         _collect(self.message.DESCRIPTOR.file, files)
         return _again, (self.record, tuple(files.values()), self.message.DESCRIPTOR.full_name)
@@ -107,7 +107,7 @@ def _reading(record: Any, message: Any) -> Reading:
             raise DecodeError
         return msgspec.convert(codec.read(message.FromString(data)), columns.value, builtin_types=(datetime, bytes))
 
-    null = "a null value is no Protobuf message"
+    null = "a null value is not a Protobuf message"
     return Reading(record, columns, parse, (DecodeError, msgspec.ValidationError), null)
 
 
@@ -144,8 +144,8 @@ class _Part:
     Attributes:
         here: Its name in the dataclass.
         there: Its name in the message.
-        none: Whether it is None where the message has none.
-        read: What makes it of the message's.
+        none: True if it is None where the message lacks it.
+        read: Makes it of the message's value.
         write: The other way round.
     """
 
@@ -163,7 +163,7 @@ class _Part:
         self.read, self.write = _converters(place, int if field.epoch is not None else hint, descriptor)
 
     def is_there(self, message: Any) -> bool:
-        """Whether a message has it; what has no presence is always there."""
+        """Return whether a message has it; a field without presence is always there."""
         return not self._presence or message.HasField(self.there)
 
 
@@ -176,12 +176,12 @@ def _inside(record: Any) -> list[Field]:
     from lowtide.flow.schema.columns import columns_of
     from lowtide.flow.schema.marks import fields_of
 
-    columns_of(record)  # Refuses what is no record.
+    columns_of(record)  # Refuses what is not a record.
     return [field for field in fields_of(record) if field.placed is None]
 
 
 def _converters(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:
-    """What reads and what writes a field of this type."""
+    """Return the functions that read and write a field of this type."""
     origin, arguments = get_origin(hint), get_args(hint)
     entry = (
         descriptor.message_type if descriptor.message_type and descriptor.message_type.GetOptions().map_entry else None
@@ -189,7 +189,7 @@ def _converters(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Conver
     if origin is dict and entry is not None:
         key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
         if key.cpp_type != key.CPPTYPE_STRING:
-            raise FlowError(f"{place}: a map's keys are to be str, and field {descriptor.full_name} has others")
+            raise FlowError(f"{place}: a map's keys must be str, but those of field {descriptor.full_name} are not")
         read, write = _one(place, arguments[1], value)
         return (
             lambda values: {key: read(values[key]) for key in sorted(values)},
@@ -204,7 +204,7 @@ def _converters(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Conver
 
 
 def _one(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:  # noqa: PLR0911 - one per type
-    """As `_converters`, of a single value."""
+    """As `_converters`, for a single value."""
     hint, kind = bare_type(hint), descriptor.cpp_type
     if descriptor.message_type is not None:
         from google.protobuf.message_factory import GetMessageClass
@@ -232,7 +232,7 @@ def _one(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:  # 
 
 
 def _of_enum(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:
-    """Members by their names, or by their numbers."""
+    """Convert an Enum's members by their names, or by their numbers."""
     members = [member.value for member in hint] if isinstance(hint, type) and issubclass(hint, Enum) else get_args(hint)
     value_of: Convert = (lambda member: member.value) if isinstance(hint, type) else _same
     if not members and hint is not int:

@@ -1,4 +1,4 @@
-"""Values that a Protobuf message has no room for: numbers beyond their bits, all but one of a oneof, some None."""
+"""Values that a Protobuf message cannot hold: numbers beyond their bits, all but one of a oneof, some None."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ __all__ = ["protobuf_writable"]
 
 @cache
 def protobuf_writable(record: Any, message: Any) -> Writable:
-    """Compare a dataclass with a generated class: the records that it has room for."""
+    """Compare a dataclass with a generated class: which records the message can hold."""
     findings = Findings()
     rule = record_rule(record, _record(record, message.DESCRIPTOR, findings))
     return Writable(record.__qualname__, rule, tuple(findings.never), tuple(findings.perhaps))
 
 
 def _record(record: Any, message: Any, findings: Findings) -> Rule | None:
-    """The rule for a record as a message, whatever it stands in."""
+    """The rule for a record as a message, at the top or inside another."""
     inside = {field.alias or field.name: field for field in fields_of(record) if field.placed is None}
     lacking = [each.name for each in message.fields if each.is_required and each.name not in inside]
     if lacking:
         findings.never.append(
-            f"message {message.full_name} needs {', '.join(lacking)}, which {record.__qualname__} has not"
+            f"message {message.full_name} requires {', '.join(lacking)}, which {record.__qualname__} lacks"
         )
     rules = {
         field.name: _field(f"{record.__qualname__}.{field.name}", field, message.fields_by_name[there], findings)
@@ -77,9 +77,9 @@ def _no_none(field: Field, descriptor: Any) -> str | None:
         return f"field {descriptor.full_name} is required"
     if not descriptor.has_presence:
         zero = "as empty" if descriptor.is_repeated else "as zero"
-        return f"field {descriptor.full_name} would be read {zero}; make it optional in the message"
+        return f"field {descriptor.full_name} would read back {zero}; make it optional in the message"
     if field.has_default and not field.default_is_none:
-        return "a message without the field has its default; let the default be None"
+        return "a message without the field reads back with the default; make the default None"
     return None
 
 
@@ -90,23 +90,23 @@ def _one_of(record: Any, oneof: Any, inside: dict[str, Field], findings: Finding
         return None
     names = [member.name for member in members]
     always = [member.name for member in members if not _may_be_none(member.hint)]
-    said = f"{', '.join(names)} are members of oneof {oneof.full_name}, which holds one of them"
+    said = f"{', '.join(names)} are members of oneof {oneof.full_name}, which holds only one"
     if len(always) > 1:
-        findings.never.append(f"{record.__qualname__}: {said}, and {' and '.join(always)} are never None")
+        findings.never.append(f"{record.__qualname__}: {said}, but {' and '.join(always)} are never None")
     else:
-        findings.perhaps.append(f"{record.__qualname__}: {said}: with several that are not None a record does not fit")
+        findings.perhaps.append(f"{record.__qualname__}: {said}: a record in which several are not None does not fit")
 
     def there(row: Any) -> list[str]:
         return [name for name in names if getattr(row, name) is not None]
 
     return Rule(
         lambda row: len(there(row)) < 2,
-        lambda row: ("", f"{' and '.join(there(row))} are not None, and oneof {oneof.full_name} holds one of them"),
+        lambda row: ("", f"{' and '.join(there(row))} are not None, but oneof {oneof.full_name} holds only one"),
     )
 
 
 def _whole(place: str, hint: Any, descriptor: Any, findings: Findings) -> Rule | None:
-    """The rule for a field's value; of a type without `| None`."""
+    """The rule for a field's value, its type taken without `| None`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is dict:
         entry = descriptor.message_type.fields_by_name
@@ -117,24 +117,24 @@ def _whole(place: str, hint: Any, descriptor: Any, findings: Findings) -> Rule |
 
 
 def _item(place: str, hint: Any, descriptor: Any, findings: Findings) -> Rule | None:
-    """The rule for what stands in a list or a map, where there is no None."""
+    """The rule for a value in a list or a map, which cannot hold None."""
     rule = _leaf(place, bare_type(hint), descriptor, findings)
     epochs = _written(hint)
     if epochs is not None and rule is not None:
         rule = converted(rule, epochs)
     if not _may_be_none(hint):
         return rule
-    findings.perhaps.append(f"{place}: None cannot be written: lists and maps of a message hold none")
-    return never_none(rule, "lists and maps of a message hold none")
+    findings.perhaps.append(f"{place}: None cannot be written: a message's lists and maps cannot hold it")
+    return never_none(rule, "a message's lists and maps cannot hold it")
 
 
 def _written(hint: Any) -> Any:
-    """The function that makes an integer of a time that is marked as one."""
+    """Return the function that turns a time marked as an integer into one."""
     return wire_of(hint).write if bare_type(hint) is int else None
 
 
 def _leaf(place: str, hint: Any, descriptor: Any, findings: Findings) -> Rule | None:
-    """The rule for a single value that is not None; a new case stands here."""
+    """The rule for a single value that is not None; add new cases here."""
     if descriptor.message_type is not None:
         return None if hint is datetime else _record(hint, descriptor.message_type, findings)
     if descriptor.cpp_type == descriptor.CPPTYPE_FLOAT:
@@ -143,19 +143,19 @@ def _leaf(place: str, hint: Any, descriptor: Any, findings: Findings) -> Rule | 
     members = members_of(hint)
     if descriptor.enum_type is not None:
         if members and type(stored(members[0])) is str:
-            return None  # Names of the message's own, as the codec has seen to.
+            return None  # The codec has checked that the message has these names.
         rule = _symbols(descriptor.enum_type)
     elif descriptor.cpp_type in _BOUNDS:
         rule = within(*_BOUNDS[descriptor.cpp_type])
     else:
         return None
     if not members:
-        findings.perhaps.append(f"{place}: field {descriptor.full_name} is narrower than an int: not each fits")
+        findings.perhaps.append(f"{place}: field {descriptor.full_name} is narrower than an int: not every value fits")
     return of_integers(place, members, rule, findings)
 
 
 def _symbols(enum: Any) -> Rule:
-    """The numbers that an enum's field holds: any where it is open, else its own."""
+    """The rule for an enum's numbers: any if the enum is open, else its own."""
     if not enum.is_closed:
         return within(-(2**31), 2**31 - 1, "the numbers of an enum")
     return Rule(enum.values_by_number.__contains__, lambda value: ("", f"enum {enum.full_name} has no number {value}"))

@@ -21,7 +21,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Decoded(Generic[T_co]):
-    """What became of a batch of `n` messages.
+    """The records of a batch of `n` messages, and those that failed.
 
     Attributes:
         rows: The records, in order, without those that failed; all of them fit their type.
@@ -33,14 +33,14 @@ class Decoded(Generic[T_co]):
 
 
 class Reading:
-    """How messages of one format become records of a dataclass.
+    """Turns messages of one format into records of a dataclass.
 
     Args:
         record: The dataclass.
         columns: Its columns.
-        parse: Makes what `columns.value` says of a message's value.
-        refuses: What it raises for a value that is none, beside a UnicodeDecodeError.
-        null: What is wrong with a value that is null.
+        parse: Makes a `columns.value` of a message's value.
+        refuses: The exceptions that `parse` raises for a bad value, besides UnicodeDecodeError.
+        null: The reason why a null value fails.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Reading:
         self._schema = schema_of(record)
 
     def decode(self, messages: Messages) -> Decoded[Any]:
-        """Parse one message after the other, and see that the records fit; what does not is named."""
+        """Parse the messages one by one and check that the records fit; report those that do not."""
         try:
             rows = self._rows(messages.values, messages)
         except LowtideError:
@@ -106,14 +106,14 @@ class Reading:
 
 
 class FineReading:
-    """Makes records with times of JSON: messages with times of more than six digits go a way of their own.
+    """Reads JSON records that have times: messages with more than six fractional digits take a slower way.
 
-    Which way a message goes depends on that message alone, so its record and its fault do not depend on the batch.
-    All others pay 0.2 us for the look.
+    The way depends on the message alone, so its record and its fault do not depend on the batch. The check costs all
+    other messages 0.2 us.
 
     Args:
-        reading: How most messages are read.
-        fine: How those are that may have such times.
+        reading: Reads most messages.
+        fine: Reads those that may have such times.
     """
 
     def __init__(self, reading: Reading, fine: Reading) -> None:
@@ -124,7 +124,7 @@ class FineReading:
         """As `Reading.decode`."""
         values = messages.values
         text = values[0] if len(values) == 1 else b"\n".join([value or b"" for value in values])
-        # A backslash alone is found three times as fast.
+        # Finding a backslash alone is three times as fast.
         if not text or (SEVEN_DIGITS(text) is None and (b"\\" not in text or ESCAPED not in text)):
             return self._reading.decode(messages)
         ways: tuple[list[int], list[int]] = ([], [])

@@ -1,4 +1,4 @@
-"""Where a source is read from at a job's first start."""
+"""The position from which a job's first start reads a source."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ StartAt = Literal["earliest", "latest"] | datetime | Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One of the four.
+    """A parsed `start=`: one of the four.
 
     Attributes:
-        word: "earliest" or "latest"; also what an absence of the others means.
-        moment: What the log has stamped from then on, in UTC; None if it is not that.
-        offsets: Partition and offset of each that is not read from its beginning; None if it is not that.
+        word: "earliest" or "latest"; "earliest" if another attribute is set.
+        moment: Read what the log has stamped from then on, in UTC; None if not set.
+        offsets: Partition and offset of each that is not read from its beginning; None if not set.
     """
 
     word: Literal["earliest", "latest"] = "earliest"
@@ -41,7 +41,7 @@ EARLIEST = Start()
 
 
 def start_of(said: object) -> Start:
-    """What `kafka(start=)` says; raises FlowError."""
+    """Parse `kafka(start=)`; raises FlowError."""
     if said in ("earliest", "latest"):
         return Start(said)
     if isinstance(said, datetime):
@@ -51,7 +51,7 @@ def start_of(said: object) -> Start:
     if isinstance(said, Mapping) and said and all(map(_is_place, said.items())):
         return Start(offsets=tuple(sorted(said.items())))
     raise FlowError(
-        f"start={said!r} is no start",
+        f"start={said!r} is not a position to start from",
         way_out='use "earliest", "latest", a datetime with a time zone, or offsets by partition: {0: 100}',
     )
 

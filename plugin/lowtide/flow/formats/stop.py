@@ -1,4 +1,4 @@
-"""Where a source ends: decided at a job's first start, so that the job has an end."""
+"""The position at which a source ends, decided at a job's first start, so that the job has an end."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ StopAt = Literal["now"] | datetime | Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One of the three.
+    """A parsed `stop=`: one of the three.
 
     Attributes:
-        moment: The first record that the log has stamped then or later is not read; in UTC; None if it is not that.
-        offsets: Partition and the first offset that is not read; of others, what is there; None if it is not that.
+        moment: Read up to the first record that the log has stamped then or later; in UTC; None if not set.
+        offsets: Partition and the first offset not read; other partitions end at what is there; None if not set.
     """
 
     moment: datetime | None = None
@@ -36,7 +36,7 @@ class Stop:
 
 
 def stop_of(said: object) -> Stop | None:
-    """What `kafka(stop=)` says; raises FlowError."""
+    """Parse `kafka(stop=)`; raises FlowError."""
     if said is None:
         return None
     if said == "now":
@@ -48,8 +48,8 @@ def stop_of(said: object) -> Stop | None:
     if isinstance(said, Mapping) and said and all(map(_is_place, said.items())):
         return Stop(offsets=tuple(sorted(said.items())))
     raise FlowError(
-        f"stop={said!r} is no stop",
-        way_out='use "now", a datetime with a time zone, or offsets by partition: {0: 100}; without it there is no end',
+        f"stop={said!r} is not a position to stop at",
+        way_out='use "now", a datetime with a time zone, or offsets by partition: {0: 100}; else it has no end',
     )
 
 

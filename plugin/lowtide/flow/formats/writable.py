@@ -1,15 +1,14 @@
-"""Rules for what a format can write, where its wire's types hold less than the dataclass's fields.
+"""Rules for what a format can write, where its types hold less than the dataclass's fields.
 
-An `int` has 64 bits and Protobuf's int32 has not; RFC 3339 has no seconds of an offset. Whether a record fits is seen
+An `int` has 64 bits and Protobuf's int32 has not; RFC 3339 offsets have no seconds. Whether a record fits is checked
 before the barrier (`core/operators/plain/sink.py`, `local/interpreter.py`). One that does not is a failure of the sink
 like any other step's: a dead letter, or the end of the life. Encoding, after the barrier, then never fails.
 
 To add what a format cannot write: a case in the function that gives its rules by type (`json_rule` in
 `json_writable.py`, `_leaf` in `avro_writable.py` and in `protobuf_writable.py`). It returns a `Rule`: whether a value
-fits, and what is said of one that does not; or None where the type proves that each value does. Fields without a rule
-cost nothing, and records without one are not looked at. Lists, dicts, `T | None` and records inside are done by
-`of_each`, `of_values`, `or_none` and `of_fields`. The law that finds what is missing is in
-`tests/flow/test_writable.py`: what is written reads back equal, or is refused.
+fits, and the fault of one that does not; or None if the type proves that every value fits. Fields and records without a
+rule cost nothing. `of_each`, `of_values`, `or_none` and `of_fields` handle lists, dicts, `T | None` and nested records.
+The law that finds what is missing is in `tests/flow/test_writable.py`: what is written reads back equal, or is refused.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ _BITS_64 = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A demand of a wire's type on a value that is of its field's type.
+    """A demand of the written type on a value that already fits its field.
 
     Attributes:
-        fits: Whether a value can be written; called for each record, so best a function of C: `math.isfinite`.
-        fault: Of a value that does not fit, the path to what does not, empty for the value itself, and what is wrong.
-        unless: An expression of `{0}`, the value, and perhaps of `UTC`, that says quickly that it fits; of a field it
-            is asked without a call.
+        fits: True if a value can be written; called for each record, so preferably a C function like `math.isfinite`.
+        fault: For a value that does not fit: the path to the part at fault, empty for the value itself, and the reason.
+        unless: An expression of `{0}`, the value, and perhaps `UTC`, true only if the value fits; for a field it
+            is evaluated without a call.
     """
 
     fits: Callable[[Any], bool]
@@ -55,11 +54,11 @@ class Rule:
 
 @dataclass(slots=True)
 class Findings:
-    """Findings about a record's type and a wire's.
+    """Findings about a record's type and the written one.
 
     Attributes:
-        never: Why no record can be written, or part of each would be lost.
-        perhaps: What some records may hold that cannot be written, or what is rounded.
+        never: Reasons why no record can be written, or part of each would be lost.
+        perhaps: Values that some records may hold and that cannot be written, or are rounded.
     """
 
     never: list[str] = field(default_factory=list)
@@ -72,9 +71,9 @@ class Writable:
 
     Attributes:
         record: The dataclass's name.
-        rule: Whether a record fits; None if its type proves that each does.
-        never: Why none can be written: the flow is refused.
-        perhaps: What may not fit, or is rounded: notes of `lowtide check`.
+        rule: The rule for a record; None if its type proves that every record fits.
+        never: Reasons why none can be written: the flow is refused.
+        perhaps: Values that may not fit, or are rounded: notes of `lowtide check`.
     """
 
     record: str = ""
@@ -112,7 +111,7 @@ def never_none(rule: Rule | None, why: str) -> Rule:
 
 
 def converted(rule: Rule, write: Callable[[Any], Any]) -> Rule:
-    """The rule for a value that stands in the message as something else."""
+    """The rule for a value that is written in another form."""
     fits, fault = rule.fits, rule.fault
     return Rule(lambda value: fits(write(value)), lambda value: fault(write(value)))
 
@@ -148,7 +147,7 @@ def of_fields(rules: Mapping[str, Rule | None], also: Sequence[Rule] = ()) -> Ru
 
     Args:
         rules: By field; those without a rule may be left out.
-        also: What the record as a whole has to keep.
+        also: Rules for the record as a whole.
     """
     kept = {name: rule for name, rule in rules.items() if rule is not None}
     if not kept and not also:
@@ -159,7 +158,7 @@ def of_fields(rules: Mapping[str, Rule | None], also: Sequence[Rule] = ()) -> Ru
         call, value = f"f{index}(r.{name})", f"r.{name}"
         parts.append(f"({rule.unless.format(value)} or {call})" if rule.unless else call)
     parts += [f"f{index}(r)" for index in range(len(kept), len(kept) + len(also))]
-    # Made of field names, which are identifiers, and of what stands in this package.
+    # Made of field names, which are identifiers, and of expressions from this package.
     names["UTC"] = UTC
     fits: Callable[[Any], bool] = eval(f"lambda r: {' and '.join(parts)}", names)  # noqa: S307
 
@@ -175,7 +174,7 @@ def of_fields(rules: Mapping[str, Rule | None], also: Sequence[Rule] = ()) -> Ru
 
 
 def record_rule(record: Any, rule: Rule | None) -> Rule | None:
-    """The rule for a message's record: of a tombstone no value is written, so whatever it holds fits."""
+    """The rule for a message's record: a tombstone writes no value, so it always fits."""
     from lowtide.flow.schema.markers import Tombstone
     from lowtide.flow.schema.marks import fields_of
 
@@ -187,7 +186,7 @@ def record_rule(record: Any, rule: Rule | None) -> Rule | None:
 
 
 def of_type(record: Any, leaf: Callable[[Any], Rule | None]) -> Rule | None:
-    """The rule for a record's value, where a type decides it alone.
+    """The rule for a record's value, where its type alone decides.
 
     Args:
         record: The dataclass.
@@ -204,7 +203,7 @@ def of_type(record: Any, leaf: Callable[[Any], Rule | None]) -> Rule | None:
 
 
 def _of_epoch(hint: Any, epoch: Any) -> Rule | None:
-    """The rule for an integer that is a time: only in nanoseconds may one that a datetime holds have over 64 bits."""
+    """The rule for a time stored as an integer: of those that a datetime holds only nanoseconds may exceed 64 bits."""
     from lowtide.flow.schema.marks import bare_of
     from lowtide.flow.schema.wire import wire_of
 

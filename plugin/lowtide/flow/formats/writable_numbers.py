@@ -12,21 +12,21 @@ from lowtide.flow.formats.writable import Findings, Rule
 __all__ = ["FLOAT_32", "ROUNDED", "members_of", "of_integers", "stored", "within"]
 
 _FLOAT_LIMIT = float(2**128 - 2**103)
-"""The bound from which on the nearest number of 32 bits is infinity."""
+"""From here on the nearest 32-bit float is infinity."""
 
-ROUNDED = "the message has a float of 32 bits, so values are rounded to about 7 digits"
+ROUNDED = "the message has a 32-bit float, so values are rounded to about 7 digits"
 
 
 def _fits_float(value: float) -> bool:
-    # Infinity and NaN are numbers of 32 bits too.
+    # 32-bit floats have infinity and NaN too.
     return -_FLOAT_LIMIT < value < _FLOAT_LIMIT or not math.isfinite(value)
 
 
-FLOAT_32 = Rule(_fits_float, lambda value: ("", f"{value} is beyond a float of 32 bits, and would be infinite"))
+FLOAT_32 = Rule(_fits_float, lambda value: ("", f"{value} is too large for a 32-bit float and would become infinite"))
 
 
 def within(low: int, high: int, name: str) -> Rule:
-    """Integers from `low` to `high`, both included."""
+    """The rule for integers from `low` to `high`, both included."""
     return Rule(range(low, high + 1).__contains__, lambda value: ("", f"{value} is outside {name}, {low} to {high}"))
 
 
@@ -38,18 +38,18 @@ def members_of(hint: Any) -> Sequence[Any]:
 
 
 def stored(member: Any) -> Any:
-    """The number that stands in a message for a member."""
+    """Return the number that is written for a member."""
     return member.value if isinstance(member, Enum) else member
 
 
 def of_integers(place: str, members: Sequence[Any], rule: Rule, findings: Findings) -> Rule | None:
-    """The rule for an int, or for members that are int: none if all of them keep it.
+    """The rule for an int, or for members that are int: None if all of them fit.
 
     Args:
-        place: The field, for what is found.
+        place: The field, for the findings.
         members: The members; none for an int.
-        rule: What an int has to keep.
-        findings: Gets what may not fit, or never does.
+        rule: The rule for an int.
+        findings: Receives what may not fit, or never does.
     """
     fits, fault = rule.fits, rule.fault
     outside = [member for member in members if not fits(stored(member))]

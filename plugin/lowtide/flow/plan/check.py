@@ -1,4 +1,4 @@
-"""`lowtide check`: finds everything that can be known of a flow without running it; no Spark, no services."""
+"""`lowtide check`: finds all that can be found in a flow without running it; no Spark, no services."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def check_flow(flow: FlowGraph) -> list[Finding]:
 
 
 def advice(plan: Plan) -> list[Finding]:
-    """What is allowed, but seldom meant.
+    """Find what is allowed but rarely intended.
 
-    Functions that read a clock, random numbers or the environment; sinks whose messages of one key go to several
-    partitions, and those whose format may not hold what a field does.
+    Functions that read a clock, random numbers or the environment; sinks whose messages of one key may go to several
+    partitions; and sinks whose format may not hold a field's values.
     """
     found = outside_reads(plan)
     for vertex in plan.sinks():
@@ -39,8 +39,9 @@ def advice(plan: Plan) -> list[Finding]:
         columns = exchange.step.columns if isinstance(exchange.step, KeyBy) else ()
         if key is not None and columns and columns != (key,):
             text = (
-                f"records go to partitions by {', '.join(columns)}, the columns of {exchange.name}, so those of one "
-                f'{key} come in several, in no order among them; put .key_by("{key}") before the write if that matters'
+                f"records go to partitions by {', '.join(columns)}, the columns of {exchange.name}, not by the key "
+                f"{key}: records of one {key} may land in several partitions, with no order among them; "
+                f'if that matters, put .key_by("{key}") before the write'
             )
             found.append(Finding(vertex.site, vertex.name, text))
         found += [Finding(vertex.site, vertex.name, each) for each in vertex.step.sink.format.writable.perhaps]
@@ -48,7 +49,7 @@ def advice(plan: Plan) -> list[Finding]:
 
 
 def render(flow: FlowGraph, findings: Sequence[Finding]) -> str:
-    """Findings for people: one line each, and a last line that says how many."""
+    """Format findings for people: one line each, and their number in the last."""
     if not findings:
         steps = len(flow.calls)
         return f'flow "{flow.name}" is sound: {steps} steps'

@@ -40,7 +40,7 @@ DEFAULT_UNITS = 128
 DEFAULT_SLACK_MS = 2
 
 PATH_LIMIT_ELEMENTS = 256
-"""The longest child path; every record carries its own, and loops multiply what their bodies append."""
+"""The longest child path; every record carries its own, and loops multiply what their bodies append to it."""
 
 
 def compile_flow(
@@ -64,10 +64,10 @@ def compile_flow(
     Args:
         flow: The flow.
         units: Number of hash units; frozen with the job's first start.
-        parallelism: Number of workers of each level from 1 on, at most `lanes`.
+        parallelism: Number of workers at each level from 1 up, at most `lanes`.
         lanes: Number of lanes, frozen with the job's first start; by default as many as workers.
-        slack_ms: How long a tick is; frozen with the job's first start.
-        grouping: How stateful steps come to the right order.
+        slack_ms: Length of a tick in ms; frozen with the job's first start.
+        grouping: The way stateful steps come to the right order.
 
     Raises:
         FlowRefused: names everything that does not fit.
@@ -76,12 +76,12 @@ def compile_flow(
     if not 1 <= parallelism <= lanes <= units:
         raise FlowError(
             f"parallelism {parallelism}, lanes {lanes} and hash units {units} do not fit",
-            way_out="1 <= parallelism <= lanes <= units is needed: a lane has one worker, a hash unit one lane",
+            way_out="choose 1 <= parallelism <= lanes <= units: a lane has one worker, a hash unit has one lane",
         )
     if slack_ms < 1:
-        raise FlowError(f"a slack of {slack_ms} ms is too short", way_out="give a tick 1 ms or more")
+        raise FlowError(f"a slack of {slack_ms} ms is too short", way_out="set slack_ms to 1 or more")
     if grouping not in get_args(Grouping):
-        raise FlowError(f"there is no grouping {grouping!r}", way_out=f"choose one of {', '.join(get_args(Grouping))}")
+        raise FlowError(f"unknown grouping {grouping!r}", way_out=f"use one of {', '.join(get_args(Grouping))}")
     inference = Inference(flow, slack_ms)
     if inference.findings:
         raise FlowRefused(flow.name, inference.findings)
@@ -91,7 +91,7 @@ def compile_flow(
 
 
 def compile_job(flow: FlowGraph, conf: Conf) -> Plan:
-    """Lay a flow out as a configuration says; see `compile_flow`."""
+    """Lay a flow out by a configuration; see `compile_flow`."""
     job = conf.job
     return compile_flow(
         flow,
@@ -104,7 +104,7 @@ def compile_job(flow: FlowGraph, conf: Conf) -> Plan:
 
 
 class _Layout:
-    """Numbers the calls of a sound flow, and adds what they leave unsaid."""
+    """Numbers the calls of a sound flow, and adds the exchanges and relays they imply."""
 
     def __init__(self, flow: FlowGraph, inference: Inference) -> None:
         self._flow = flow
@@ -112,7 +112,7 @@ class _Layout:
         self._vertices: list[Vertex] = []
         self._vertex_of_call: dict[int, Vertex] = {}
         self._hoisted: set[int] = set()
-        """The calls of `key_by` that stand before the head of the loop in which they were written."""
+        """The `key_by` calls placed before the head of the loop in which they were written."""
 
     def vertices(self) -> tuple[Vertex, ...]:
         for index, call in enumerate(self._flow.calls):
@@ -136,21 +136,21 @@ class _Layout:
             self._feed_back(vertex, self._vertex_of_call[call.back])
 
     def _signed(self, index: int, step: Clock, site: Site) -> list[Vertex]:
-        """The exchange before a clock: signs come to it from all sources, also those that are read further down."""
+        """Return the exchange before a clock: it takes signs from all sources, also those read later in the flow."""
         sources = [number for number, call in enumerate(self._flow.calls) if isinstance(call.step, Read)]
         for number in sources:
             if number not in self._vertex_of_call:
                 self._lay_out(number, self._flow.calls[number])
-        assert step.striking is not None, "it was written down with its functions"
+        assert step.striking is not None, "a clock has its functions"
         name = self._inference.names[index]
         sources_of = [self._vertex_of_call[number] for number in sources]
         sign = self._add(f"{name}/sign", Sign(step.striking), sources_of, Sighted, site)
         return [self._add(f"{name}/by-clock", KeyBy(("clock",)), [sign], Sighted, site)]
 
     def _awaited(self, index: int, step: WhenDone, parents: list[Vertex], site: Site) -> list[Vertex]:
-        """The parents of a `when_done` at one level: where both have left the one that is further down.
+        """Bring the parents of a `when_done` to one level, that of the lower one.
 
-        Of what is waited for nothing is sent: its exchanges are there for the segments that they feed.
+        The stream waited for sends no records: its exchanges are there for the segments that they feed.
         """
         stream, through = parents
         name = self._inference.names[index]
@@ -161,10 +161,10 @@ class _Layout:
         return [self._lifted(index, port, each, level) for port, each in enumerate((stream, through))]
 
     def _entered(self, head: int, parent: Vertex) -> Vertex:
-        """What stands before the head of a loop with a `key_by` in its body: an exchange, or what is behind one.
+        """Return the vertex before the head of a loop with a `key_by` in its body: an exchange, or a vertex after one.
 
-        A body that begins with a `key_by` begins before the head: so what goes round takes that exchange and no other.
-        Level 0 has a worker for each front, to whom nobody sends; a head there goes one level on.
+        A body that begins with a `key_by` begins before the head, so records that go round take only that exchange.
+        Nothing is sent to the workers of level 0, one per front; a head there moves one level on.
         """
         first = [index for index, call in enumerate(self._flow.calls) if head in call.parents]
         if len(first) == 1 and isinstance(self._flow.calls[first[0]].step, KeyBy):
@@ -199,7 +199,7 @@ class _Layout:
         return self._inference.gives
 
     def _met(self, index: int, call: Call, parents: list[Vertex]) -> list[Vertex]:
-        """The parents of a call, brought to one level, and of a write to one behind an exchange."""
+        """Bring the parents of a call to one level, and those of a write to one after an exchange."""
         step = self._inference.steps[index]
         if isinstance(step, Clock):
             return self._signed(index, step, call.site)
@@ -215,7 +215,7 @@ class _Layout:
         lifted = [self._lifted(index, port, parent, level) for port, parent in enumerate(parents)]
         if len({parent.id for parent in lifted}) == len(lifted):
             return lifted
-        # A stream joined with itself takes two ways, so that of one record the two copies have an order.
+        # A stream joined with itself takes two ways, so that the two copies of a record have an order.
         name = self._inference.names[index]
         return [
             self._add(f"{name}/port-{port}", Merge(), [parent], parent.gives, call.site)
@@ -230,7 +230,7 @@ class _Layout:
         return self._add(name, connect.step, lifted, connect.gives, connect.site)
 
     def _lifted(self, index: int, port: int, vertex: Vertex, level: int, word: str = "") -> Vertex:
-        """The vertex, or the last of the relays that bring its records to the level."""
+        """Return the vertex, or the last of the relays that bring its records to the level."""
         gives, site = vertex.gives, self._flow.calls[index].site
         while vertex.level < level:
             name = f"{self._inference.names[index]}/{word}relay-{vertex.level + 1}-{port}"
@@ -252,7 +252,7 @@ class _Layout:
 
 
 def _without_idle(vertices: Sequence[Vertex]) -> list[Vertex]:
-    """Leave out where streams were connected, if all that takes them has them connected at a higher level."""
+    """Leave out the connects whose takers all have their streams connected at a higher level."""
     taken = {parent for vertex in vertices for parent in vertex.parents}
     kept = [vertex for vertex in vertices if vertex.id in taken or not isinstance(vertex.step, Connect)]
     ids = {vertex.id: number for number, vertex in enumerate(kept)}
@@ -268,12 +268,12 @@ def _without_idle(vertices: Sequence[Vertex]) -> list[Vertex]:
 
 
 def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
-    """Say of every vertex how long the child path of a record in or out of it can be.
+    """Set for every vertex how long the child path of a record in or out of it can be.
 
     Flat maps, flat scans, broadcasts and loops' heads append one element, edges from a vertex with several children
     another, and so do sources that read one topic; a loop appends what one pass through it does once per turn. A join
     numbers its pairs. In a loop with a `key_by` the head appends a second element, the turn, and none in later turns.
-    What a window gives when it closes, and what a join gives of an unpaired record, begins a path of one element.
+    A window's result at its close and a join's unpaired record begin a path of one element.
     """
     children = Counter(parent for each in vertices if not each.step.silent for parent in each.parents)
     readers = Counter(vertex.step.source.topic for vertex in vertices if isinstance(vertex.step, Read))
@@ -292,10 +292,10 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
                 depths[inside] += growth
         if depths[vertex.id] > PATH_LIMIT_ELEMENTS:
             raise FlowError(
-                f'"{vertex.name}": a record\'s child path can get {depths[vertex.id]} elements long, '
+                f'"{vertex.name}": a record\'s child path can have {depths[vertex.id]} elements, '
                 f"the limit is {PATH_LIMIT_ELEMENTS}",
                 where=str(vertex.site),
-                way_out="a loop with a smaller limit_turns, or with fewer flat_maps and branches in its body",
+                way_out="give the loop a smaller limit_turns, or fewer flat_maps and branches in its body",
             )
     return tuple(replace(vertex, depth=depth) for vertex, depth in zip(vertices, depths, strict=True))
 

@@ -40,7 +40,7 @@ def _lanes(lanes: int) -> str:
 
 
 def _does(plan: Plan, vertex: Vertex) -> str:
-    """What a vertex is, takes and gives."""
+    """Describe what a vertex is, takes and gives."""
     step, gives = vertex.step, said(vertex.gives)
     if isinstance(step, Read):
         return f"{step.does} {step.source} -> {gives}"

@@ -21,11 +21,11 @@ def load_flow(path: str) -> FlowGraph:
         path: `flow.py`, or `flow.py:name` for the variable to take if there are several flows.
 
     Raises:
-        FlowError: there is no such file, it holds no flow or several, or importing it raised.
+        FlowError: the file does not exist, holds no flow or several, or raises when imported.
     """
     file, variable = _split(path)
     if not file.is_file():
-        raise FlowError(f"there is no file {file}", way_out="name a Python file that makes a Flow")
+        raise FlowError(f"{file} does not exist", way_out="name a Python file that makes a Flow")
     module = _import(file.resolve())
     if variable is not None:
         flow = getattr(module, variable, None)
@@ -51,7 +51,7 @@ def _import(file: Path) -> ModuleType:
     name = _module_name(file)
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise FlowError(f"{file} is no Python file", way_out="its name must end with .py")
+        raise FlowError(f"{file} is not a Python file", way_out="name a file that ends with .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if str(file.parent) not in sys.path:
@@ -65,7 +65,7 @@ def _import(file: Path) -> ModuleType:
 
 
 def _module_name(file: Path) -> str:
-    """The name under which modules beside the file would import it, unless that name is taken by another."""
+    """Return the name under which modules beside the file would import it, unless another module has it."""
     taken = sys.modules.get(file.stem)
     if not file.stem.isidentifier() or (taken is not None and getattr(taken, "__file__", None) != str(file)):
         return f"lowtide_flow_{abs(hash(str(file)))}"

@@ -1,4 +1,4 @@
-"""The names of a job's own topics: different for different jobs, and legal whatever a job or a step is called."""
+"""The names of a job's own topics: different for different jobs, and legal for any name of a job or step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEGAL_LOOP = re.compile(r"[A-Za-z0-9-]{1,60}")
 
 
 def name_beside(job: str, kind: str, behind: str = "") -> str:
-    """The name of a topic of a job's own.
+    """Return the name of a job's own topic.
 
     Kafka allows no two topics whose names differ in "." and "_" only, so a name with a dot is told apart by its hash.
     """
@@ -25,7 +25,7 @@ def name_beside(job: str, kind: str, behind: str = "") -> str:
 
 
 def loop_topics(plan: Plan) -> dict[int, str]:
-    """The names of the topics that loops go through, by the way back from the tail (`Feedback`)."""
+    """Return the topics of loops, by the exchange back from the tail (`Feedback`)."""
     return {way.id: _loop_topic(plan.name, plan.vertices[way.parents[0]].name) for way in plan.feedbacks()}
 
 

@@ -23,13 +23,13 @@ from lowtide.flow.site import Site
 from lowtide.flow.types.findings import Finding
 
 PLAN_LIMIT_BYTES = 64 * 1024 * 1024
-"""A plan that is larger has most likely caught a table of data; workers get such from files or stores."""
+"""A larger plan has most likely captured a table of data; workers load those from files or stores."""
 
 _DEPTH = 5
 _MSGSPEC_CACHE = "__msgspec_cache__"
 _OURS = ("lowtide", "lowtide_tracker", "lowtide_snapshots", "lowtide_airflow")
 _BY_NAME = ("MISSING", "_HAS_DEFAULT_FACTORY", "KW_ONLY")
-"""What stands in a dataclass's fields and is compared by identity: a copy of it would be a default to everyone."""
+"""Marks in a dataclass's fields that are compared by identity: a copy would be taken for a default."""
 
 
 def _named(name: str) -> Callable[[Any], str]:
@@ -62,11 +62,11 @@ def _goes_by_value(value: Any) -> bool:
 
 
 def _by_value() -> set[str]:
-    """The names of modules that workers need not have."""
+    """Return the names of modules that workers need not have."""
     return {"__main__", *cloudpickle.list_registry_pickle_by_value()}
 
 
-# Python pickles the first two by their names, in whatever module; and the third has a lock until Python 3.12.
+# Python pickles the first two by name, whatever their module; the third has a lock until Python 3.12.
 copyreg.pickle(functools._lru_cache_wrapper, _reduce_cached)
 copyreg.pickle(NewType, _reduce_new_type)
 copyreg.pickle(functools.cached_property, _reduce_cached_property)
@@ -89,8 +89,8 @@ def dump_plan(plan: Plan) -> bytes:
         raise _unsendable(plan, unpicklable(plan) or [Finding(None, plan.name, lacking)])
     if len(data) > PLAN_LIMIT_BYTES:
         raise FlowError(
-            f'flow "{plan.name}" is {len(data)} bytes large, the limit is {PLAN_LIMIT_BYTES}',
-            way_out="functions hold too much data: let them load it from a file on first use",
+            f'flow "{plan.name}" takes {len(data)} bytes, the limit is {PLAN_LIMIT_BYTES}',
+            way_out="its functions hold too much data: load it from a file on first use",
         )
     return bytes(data)
 
@@ -100,18 +100,18 @@ def _unsendable(plan: Plan, findings: Iterable[Finding]) -> FlowError:
 
 
 def load_plan(data: bytes) -> Plan:
-    """Make the plan that was pickled; its functions' modules beside the flow's file are not needed."""
+    """Unpickle a plan; the modules beside the flow's file are not needed."""
     plan = pickle.loads(data)  # noqa: S301 - only the driver makes these bytes, see the worker's handshake
     assert isinstance(plan, Plan)
     return plan
 
 
 def register_modules(plan: Plan) -> None:
-    """Have all loaded modules beside or below the flow's files pickled by value; installed ones go by name.
+    """Pickle all loaded modules beside or below the flow's files by value; installed ones go by name.
 
-    A dataclass that JSON was read into carries msgspec's cache, which cannot be pickled and is made again on use: it is
-    taken away. One whose annotations are text, as `from __future__ import annotations` makes them, gets the types that
-    they name, which workers would look for in a module that they have not.
+    A dataclass that JSON was read into carries msgspec's cache, which cannot be pickled and is rebuilt on use: it is
+    removed. Annotations that are text, as `from __future__ import annotations` makes them, are replaced by the types
+    that they name: workers would look for those in a module that they lack.
     """
     folders = {Path(vertex.site.file).resolve().parent for vertex in plan.vertices}
     for module in list(sys.modules.values()):
@@ -122,7 +122,7 @@ def register_modules(plan: Plan) -> None:
         if _MSGSPEC_CACHE in vars(known):
             delattr(known, _MSGSPEC_CACHE)
         if known.__module__ in by_value and dataclasses.is_dataclass(known):
-            with suppress(Exception):  # Those that a flow's records and states are made of have been read before.
+            with suppress(Exception):  # Those of the flow's records and states were read before.
                 hints = get_type_hints(known, include_extras=True)
                 known.__annotations__ = {name: hints[name] for name in inspect.get_annotations(known)}
 
@@ -167,7 +167,7 @@ def _lies_in(module: ModuleType, folders: set[Path]) -> bool:
 
 
 def _why(value: object) -> str | None:
-    """Why something cannot be pickled, or not be made again where modules are missing; None if it can."""
+    """Return why a value cannot be pickled, or not be unpickled without its modules; None if it can."""
     try:
         data = cloudpickle.dumps(value)
     except Exception as error:  # noqa: BLE001 - a user's __reduce__ may raise anything
@@ -176,19 +176,19 @@ def _why(value: object) -> str | None:
 
 
 class _Taking(type):
-    """What a pickle does to the things it makes: it calls them, gives them a state, items and entries."""
+    """The operations of a pickle on what it makes: it calls it, and sets state, items and entries."""
 
     def __call__(cls, *_args: Any, **_named: Any) -> Any:
         return cls
 
     def __setitem__(cls, _key: Any, _value: Any) -> None:
-        """Takes an entry."""
+        """Accept an entry."""
 
     __setstate__ = append = extend = add = __call__
 
 
 class _Anything(metaclass=_Taking):
-    """Stands for whatever a pickle names or makes of that, so that its names can be read and nothing is made."""
+    """Stands for everything that a pickle names or makes, so that names are read and nothing is made."""
 
     def __new__(cls, *_args: Any, **_named: Any) -> Any:
         return cls
@@ -208,16 +208,16 @@ class _Names(pickle.Unpickler):
 
 
 def _lacking(data: bytes) -> str | None:
-    """Say what a pickle would look for in a module that workers have not; None if there is no such thing."""
+    """Return what a pickle would look for in a module that workers lack; None if there is nothing."""
     by_value = _by_value()
     for module, name in _Names(data).found:
         if module in by_value:
-            return f"{name} is pickled by its name, and workers have no module {module}"
+            return f"{name} is pickled by its name, but workers have no module {module}"
     return None
 
 
 def _trail(function: Any, depth: int) -> list[tuple[str, str]]:
-    """The way from a function to the innermost thing it holds that cannot be pickled."""
+    """Return the way from a function to the innermost thing it holds that cannot be pickled."""
     for kind, name, value in _held(function):
         if depth and _why(value) is not None:
             return [(kind, name), *_trail(value, depth - 1)]
@@ -225,7 +225,7 @@ def _trail(function: Any, depth: int) -> list[tuple[str, str]]:
 
 
 def _held(value: Any) -> Iterator[tuple[str, str, Any]]:
-    """What a function or an object holds: captured variables, globals, defaults, attributes."""
+    """Yield what a function or an object holds: captured variables, globals, defaults, attributes."""
     if isinstance(value, functools.partial):
         yield "the function", _name(value.func), value.func
         yield from (("argument", str(index), argument) for index, argument in enumerate(value.args))

@@ -1,7 +1,7 @@
-"""Finds functions of a flow that read a clock, random numbers or the environment: what differs from call to call.
+"""Finds functions of a flow that read a clock, random numbers or the environment, which differ from call to call.
 
-What they call is looked at as it is written down: a name stands for what the function's module or closure has under it.
-Functions of the same module that they call are looked at, too.
+The source is examined: a name stands for what the function's module or closure has under it. Functions of the same
+module that it calls are examined too.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["outside_reads"]
 _DEPTH = 4
 
 _CLOCK = "take a time that the record has, mark a field as lt.Timestamp(), or give flat_scan a timer="
-_DICE = "make it of the record's own fields: hashlib.sha256 of its key, say, or random.Random(seed) with such a seed"
-_SURROUNDINGS = "read it where the flow is written down, once, so that all workers and lives have the same"
+_DICE = "derive it from the record's own fields: hashlib.sha256 of its key, or random.Random(seed) with such a seed"
+_SURROUNDINGS = "read it once, where the flow is defined, so that all workers and lives have the same value"
 
 _CLOCKS: tuple[Any, ...] = (datetime.now, datetime.utcnow, datetime.today, date.today, time.localtime, time.gmtime)
 _CLOCKS += (time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns)
@@ -40,19 +40,19 @@ _NOTHING = object()
 
 
 def outside_reads(plan: Plan) -> list[Finding]:
-    """A finding for each function that reads what is no part of its record, with the way out."""
+    """Make a finding for each function that reads what is not part of its record, with the way out."""
     found = []
     for vertex in plan.vertices:
         for function in vertex.step.functions.values():
             for what, way_out in dict(_reads(function, _DEPTH)).items():
                 name = getattr(function, "__qualname__", None) or repr(function)
-                text = f"{name} reads {what}, which gives something else when a record is replayed; {way_out}"
+                text = f"{name} reads {what}, which gives another value when a record is replayed; {way_out}"
                 found.append(Finding(vertex.site, vertex.name, text))
     return found
 
 
 def _reads(function: Any, depth: int) -> Iterator[tuple[str, str]]:
-    """What a function reads, and what to do instead."""
+    """Yield what a function reads, and what to do instead."""
     function = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
     function = getattr(function, "__func__", function)
     if not isinstance(function, FunctionType) or not depth:
@@ -60,7 +60,7 @@ def _reads(function: Any, depth: int) -> Iterator[tuple[str, str]]:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
-        return  # It has no source here, or is a part of a line: a lambda in a chain of calls.
+        return  # It has no source, or is part of a line: a lambda in a chain of calls.
     known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     local = set(function.__code__.co_varnames)
     for node in ast.walk(tree):
@@ -75,7 +75,7 @@ def _reads(function: Any, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def _meant(node: ast.expr, known: dict[str, Any], local: set[str]) -> Any:
-    """What a dotted name stands for, as far as it goes through modules and classes."""
+    """Resolve a dotted name through modules and classes."""
     if isinstance(node, ast.Name):
         return _NOTHING if node.id in local else known.get(node.id, _NOTHING)
     if not isinstance(node, ast.Attribute):
@@ -85,10 +85,10 @@ def _meant(node: ast.expr, known: dict[str, Any], local: set[str]) -> Any:
 
 
 def _way_out(value: Any) -> str | None:
-    """What to do instead of reading this; None where it may be read."""
+    """Return what to do instead of reading this; None if it may be read."""
     for group, way_out in ((_CLOCKS, _CLOCK), (_RANDOM, _DICE), (_AROUND, _SURROUNDINGS)):
         if any(value is each or (callable(each) and not isinstance(value, type) and value == each) for each in group):
             return way_out
     of_module = getattr(value, "__module__", None) == secrets.__name__ and callable(value)
-    shared = getattr(value, "__self__", None) is random._inst  # What its functions share.
+    shared = getattr(value, "__self__", None) is random._inst  # The generator that its functions share.
     return _DICE if of_module or shared else None

@@ -1,12 +1,12 @@
 """The segments of a plan: what is tracked together, what feeds what, and which steps and sinks wait for which.
 
-A segment is made of exchanges of one level that the same steps stand behind; so two that meet in a join, and nowhere
-else, are one. A step waits for the segments of the exchanges that it stands behind at its level, and through what
-feeds these for all that is further up; it does not wait for any other.
+A segment consists of the exchanges of one level that lead to the same steps; so two that meet in a join, and nowhere
+else, are one. A step waits for the segments of the exchanges before it at its level, and through their feeds for all
+that is further up; it does not wait for any other.
 
-What may end the life holds an *outlet*: a segment through which nothing flows, and that sinks listen to. No sink passes
-the tick that stands behind the step; nor, where any record may end the life, one that has records of the same source,
-as it may be corrected further up (R6). Dead letters come from everywhere: their outlet is behind all.
+A step that may end the life holds an *outlet*: a segment through which nothing flows, and that sinks listen to. No sink
+after the step passes the tick; nor, if any record may end the life, does a sink with records of the same source, as the
+record may be corrected further up (R6). Dead letters come from everywhere: their outlet is after all steps.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from lowtide.flow.steps.steps import Feedback, MapBatches, Sign
 __all__ = ["Segments", "segments_of"]
 
 FIRST = 1
-"""The first segment: where fronts put their records, if all sources feed the same steps."""
+"""The first segment: fronts feed it if all sources feed the same steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """What `segments_of` finds out about a plan.
+    """The result of `segments_of` for a plan.
 
     Attributes:
         inbound: Every segment with what feeds it; those that nothing feeds are fed by fronts.
         of_exchange: By exchange the segment that its frames are tracked in.
-        waits: By vertex the segments whose min time says what may still come to it; at level 0, those it feeds.
-        sends: By vertex the segments that hold what it will give later (R6, R6b): none where nobody waits for that
-            but its own level's barriers, which hear of it in the same call.
+        waits: By vertex the segments whose min time bounds what may still come to it; at level 0, those it feeds.
+        sends: By vertex the segments that hold what it will give later (R6, R6b): none if only its own level's barriers
+            wait for that, as they learn of it in the same call.
         outlets: By vertex the outlets that hold what fails there and may end the life.
-        outlet_of: By sink its outlet; sinks that no such failure stands before have none.
-        letters: The outlet of dead letters; None where there are none, or nothing can end the life.
+        outlet_of: By sink its outlet; none for sinks without such a failure before them.
+        letters: The outlet of dead letters; None if there are none, or nothing can end the life.
         cyclic: The segments that records can come back to.
-        round_trips: The vertices that what they give can come back to, through other workers.
+        round_trips: The vertices whose output can come back to them through other workers.
         feeds: By topic the segments that its fronts feed.
-        tellers: By segment the levels whose workers tell what is due for it, the last first.
+        tellers: By segment the levels whose workers report what is due for it, the last first.
         dues: By segment the numbers of these workers; see `owner`.
-        after: By vertex the steps with clocks at its level that it stands behind, itself included.
+        after: By vertex the steps with clocks before it at its level, itself included.
     """
 
     inbound: Mapping[int, list[int]]
@@ -60,16 +60,16 @@ class Segments:
     _parallelism: int
 
     def owner(self, segment: int, level: int, place: int) -> int:
-        """The number of a worker among those that tell what is due for a segment; its place, if they are of one level.
+        """Return a worker's number among those that report what is due for a segment; its place, if one level does.
 
-        So the holds of two workers of one process are told apart, too.
+        This also tells apart the holds of two workers of one process.
         """
         levels = self.tellers.get(segment, [level])
         return place + self._parallelism * levels.index(level)
 
 
 def segments_of(plan: Plan) -> Segments:
-    """Find a plan's segments: a pure function, the same in all processes. O(vertices squared)."""
+    """Find a plan's segments: a pure function with the same result in all processes. O(vertices squared)."""
     return _Layout(plan).segments()
 
 
@@ -80,18 +80,18 @@ class _Layout:
         self._plan = plan
         self._vertices = plan.vertices
         self._below = self._reached()
-        """By vertex all that its records can come to, itself included."""
+        """By vertex all vertices that its records can reach, itself included."""
         self._made = self._reached(signs=False)
-        """The same without what clocks give: of that nothing is made of a source's records."""
+        """The same without what clocks give, which is not made from a source's records."""
         self._of_exchange = self._numbered()
         self._first_exchanges = {each for each in self._of_exchange if plan.sender_level(self._vertices[each]) == 0}
-        """What level 0 sends through; a loop's way back to level 1 is none of these."""
+        """The exchanges that level 0 sends through, without a loop's way back to level 1."""
         self._waits = {vertex.id: self._waits_of(vertex) for vertex in self._vertices}
         self._inbound = self._fed()
         self._tracked = list(self._inbound)
         """The segments that have frames."""
         self._numbers: dict[tuple[frozenset[int], frozenset[int]], int] = {}
-        """Of outlets: by what is above them, and what holds them."""
+        """Outlets by the segments that feed them and the steps that hold them."""
         self._held_by: dict[int, frozenset[int]] = {}
         self._outlet_of: dict[int, int] = {}
         self._letters: int | None = None
@@ -132,13 +132,13 @@ class _Layout:
             plan.parallelism,
         )
 
-    # -- who stands behind whom ------------------------------------------------------------------------------------
+    # -- which vertices come after which ---------------------------------------------------------------------------
 
     def _reached(self, *, signs: bool = True) -> dict[int, set[int]]:
-        """By vertex what stands behind it, itself included; a loop's tail has its head behind it.
+        """Return by vertex what comes after it, itself included; a loop's head comes after its tail.
 
         Args:
-            signs: Whether a clock stands behind the sources whose records it has signs of.
+            signs: Count a clock as after the sources whose records it has signs of.
         """
         takers: dict[int, list[int]] = {vertex.id: [] for vertex in self._vertices}
         for vertex in self._vertices:
@@ -158,11 +158,11 @@ class _Layout:
         return below
 
     def _here(self, vertex: Vertex) -> set[int]:
-        """What stands behind a vertex at its own level, itself included."""
+        """Return what comes after a vertex at its own level, itself included."""
         return {each for each in self._below[vertex.id] if self._vertices[each].level == vertex.level}
 
     def _numbered(self) -> dict[int, int]:
-        """Exchanges of a level that the same steps stand behind have one segment."""
+        """Number the segments: exchanges of a level that lead to the same steps share one."""
         numbers: dict[tuple[int, frozenset[int]], int] = {}
         of_exchange: dict[int, int] = {}
         for vertex in sorted(self._plan.exchanges(), key=lambda each: (each.level, each.id)):
@@ -172,7 +172,7 @@ class _Layout:
         return of_exchange
 
     def _exchanges(self, behind: Iterable[int], level: int) -> tuple[int, ...]:
-        """The segments of the exchanges to a level among these vertices."""
+        """Return the segments of the exchanges to a level among these vertices."""
         return tuple(
             sorted({
                 self._of_exchange[each]
@@ -188,7 +188,7 @@ class _Layout:
         return self._exchanges(entries, vertex.level)
 
     def _firsts(self) -> tuple[int, ...]:
-        """The segments that fronts feed."""
+        """Return the segments that fronts feed."""
         return self._exchanges(self._first_exchanges, 1) or (FIRST,)
 
     def _fed(self) -> dict[int, list[int]]:
@@ -226,7 +226,7 @@ class _Layout:
     def _outlets(self) -> None:
         """Find the outlet of each sink, that of dead letters, and by outlet the steps that hold it.
 
-        Sinks that stand behind the same segments and the same steps that may end the life share one.
+        Sinks after the same segments and the same steps that may end the life share one.
         """
         plan = self._plan
         ending = [vertex for vertex in self._vertices if plan.may_end(vertex)]
@@ -239,10 +239,10 @@ class _Layout:
             self._letters = self._outlet(self._tracked, ending)
 
     def _holds_back(self, vertex: Vertex, sink: Vertex) -> bool:
-        """Whether a sink may not pass what fails at a vertex.
+        """Return whether a sink may not pass what fails at a vertex.
 
-        It stands behind the vertex. Or a record as such ends the life there, and so may be corrected further up, where
-        the sink's records come from too: then what the correction gives must not lie below what the sink has.
+        So it is if the sink comes after the vertex; or if any record may end the life there and so be corrected further
+        up, where the sink's records come from too: what the correction gives must not lie below what the sink has.
         """
         if sink.id in self._below[vertex.id]:
             return True
@@ -252,7 +252,7 @@ class _Layout:
         return any({vertex.id, sink.id} <= self._made[each.id] for each in begins)
 
     def _awaited(self, vertices: Iterable[Vertex]) -> set[int]:
-        """What is behind these; of a source not what it makes signs for, where all other sources do so, too."""
+        """Return what comes after these vertices; after a source not a clock that all other sources sign for too."""
         found: set[int] = set()
         for vertex in vertices:
             own = self._exchanges(self._made[vertex.id] & self._first_exchanges, 1) if vertex.level == 0 else ()
@@ -272,11 +272,11 @@ class _Layout:
         return self._numbers[above, held_by]
 
     def _round(self, segment: int, other: int) -> bool:
-        """Whether what comes to a segment from another one may have come from there."""
+        """Return whether records that reach a segment from another one may have come from the segment itself."""
         return other in self._above([segment])
 
     def _above(self, segments: Iterable[int]) -> set[int]:
-        """These segments and all that records come to them from."""
+        """Return these segments and all that feed them."""
         seen = set(segments)
         left = list(seen)
         while left:

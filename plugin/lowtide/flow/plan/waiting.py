@@ -1,4 +1,4 @@
-"""Says what each sink of a plan waits for, in plain words."""
+"""Says in plain words what each sink of a plan waits for."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["waiting"]
 
 
 def waiting(plan: Plan) -> list[str]:
-    """Say of each sink which sources and steps can hold it back, a line each; and why, where it is not plain.
+    """List for each sink, a line each, the sources and steps that can hold it back, and why if that is not obvious.
 
-    A sink stands behind what its records come from. It also waits for what else stands behind the same exchanges, and
-    for steps at which a record may end the life, where that may be corrected further up (`Segments`).
+    A sink waits for what its records come from. It also waits for what else comes after the same exchanges, and for
+    steps at which a record may end the life, if that may be corrected further up (`Segments`).
     """
     segments = segments_of(plan)
     lines = [f'sink "{sink.name}" waits for {_behind(plan, segments, sink)}' for sink in plan.sinks()]
@@ -36,7 +36,7 @@ def _behind(plan: Plan, segments: Segments, sink: Vertex) -> str:
     if not others:
         return own
     also = f" (with {', '.join(steps)})" if steps else ""
-    return f"{own}; and, as a record that fails may end the job, for the other branches of its sources{also}"
+    return f"{own}; and for the other branches of its sources{also}, as a record that fails there may end the job"
 
 
 def _reads(vertex: Vertex) -> bool:
@@ -53,7 +53,7 @@ def _named(plan: Plan, among: Iterable[int], word: str, is_meant: Callable[[Vert
 
 
 def _ancestors(plan: Plan, vertices: Iterable[int]) -> set[int]:
-    """These vertices and all that records come to them from."""
+    """Return these vertices and all that records reach them from."""
     seen = set(vertices)
     left = list(seen)
     while left:

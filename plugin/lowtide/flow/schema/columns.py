@@ -1,7 +1,7 @@
-"""Columns of a record and where they stand in its message: in the value as they are, or as a marker says.
+"""Columns of a record and their places in its message: in the value as they are, or where a marker puts them.
 
-A dataclass with markers has a twin (`wire.py`), which codecs read and write; records are made of twins and of
-the rest of the message by one generated expression. A dataclass without markers has none of it.
+A dataclass with markers has a twin (`wire.py`), which codecs read and write; one generated expression makes records of
+twins and the rest of the message. A dataclass without markers needs none of this.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Messages(Protocol):
     """n messages of one source partition.
 
     Attributes:
-        keys: None where a message has none.
-        values: None for Kafka's tombstones.
+        keys: The keys; None where a message has none.
+        values: The values; None for Kafka's tombstones.
         headers: Packed (`lowtide.flow.schema.headers`); None if there are none.
-        timestamps: The log's, in ms.
-        offsets: Theirs.
-        topic: Of all.
-        partition: Of all.
+        timestamps: The log's timestamps, in ms.
+        offsets: The offsets.
+        topic: The topic of all.
+        partition: The partition of all.
     """
 
     keys: list[bytes | None]
@@ -44,22 +44,22 @@ class Messages(Protocol):
     partition: int
 
     def pick(self, chosen: list[int], /) -> Messages:
-        """The messages at these indices."""
+        """Return the messages at these indices."""
 
 
 class Columns:
-    """Where the columns of a dataclass stand.
+    """The places of a dataclass's columns in a message.
 
     Attributes:
         value: The type that a codec reads and writes: the dataclass, or its twin.
-        plain: Whether all columns are in the value as they are, so that nothing here has to be called.
+        plain: True if all columns are in the value as they are, so that nothing here has to be called.
         key: The column that is the message's key, None if none is.
-        has_headers: Whether one of them is a header.
-        takes_null: Whether a message without a value can be a record.
+        has_headers: True if one of them is a header.
+        takes_null: True if a message without a value can be a record.
     """
 
     def __init__(self, record: type, *, fine: bool = False) -> None:
-        schema_of(record)  # Refuses all that is no dataclass of columns.
+        schema_of(record)  # Refuses all but dataclasses of columns.
         fields = fields_of(record)
         wire = wire_of_record(record, fine=fine)
         placed = {field.name: field.placed for field in fields if field.placed is not None}
@@ -83,7 +83,7 @@ class Columns:
         """Make records of what a codec has read, None where a message has no value.
 
         Raises:
-            Misread: a part of a message is not what its field declares; or whatever the dataclass's constructor raises.
+            Misread: a part of a message is not what its field declares; and whatever a dataclass's constructor raises.
         """
         parts = [part(messages) for _, part in self._parts]
         if not self.takes_null:
@@ -92,7 +92,7 @@ class Columns:
         return [self._row(value, *each) for value, each in zip(values, rest, strict=False)]
 
     def values(self, rows: Sequence[Any]) -> list[Any]:
-        """What a codec has to write for each record; None for a tombstone."""
+        """Return what a codec has to write for each record; None for a tombstone."""
         write, is_null = self._write, self._is_null
         assert write is not None, "plain records are written as they are"
         if is_null is None:
@@ -100,7 +100,7 @@ class Columns:
         return [None if is_null(row) else write(row) for row in rows]
 
     def headers(self, row: Any) -> Headers | None:
-        """The headers of a record's message, None if it has none."""
+        """Return the headers of a record's message, None if it has none."""
         found: Headers = []
         for name, value_of in self._headers:
             value = value_of(row)
@@ -112,16 +112,16 @@ class Columns:
         if value is not None:
             return self._make(value, *rest)
         if self._lacking:
-            raise Misread(f"a null value has no {self._lacking[0]!r}, which has no default")
+            raise Misread(f"a null value lacks {self._lacking[0]!r}, which has no default")
         return self._make_of_null(None, *rest)
 
 
 def columns_of(record: Any, *, fine: bool = False) -> Columns:
-    """The places of a dataclass's columns, the same object each time; raises SchemaRefused with class and field.
+    """Return the places of a dataclass's columns, the same object each time; raises SchemaRefused with class and field.
 
     Args:
         record: The dataclass.
-        fine: Whether times are read of their text, so that none is rounded; such columns are for reading alone.
+        fine: Read times from their text, so that none is rounded; such columns can only read.
     """
     return _columns_of(record, fine=fine)
 
@@ -136,7 +136,7 @@ def _named(placed: dict[str, Marker], marker: type) -> str | None:
 
 
 def _unpacked(messages: Messages) -> Iterable[dict[str, Any]]:
-    """The headers of each message by name, the last one of each."""
+    """Return the headers of each message by name, the last one of each."""
     if messages.headers is None:
         return repeat({})
     return [dict(unpack_headers(packed)) for packed in messages.headers]
@@ -150,13 +150,13 @@ _PARTS: dict[type, tuple[str, Callable[[Messages], Iterable[Any]]]] = {
     Topic: ("topic", lambda messages: repeat(messages.topic)),
     Partition: ("partition", lambda messages: repeat(messages.partition)),
 }
-"""By marker the name that a generated expression has for a part of a message, and where a batch has it."""
+"""By marker: the name of a message's part in a generated expression, and in a batch."""
 
 
 def _maker(
     record: type, fields: Sequence[Field], parts: Sequence[str], *, null: bool, fine: bool
 ) -> Callable[..., Any]:
-    """What makes a record of a value, None if it is `null`, and of the parts of its message."""
+    """Make the function that makes a record of a value, or of None if `null`, and of the parts of its message."""
     names: dict[str, Any] = {"T": made_of(record, fine=fine)}
     arguments = []
     for field in fields:
@@ -166,13 +166,13 @@ def _maker(
             arguments.append(
                 f"{field.name}={called(wire_of_field(field, record, fine=fine).read, f'v.{field.name}', names)}"
             )
-    # Made of field names, which are identifiers, and of what stands in this file.
+    # Made of field names, which are identifiers, and of expressions from this file.
     make: Callable[..., Any] = eval(f"lambda {', '.join(['v', *parts])}: T({', '.join(arguments)})", names)  # noqa: S307
     return make
 
 
 def _place(field: Field, marker: Marker, names: dict[str, Any], *, null: bool) -> str:
-    """An expression for a field that does not stand in the value."""
+    """Return an expression for a field that is not in the value."""
     bare = bare_of(field.hint)
     match marker:
         case Tombstone():
@@ -206,7 +206,7 @@ def _text(what: str) -> Callable[[bytes | None], str | None]:
         try:
             return None if value is None else value.decode()
         except UnicodeDecodeError as error:
-            raise Misread(f"{what} is no text in UTF-8: {error}") from None
+            raise Misread(f"{what} is not UTF-8 text: {error}") from None
 
     return text
 
@@ -215,12 +215,12 @@ def _number(key: bytes | None) -> int | None:
     if key is None:
         return None
     if not key.removeprefix(b"-").isdigit() or len(key) > _DIGITS:
-        raise Misread(f"the key is no number in decimal digits: {key[:_DIGITS]!r}")
+        raise Misread(f"the key is not a decimal integer: {key[:_DIGITS]!r}")
     return int(key)
 
 
 _DIGITS = 20
-"""The longest number that 64 bits hold, with its sign."""
+"""The length of the longest 64-bit integer, with its sign."""
 
 _ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -1,8 +1,8 @@
-"""Defaults that a decoder leaves to the class, put into the record itself: what is written has all fields.
+"""Defaults that a decoder leaves to the class, put into the record itself, so that all fields are written.
 
-msgspec sets no field that a message lacks and whose default the class shows as an attribute, and its encoders write
-what the record itself holds. So a record that came without such a field would be written without it, or with it where
-it was taken through columns on its way.
+msgspec does not set a field that a message lacks if the class shows its default as an attribute, and its encoders write
+only what the record itself holds. So a record that came without such a field would be written without it, unless it
+passed through columns on its way.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lowtide.flow.schema.schema import schema_of
 __all__ = ["completer_of"]
 
 Complete = Callable[[list[Any]], None]
-"""Sets the fields that decoded values lack; 0.1 us for a small record."""
+"""Sets the fields that decoded values lack; takes 0.1 us for a small record."""
 
 
 @cache
 def completer_of(record: Any) -> Complete | None:
-    """What completes decoded records of a dataclass; None where none can lack a field."""
+    """Return the function that completes decoded records of a dataclass; None if no record can lack a field."""
     return _completer(schema_of(record).struct)
 
 

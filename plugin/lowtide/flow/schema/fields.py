@@ -1,6 +1,6 @@
 """Checks the fields of records one by one, and encodes records between workers.
 
-Both are made once per dataclass: the look is one generated expression, the codec one call into C per batch.
+Both are made once per dataclass: the check is one generated expression, the codec one call into C per batch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EXACT = f"-{1 << 53} <= {{0}} <= {1 << 53}"
 
 @cache
 def decoder_of(record: Any) -> Callable[[bytes], list[Any]]:
-    """The inverse of `encode_rows` for records of one dataclass, which makes them without their `__init__`.
+    """Return the inverse of `encode_rows` for records of one dataclass; it makes them without their `__init__`.
 
     What comes back is as a column would give it: ints in float fields are floats, times are in UTC.
     """
@@ -41,15 +41,15 @@ def decoder_of(record: Any) -> Callable[[bytes], list[Any]]:
 
 @cache
 def key_of(columns: tuple[str, ...]) -> Callable[[Any], Any]:
-    """How to get what a record is keyed by: the column's value, or a tuple of several columns'."""
+    """Return the function that gets a record's key: the column's value, or a tuple of several columns' values."""
     return attrgetter(*columns)
 
 
 @cache
 def keeps(record: Any) -> bool:
-    """Whether a record that fits comes out of an exchange equal and no one can tell the two apart.
+    """Return whether a record that fits comes out of an exchange the same, so that it need not be copied.
 
-    So it is with frozen dataclasses of immutable fields that no codec changes; all others are copied on the way.
+    That holds for frozen dataclasses of immutable fields that no codec changes; all others are copied on the way.
     """
     parameters = record.__dataclass_params__
     if not (parameters.frozen and parameters.init) or hasattr(record, "__post_init__"):
@@ -58,12 +58,12 @@ def keeps(record: Any) -> bool:
 
 
 def kept(record: Any, rows: list[Any], payload: bytes) -> list[Any]:
-    """Records as they come out of an exchange, given as they went in and encoded."""
+    """Return records as they come out of an exchange, given as they went in and encoded."""
     return rows if keeps(record) else decoder_of(record)(payload)
 
 
 def is_fixed(kind: Kind) -> bool:
-    """Whether nothing that a value of a kind holds can be changed in place, or be of any length but text and bytes."""
+    """Return whether a kind's values are immutable and, apart from text and bytes, of bounded length."""
     if isinstance(kind, Nullable):
         return is_fixed(kind.inner)
     if isinstance(kind, Struct):
@@ -74,12 +74,12 @@ def is_fixed(kind: Kind) -> bool:
 
 @cache
 def fits_of(record: Any) -> Callable[[Any], bool]:
-    """Whether all fields of a record are of their kinds: True exactly where `Schema.fault` finds nothing."""
+    """Return a check that all fields of a record are of their kinds: True exactly if `Schema.fault` finds nothing."""
     return _look(schema_of(record).struct, exact=False)
 
 
 def saves_of(kind: Kind) -> Callable[[Any], bool]:
-    """Whether a value is of a kind, and a column of it gives back the very same: 3.0 as a float, but not 3."""
+    """Return a check that a value is of a kind and a column gives back exactly the same: 3.0 as a float, but not 3."""
     names: dict[str, Any] = {}
     saves: Callable[[Any], bool] = eval(f"lambda r: {_expression(kind, 'r', names, exact=True)}", names)  # noqa: S307
     return saves
@@ -91,19 +91,19 @@ def _look(struct: Struct, *, exact: bool) -> Callable[[Any], bool]:
     if exact and _is_made_by_code(struct):
         names["comes_back"] = lambda record: repr(struct.decode(struct.encode([record]))[0]) == repr(record)
         parts.append("comes_back(r)")
-    # Made of field names, which are identifiers, and of what stands in this file.
+    # Made of field names, which are identifiers, and of expressions from this file.
     look: Callable[[Any], bool] = eval(f"lambda r: type(r) is T and {' and '.join(parts)}", names)  # noqa: S307
     return look
 
 
 def _is_made_by_code(struct: Struct) -> bool:
-    """Whether a dataclass's constructor is the user's, or calls the user's."""
+    """Return whether a dataclass's constructor is the user's, or calls the user's."""
     parameters = struct.record.__dataclass_params__  # type: ignore[attr-defined]  # a Struct's is a dataclass
     return not parameters.init or hasattr(struct.record, "__post_init__")
 
 
 def _expression(kind: Kind, value: str, names: dict[str, Any], *, exact: bool) -> str:  # noqa: PLR0911 - one per kind
-    """An expression that says whether a value is of a kind; what it refers to is put into `names`."""
+    """Return an expression that is true if a value is of a kind; put what it refers to into `names`."""
     if isinstance(kind, Nullable):
         return f"({value} is None or {_expression(kind.inner, value, names, exact=exact)})"
     if isinstance(kind, Scalar):
@@ -118,13 +118,13 @@ def _expression(kind: Kind, value: str, names: dict[str, Any], *, exact: bool) -
         return f"(type({value}) is {_name(kind.member_type, names)} and {value} in {_name(kind.members, names)})"
     if isinstance(kind, Sequenced):
         return f"(type({value}) is {_name(kind.python, names)} and {_each(kind.item, value, names, exact=exact)})"
-    assert isinstance(kind, Mapping), f"no look at {kind.name}"
+    assert isinstance(kind, Mapping), f"no check for {kind.name}"
     keys = _each(SCALARS[str], value, names, exact=exact)
     return f"(type({value}) is dict and {keys} and {_each(kind.value, f'{value}.values()', names, exact=exact)})"
 
 
 def _each(kind: Kind, values: str, names: dict[str, Any], *, exact: bool) -> str:
-    """An expression that says whether all of some values are of a kind; in C where it can be, ten times as fast."""
+    """Return an expression that is true if all values are of a kind; in C where possible, ten times as fast."""
     item = f"x{len(names)}"
     names[item] = None
     each = f"all([{_expression(kind, item, names, exact=exact)} for {item} in {values}])"
@@ -168,7 +168,7 @@ def _name(thing: Any, names: dict[str, Any]) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """Whether text has a UTF-8 form: a lone surrogate, as of a wrongly decoded file name, has none."""
+    """Return whether text has a UTF-8 form: a lone surrogate, as from a wrongly decoded file name, has none."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Headers of messages, as the JVM packs them: `u16 count`, then `i32 length | name | i32 length (-1: null) | value`."""
+"""Headers of messages, in the JVM's packing: `u16 count`, then `i32 length | name | i32 length (-1: null) | value`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Headers = list[tuple[str, str | bytes | None]]
 
 
 def unpack_headers(packed: bytes | None) -> Headers:
-    """Open one message's headers, in their order."""
+    """Unpack one message's headers, in their order."""
     if not packed:
         return []
     (count,) = struct.unpack_from("<H", packed)

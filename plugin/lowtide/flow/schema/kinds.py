@@ -1,7 +1,7 @@
-"""The kinds of values a record's field may have, and how a column of each becomes Arrow and comes back equal.
+"""The kinds of values a record's field may have, each with its conversion to Arrow and back.
 
-Strict: a value has exactly the Python type its field declares, with one exception that Python's own typing makes: an
-int is taken for a float, if no digit is lost. All work is done a column at a time; O(n) per nesting level.
+Strict: a value has exactly the Python type its field declares, with the one exception of Python's own typing: an int
+is accepted as a float if no digit is lost. All work is done a column at a time; O(n) per nesting level.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Mismatch(Exception):
 
     Attributes:
         path: The field, e.g. `.lines[].price`.
-        value: What was found.
-        expected: What the field declares.
+        value: The value found.
+        expected: The type that the field declares.
     """
 
     def __init__(self, path: str, value: object, expected: str) -> None:
@@ -45,7 +45,7 @@ class Kind(ABC):
 
     @property
     def can_be_key(self) -> bool:
-        """Whether equal values have equal bytes, so that records can be keyed by them."""
+        """True if equal values have equal bytes, so that records can be keyed by them."""
         return False
 
     @abstractmethod
@@ -54,10 +54,10 @@ class Kind(ABC):
 
     @abstractmethod
     def decode(self, column: pa.Array) -> list[Any]:
-        """Make the values that `encode` was given."""
+        """Return the values that `encode` was given."""
 
     def holds(self, column: pa.Array) -> bool:
-        """Whether a column of the right Arrow type, made by somebody else, has values of this kind only."""
+        """Return whether a column of the right Arrow type, not made by `encode`, has values of this kind only."""
         return not column.null_count
 
 
@@ -114,7 +114,7 @@ class Scalar(Kind):
 
     @property
     def can_be_key(self) -> bool:
-        """All but float, as nearly equal floats are different keys, and time."""
+        """True for all but time, and float, as nearly equal floats would be different keys."""
         return self.python not in (float, time)
 
     def encode(self, values: list[Any]) -> pa.Array:
@@ -180,7 +180,7 @@ def _floats(values: list[Any]) -> list[Any]:
 
 
 EARLIEST, LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-"""What comes back from a column is in UTC: an hour before midnight of the last day, west of Greenwich, has no such."""
+"""Columns give back UTC: the last hours of the last day, west of Greenwich, have no such datetime."""
 
 
 def _refuse_no_instants(values: list[Any]) -> None:
@@ -208,7 +208,7 @@ def with_nulls(values: list[Any], column: pa.Array) -> list[Any]:
 
 
 def null_mask(column: pa.Array) -> Any:
-    """Where a column is null, as numpy's bool[n]."""
+    """Return a mask of a column's nulls, bool[n]."""
     return column.is_null().to_numpy(zero_copy_only=False)
 
 
@@ -226,7 +226,7 @@ class Choice(Kind):
 
     @property
     def can_be_key(self) -> bool:
-        """As what is stored."""
+        """As for the stored values."""
         return True
 
     def encode(self, values: list[Any]) -> pa.Array:
@@ -238,7 +238,7 @@ class Choice(Kind):
             raise Mismatch("", error.args[0], self.name) from None
 
     def decode(self, column: pa.Array) -> list[Any]:
-        """Look every value up; a stored value that is no member any more is a Mismatch."""
+        """Look every value up; a stored value that is no longer a member is a Mismatch."""
         try:
             return [self._load[value] for value in self._inner.decode(column)]
         except KeyError as error:
@@ -250,6 +250,6 @@ class Choice(Kind):
 
 
 def enum_choice(record: type[Enum]) -> Choice:
-    """The kind of an Enum all of whose values are str or all int."""
+    """Return the kind of an Enum whose values are all str or all int."""
     members = list(record)
     return Choice(record.__name__, members, [member.value for member in members])

@@ -1,4 +1,4 @@
-"""Markers: what `typing.Annotated` says of a field that does not stand in a message's value as it is here."""
+"""Markers for `typing.Annotated`, for a field that is not in a message's value, or is there in another form."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """The field's name in the value, where it is not its name here."""
+    """The field's name in the value, if it differs from the name here."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """A `datetime` that stands in the value as an integer: seconds, milli-, micro- or nanoseconds since 1970.
+    """A `datetime` that the value holds as an integer: seconds, milli-, micro- or nanoseconds since 1970.
 
-    What is written is cut down to the unit, and what is read to microseconds.
+    Writing cuts it to the unit, reading to microseconds.
     """
 
     unit: Literal["s", "ms", "us", "ns"]
@@ -40,7 +40,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How many digits a `Decimal` has: `digits` in all, at most 38, and exactly `scale` of them after the point."""
+    """The digits of a `Decimal`: `digits` in all, at most 38, and exactly `scale` of them after the point."""
 
     digits: int
     scale: int
@@ -80,7 +80,7 @@ class Offset:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Whether the message's value is null: the fields that would stand in it then take their defaults."""
+    """True if the message's value is null: the fields that it would hold then take their defaults."""
 
 
 Marker = Alias | Epoch | Key | Header | Timestamp | Topic | Partition | Offset | Tombstone

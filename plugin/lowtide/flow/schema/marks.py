@@ -1,4 +1,4 @@
-"""Reads the markers of a dataclass's fields, and refuses those that do not fit together or their field."""
+"""Reads the markers of a dataclass's fields, and refuses those that do not fit each other or their field."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lowtide.flow.schema.schema import SchemaRefused, said
 __all__ = ["Field", "bare_of", "fields_of"]
 
 _BESIDE = (Alias, Epoch)
-"""Markers of fields that stand in the value; all others say that a field stands elsewhere."""
+"""Markers of fields in the value; all others mark fields that are elsewhere in the message."""
 
 _TYPES: dict[type, tuple[type, ...]] = {
     Key: (str, bytes, int),
@@ -36,7 +36,7 @@ _TYPES: dict[type, tuple[type, ...]] = {
     Offset: (int,),
     Tombstone: (bool,),
 }
-"""What a marked field may be; a `datetime` where nothing is said."""
+"""The types that a marked field may have; a `datetime` unless listed."""
 
 _OPTIONAL = (Key, Header, Epoch)
 """Markers of fields that may be None too."""
@@ -48,12 +48,12 @@ class Field:
 
     Attributes:
         name: Its name.
-        hint: Its type, without what `Annotated` says of all of it, but with its precision.
-        placed: The marker that says where it stands, if not in the value.
+        hint: Its type, without markers of the whole field, but with its precision.
+        placed: The marker of its place, if it is not in the value.
         alias: Its name in the value, None if that is its own.
         epoch: The marker of an integer that is a time, None if there is none.
-        has_default: Whether a record can be made without it.
-        default_is_none: Whether it is None then.
+        has_default: True if a record can be made without it.
+        default_is_none: True if it is None then.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Field:
 
 @cache
 def fields_of(record: Any) -> tuple[Field, ...]:
-    """The fields of a dataclass with their markers; raises SchemaRefused with class and field."""
+    """Return the fields of a dataclass with their markers; raises SchemaRefused with class and field."""
     hints = get_type_hints(record, include_extras=True)
     found = tuple(_field(record, field, hints[field.name]) for field in dataclasses.fields(record))
     _refuse_twice(record, found)
@@ -75,7 +75,7 @@ def fields_of(record: Any) -> tuple[Field, ...]:
 
 
 def bare_of(hint: Any) -> Any:
-    """A type without `| None`."""
+    """Return a type without `| None`."""
     others = [each for each in get_args(hint) if each is not type(None)]
     return others[0] if len(others) == 1 and type(None) in get_args(hint) else hint
 
@@ -94,7 +94,7 @@ def _field(record: type, field: dataclasses.Field[Any], hint: Any) -> Field:
     for mark in said_of_all:
         if mark in MARKERS:
             name = mark.__name__
-            raise SchemaRefused(f"{place}: {name} is no marker without its brackets: write lt.{name}()")
+            raise SchemaRefused(f"{place}: {name} is not a marker without its brackets: write lt.{name}()")
     placed = [mark for mark in marks if not isinstance(mark, _BESIDE)]
     kinds = [type(mark) for mark in marks]
     if len(placed) > 1 or (placed and len(marks) > 1) or len(set(kinds)) < len(kinds):
@@ -122,7 +122,7 @@ def _markers_in(hint: Any) -> Iterator[Marker]:
 
 
 def _check(place: str, mark: Marker, hint: Any) -> None:
-    """Refuse a marker that does not fit the type of its field, or names nothing."""
+    """Refuse a marker that does not fit the type of its field, or has no name."""
     if isinstance(mark, Alias | Header):
         if not isinstance(mark.name, str) or not mark.name:
             raise SchemaRefused(f"{place}: {type(mark).__name__} takes a name, found {mark.name!r}")
@@ -139,11 +139,11 @@ def _check(place: str, mark: Marker, hint: Any) -> None:
 
 
 def _refuse_twice(record: type, fields: tuple[Field, ...]) -> None:
-    """Refuse two fields in one place."""
+    """Refuse two fields with one place."""
     taken: dict[object, str] = {}
     for field in fields:
         place: object = field.placed if field.placed is not None else field.alias or field.name
         if place in taken:
             where = f"the name {place!r} in the value" if field.placed is None else f"the place {place}"
-            raise SchemaRefused(f"{record.__qualname__}.{field.name}: {where} is that of {taken[place]!r} already")
+            raise SchemaRefused(f"{record.__qualname__}.{field.name}: {where} is already taken by {taken[place]!r}")
         taken[place] = field.name

@@ -1,4 +1,4 @@
-"""A message as it stands in a log, for runs here and now."""
+"""A message as it is in a log, for local runs."""
 
 from __future__ import annotations
 

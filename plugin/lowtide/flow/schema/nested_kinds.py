@@ -99,7 +99,7 @@ class Struct(Kind):
         return [self.record(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True)]
 
     def encode(self, values: list[Any]) -> pa.Array:
-        """Take the records apart; a None is null with fields that nobody looks at."""
+        """Take the records apart; a None becomes null, with fields that are never read."""
         if type(None) not in set(map(type, values)):
             return pa.StructArray.from_arrays(self.columns(values), fields=self.arrow_fields)
         nulls = np.array([value is None for value in values])

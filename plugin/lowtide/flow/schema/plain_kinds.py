@@ -13,13 +13,13 @@ from lowtide.flow.schema.kinds import Kind, Mismatch, refuse_types
 __all__ = ["DIGITS_LIMIT", "Fixed", "Identifier"]
 
 DIGITS_LIMIT = 38
-"""What decimal128 holds."""
+"""The digits that decimal128 holds."""
 
 
 class Fixed(Kind):
     """A `Decimal` with exactly `scale` digits after the point, and at most `precision` in all.
 
-    Exactly, as a column gives back no other: Decimal("1.5") and Decimal("1.50") are equal, and print as they are.
+    Exactly, as a column gives back: Decimal("1.5") and Decimal("1.50") are equal, but print differently.
     """
 
     def __init__(self, precision: int, scale: int) -> None:
@@ -31,14 +31,14 @@ class Fixed(Kind):
         self._context = Context(prec=precision, traps=[Inexact, InvalidOperation])
 
     def fits(self, value: object) -> bool:
-        """Whether a value is of this kind."""
+        """Return whether a value is of this kind."""
         if type(value) is not Decimal:
             return False
         sign, digits, exponent = value.as_tuple()
         return exponent == -self.scale and len(digits) <= self.precision and (bool(value) or not sign)
 
     def exactly(self, value: Decimal) -> Decimal:
-        """The same number with the digits of this kind; raises ValueError if it has more than there is room for."""
+        """Return the same number with the digits of this kind; raises ValueError if it has more than fit."""
         try:
             found = value.quantize(self._unit, context=self._context)
         except DecimalException:
@@ -69,7 +69,7 @@ class Identifier(Kind):
 
     @property
     def can_be_key(self) -> bool:
-        """Its text is."""
+        """True, as its text can be one."""
         return True
 
     def encode(self, values: list[Any]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""The record of messages that are taken as they are."""
+"""The record for messages taken as they are."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["Raw"]
 
 
 class Raw(msgspec.Struct, frozen=True, gc=False):
-    """A message as it is; a dataclass for all who ask `dataclasses`.
+    """A message as it is; a dataclass to `dataclasses`.
 
-    One is made per message and one per result, and a frozen dataclass takes several times as long to make as a struct.
+    One is made per message and per result, and a frozen dataclass takes several times as long to make as a struct.
     """
 
     key: bytes | None
@@ -25,6 +25,6 @@ class _RawFields:
     value: bytes | None
 
 
-# What `dataclasses.fields` and `is_dataclass` look at, and `lowtide.flow.schema.schema` with them.
+# Read by `dataclasses.fields` and `is_dataclass`, and so by `lowtide.flow.schema.schema`.
 for _name in ("__dataclass_fields__", "__dataclass_params__"):
     setattr(Raw, _name, getattr(_RawFields, _name))

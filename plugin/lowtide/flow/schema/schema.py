@@ -1,10 +1,10 @@
-"""Dataclasses are the schemas of records: what each field may hold, as Arrow columns and back.
+"""The schemas of records, which are dataclasses: what each field may hold, as Arrow columns and back.
 
 | field type | Arrow | note |
 |---|---|---|
 | `str`, `bytes`, `bool`, `date` | string, binary, bool, date32 | |
-| `int` | int64 | a larger number is refused; a bool is no int |
-| `float` | float64 | an int of up to 53 bits is taken and becomes a float |
+| `int` | int64 | a larger number is refused; a bool is not an int |
+| `float` | float64 | an int of up to 53 bits is accepted and becomes a float |
 | `datetime` | timestamp[us, UTC] | must have a time zone; comes back as the same instant in UTC |
 | `time` | time64[us] | without a time zone |
 | `Annotated[Decimal, Precision(18, 2)]` | decimal128(18, 2) | has exactly so many digits after the point |
@@ -13,10 +13,10 @@
 | `T | None` | nullable | the only union |
 | `list[T]`, `tuple[T, ...]` | list | |
 | `dict[str, T]` | map | order of keys kept |
-| another dataclass | struct | not itself again, nowhere below |
+| another dataclass | struct | not itself, at any depth |
 
-Sets are refused since their order does not repeat; so are `Any`, a Decimal without its precision, fields that are not
-arguments of the constructor, and names that start with an underscore.
+Sets are refused since their order is not repeatable; so are `Any`, a Decimal without its precision, fields that are
+not arguments of the constructor, and names that start with an underscore.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Schema:
     Attributes:
         record: The dataclass.
         arrow: Its columns in the order of its fields.
-        kinds: What each column holds, by name.
-        struct: The same as the kind of a whole record.
+        kinds: The kind of each column, by name.
+        struct: The kind of a whole record.
     """
 
     def __init__(self, record: type, struct: Struct) -> None:
@@ -88,7 +88,7 @@ class Schema:
         return self.struct.rows(columns)
 
     def fault(self, row: object) -> WrongType | None:
-        """What is wrong with one record, None if nothing is; slow, for looking after something went wrong."""
+        """Return the fault of one record, None if it has none; slow, for use once something went wrong."""
         try:
             self.struct.columns([row])
         except Mismatch as mismatch:
@@ -110,12 +110,12 @@ class Schema:
 
 
 def schema_of(record: type) -> Schema:
-    """The schema of a dataclass, the same object each time; raises SchemaRefused with class and field."""
+    """Return the schema of a dataclass, the same object each time; raises SchemaRefused with class and field."""
     return _schema_of(record)
 
 
 def kind_of(hint: Any, place: str) -> Kind:
-    """What a value of this type may hold, as a field or as a state; raises SchemaRefused with the place."""
+    """Return the kind of a type's values, as a field or as a state; raises SchemaRefused with the place."""
     return _kind(hint, place, ())
 
 
@@ -141,9 +141,9 @@ def _struct(record: type, inside: tuple[type, ...]) -> Struct:
     for field in declared:
         place = f"{record.__qualname__}.{field.name}"
         if field.name.startswith("_"):
-            raise SchemaRefused(f"{place}: names that start with an underscore are kept for positions; rename it")
+            raise SchemaRefused(f"{place}: names that start with an underscore are reserved; rename it")
         if not field.init:
-            raise SchemaRefused(f"{place}: is not an argument of the constructor, so no record could be made again")
+            raise SchemaRefused(f"{place}: not an argument of the constructor, so records could not be rebuilt")
         kind = _kind(hints[field.name], place, (*inside, record))
         if field.default is not dataclasses.MISSING:
             _check_default(kind, field.default, place)
@@ -152,7 +152,7 @@ def _struct(record: type, inside: tuple[type, ...]) -> Struct:
 
 
 def _check_default(kind: Kind, default: object, place: str) -> None:
-    """Refuse a Decimal of other digits: a type checker does not see it, and only records without the field show it."""
+    """Refuse a Decimal of other digits: type checkers miss it, and only records without the field would show it."""
     try:
         encode_strictly(kind, [default], "")
     except Mismatch as mismatch:
@@ -191,7 +191,7 @@ def _kind(hint: Any, place: str, inside: tuple[type, ...]) -> Kind:  # noqa: C90
 
 
 def _annotated(hint: Any, place: str, inside: tuple[type, ...]) -> Kind:
-    """The kind of what is marked: a marker says where a value stands, but `Precision` what it is."""
+    """Return the kind of a marked type: `Precision` says what a value is, other markers only its place."""
     inner = get_args(hint)[0]
     precision = next((mark for mark in hint.__metadata__ if isinstance(mark, Precision)), None)
     if precision is None:
@@ -200,13 +200,13 @@ def _annotated(hint: Any, place: str, inside: tuple[type, ...]) -> Kind:
         raise SchemaRefused(f"{place}: Precision marks Decimal, or that | None, found {said(inner)}")
     digits, scale = precision.digits, precision.scale
     if type(digits) is not int or type(scale) is not int or not 0 <= scale <= digits or not 1 <= digits <= DIGITS_LIMIT:
-        raise SchemaRefused(f"{place}: {precision} is none: 0 <= scale <= digits <= {DIGITS_LIMIT} is needed")
+        raise SchemaRefused(f"{place}: {precision} is not possible: use 0 <= scale <= digits <= {DIGITS_LIMIT}")
     kind = Fixed(digits, scale)
     return kind if inner is Decimal else Nullable(kind)
 
 
 def said(hint: object) -> str:
-    """A type as the user wrote it, or nearly so."""
+    """Write a type as the user wrote it, or nearly so."""
     return hint.__qualname__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
 
 

@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Stamped(Generic[T]):
-    """A record, or a message's bytes, with the log time at which it came: what the log's timestamp is to a job."""
+    """A record, or a message's bytes, with the log time at which it came: a job's log timestamp."""
 
     record: T
     at: datetime
 
 
 def stamped(records: Iterable[T], by: str | Callable[[T], datetime]) -> list[Stamped[T]]:
-    """Give each record the log time that stands in one of its columns, for `run_locally`.
+    """Give each record the log time found in one of its columns, for `run_locally`.
 
     Args:
         records: The records.

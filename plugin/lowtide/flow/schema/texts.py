@@ -1,7 +1,7 @@
-"""Values that stand as text in a message: times, cut down to microseconds, and decimals as JSON or SQL write them.
+"""Values written as text in a message: times, cut to microseconds, and decimals as JSON or SQL write them.
 
 msgspec rounds by a time's seventh digit, so that the last moment of a day becomes the first of the next one, or of the
-same; and it takes for a Decimal all that Python does: `1_0`, blanks around it, digits of other scripts.
+same; and it accepts as a Decimal all that Python does: `1_0`, spaces around it, digits of other scripts.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _FINER = re.compile(r"(\.[0-9]{6})[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _FINE_TIME = re.compile(rb":[0-9]{2}:[0-9]{2}\.[0-9]{7}").search
 ESCAPED = rb"\u00"
-"""The escape by which JSON may write a digit, a point or a colon."""
+"""The escape with which JSON may write a digit, a point or a colon."""
 SEVEN_DIGITS = re.compile(rb"\.[0-9]{7}").search
-"""Finds what a time of more than six digits has, if none of them is escaped; 0.1 us for 100 bytes."""
+"""Finds a fraction of more than six digits, if none is escaped; takes 0.1 us for 100 bytes."""
 
 
 def has_fine_times(value: bytes | None) -> bool:
@@ -29,12 +29,12 @@ def has_fine_times(value: bytes | None) -> bool:
 
 
 def cut(text: str) -> str:
-    """A time's text without the digits behind the sixth one of its seconds."""
+    """Return a time's text without the digits after the sixth of its seconds."""
     return _FINER.sub(r"\1", text, count=1)
 
 
 def time_of(python: type) -> Callable[[object], Any]:
-    """Make a function that parses a `datetime` or `time`, cut down to microseconds; it raises ValueError."""
+    """Make a function that parses a `datetime` or `time`, cut to microseconds; it raises ValueError."""
     import msgspec
 
     assert python in (datetime, time), f"{python} has no fractions"
@@ -48,12 +48,12 @@ def time_of(python: type) -> Callable[[object], Any]:
 
 
 def is_number(text: str) -> bool:
-    """True if text is a number as JSON or SQL write it: ASCII digits, a point, an exponent, a sign, and no more."""
+    """Return whether text is a number as JSON or SQL write it: ASCII digits, a point, an exponent, a sign, no more."""
     return _NUMBER.fullmatch(text) is not None
 
 
 def decimal_of(value: object) -> Decimal:
-    """A Decimal of what a codec has read, text or number; raises ValueError."""
+    """Make a Decimal of what a codec has read, text or number; raises ValueError."""
     if type(value) is Decimal:
         return value
     if type(value) is str:

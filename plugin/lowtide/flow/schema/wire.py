@@ -1,4 +1,4 @@
-"""The form that records have in a message's value, where it is not that of the dataclass: its twin, and the ways there.
+"""The form of records in a message's value, if it differs from the dataclass: its twin, and the conversions.
 
 A wire is made of a type, not of a codec: JSON, Avro and Protobuf share it.
 """
@@ -39,7 +39,7 @@ class Wire:
 
     Attributes:
         hint: The type that codecs read and write.
-        read: Makes a value of the type of one of `hint`; None where they are the same.
+        read: Makes a value of the type from one of `hint`; None if they are the same.
         write: The other way round.
     """
 
@@ -49,12 +49,12 @@ class Wire:
 
 
 def wire_of(hint: Any, place: str = "a field", *, fine: bool = False) -> Wire:  # noqa: PLR0911 - one per type
-    """The form of any type that a field may have.
+    """Return the form of any type that a field may have.
 
     Args:
         hint: The type.
-        place: The field, for people who read what is wrong with a message.
-        fine: Whether times are read of their text, so that none is rounded (`lowtide.flow.schema.texts`).
+        place: The field, for error texts.
+        fine: Read times from their text, so that none is rounded (`lowtide.flow.schema.texts`).
     """
     if hasattr(hint, "__metadata__"):
         inner = get_args(hint)[0]
@@ -81,14 +81,14 @@ def wire_of(hint: Any, place: str = "a field", *, fine: bool = False) -> Wire:  
 
 
 def wire_of_field(field: Field, record: type | None = None, *, fine: bool = False) -> Wire:
-    """The form of a field that stands in the value of a record."""
+    """Return the form of a field in the value of a record."""
     place = field.name if record is None else f"{record.__qualname__}.{field.name}"
     return wire_of(field.hint, place, fine=fine) if field.epoch is None else _of_epoch(field.hint, field.epoch, place)
 
 
 @cache
 def has_times(record: Any) -> bool:
-    """True if a record's value holds a time as itself, not as an integer."""
+    """Return whether a record's value holds a time as itself, not as an integer."""
     return any(_has_times(field.hint) for field in fields_of(record) if field.placed is None and field.epoch is None)
 
 
@@ -101,7 +101,7 @@ def _has_times(hint: Any) -> bool:
 
 
 def called(function: Convert | None, argument: str, names: dict[str, Any]) -> str:
-    """An expression that calls a function, if there is one; what it refers to is put into `names`."""
+    """Return an expression that calls a function, if there is one; put what it refers to into `names`."""
     if function is None:
         return argument
     name = f"f{len(names)}"
@@ -110,7 +110,7 @@ def called(function: Convert | None, argument: str, names: dict[str, Any]) -> st
 
 
 def _read_as(hint: Any, read: Convert, place: str, write: Convert | None = None) -> Wire:
-    """A wire whose faults, which `read` raises as ValueErrors, name the field."""
+    """Make a wire whose faults, raised by `read` as ValueErrors, name the field."""
 
     def placed(value: Any) -> Any:
         try:
@@ -139,9 +139,9 @@ def _of_epoch(hint: Any, epoch: Epoch, place: str) -> Wire:
 
 
 def _of_decimal(hint: Any, precision: Precision, place: str) -> Wire:
-    """Give a value that is read the digits of its field, without rounding; one that is written has them.
+    """Give a value read the digits of its field, without rounding; a value written has them.
 
-    Codecs leave it as it is, text or number, as msgspec would take more for a number than JSON or SQL do.
+    Codecs leave it as it is, text or number, as msgspec would accept more as a number than JSON or SQL do.
     """
     if type(None) in get_args(hint):
         return _or_none(_of_decimal(Decimal, precision, place))
@@ -160,12 +160,12 @@ def _each(hint: Any, inner: Wire, through: Callable[[Convert], Convert]) -> Wire
 
 
 def _inside(record: Any, *, fine: bool) -> Wire:
-    """A record in another one: all of it stands in the value."""
+    """Return the form of a record inside another: all of it is in the value."""
     for field in fields_of(record):
         if field.placed is not None:
             raise SchemaRefused(
-                f"{record.__qualname__}.{field.name}: {type(field.placed).__name__} marks a field of the message's own "
-                "record, and this one stands inside of it",
+                f"{record.__qualname__}.{field.name}: {type(field.placed).__name__} belongs in the message's outermost "
+                "record, but this one is inside it",
                 way_out="move the field to the outer record",
             )
     return wire_of_record(record, fine=fine)
@@ -173,7 +173,7 @@ def _inside(record: Any, *, fine: bool) -> Wire:
 
 @cache
 def wire_of_record(record: Any, *, fine: bool = False) -> Wire:
-    """A dataclass as it is, or as its twin: a struct of the fields in the value, by their names there."""
+    """Return a dataclass as it is, or its twin: a struct of the fields in the value, by their names there."""
     fields = fields_of(record)
     inside = [field for field in fields if field.placed is None]
     wires = {field.name: wire_of_field(field, record, fine=fine) for field in inside}
@@ -184,12 +184,12 @@ def wire_of_record(record: Any, *, fine: bool = False) -> Wire:
     names: dict[str, Any] = {"T": made_of(record, fine=fine), "W": twin}
     read = ", ".join(f"{name}={called(wire.read, f'v.{name}', names)}" for name, wire in wires.items())
     write = ", ".join(f"{name}={called(wire.write, f'r.{name}', names)}" for name, wire in wires.items())
-    # Made of field names, which are identifiers, and of what stands in this file.
+    # Made of field names, which are identifiers, and of expressions from this file.
     return Wire(twin, eval(f"lambda v: T({read})", names), eval(f"lambda r: W({write})", names))  # noqa: S307
 
 
 def made_of(record: Any, *, fine: bool) -> Callable[..., Any]:
-    """The function that makes a record of its fields: its class, or for fine times the codec's own constructor."""
+    """Return the function that makes a record of its fields: its class, or for fine times the codec's constructor."""
     if not fine or record.__dataclass_params__.init:
         return record  # type: ignore[no-any-return]  # a class is what is called
 

@@ -1,6 +1,6 @@
-"""Aggregates: what can be made of the records of a key or of a window, column by column; public as `lowtide.agg`.
+"""Aggregates over the records of a key or of a window, column by column; public as `lowtide.agg`.
 
-None is left out, as in SQL, but for `first`, `latest` and `collect`. Order is Lowtide's. NaN is larger than every
+None is left out, as in SQL, except by `first`, `latest` and `collect`. Order is Lowtide's. NaN is larger than every
 number, as in PostgreSQL, Spark and DuckDB, so that the smallest and the largest do not depend on what came first.
 
     aggregate("spent", Spent, amount=agg.sum("amount"), orders=agg.count())
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Types = Callable[[Any], tuple[Any, Any]]
-"""From the type of what is added to those of the state and of the result; raises Unreadable if it cannot be added."""
+"""Maps the type added to those of the state and the result; raises Unreadable if it cannot be added."""
 
 _NUMBERS = (int, float, Decimal)
 _AVERAGED = (int, float)
@@ -61,16 +61,16 @@ def _itself(state: Any) -> Any:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """What becomes one column of an aggregation's result; make your own of four functions.
+    """One column of an aggregation's result; make your own from four functions.
 
     Attributes:
         initial: The state of no records.
-        add: Takes the state and the column's value, or the record where there is no column; returns the new state. Its
-            annotations say of what type the state is; without them it is that of `initial`.
-        merge: Puts two states together, of which the first came first; sessions need it.
-        finish: Makes the result of the state.
+        add: Takes the state and the column's value, or the record if there is no column; returns the new state. Its
+            annotations give the state's type; without them it is that of `initial`.
+        merge: Merges two states, the first of which came first; sessions need it.
+        finish: Makes the result from the state.
         column: The column whose values are added; None for whole records.
-        types: For Lowtide's own, whose types depend on the column's.
+        types: For Lowtide's own aggregates, whose types depend on the column's.
     """
 
     initial: Any
@@ -82,7 +82,7 @@ class Aggregate:
 
     @property
     def is_state(self) -> bool:
-        """Whether the result is the state as it is."""
+        """True if the result is the state itself."""
         return self.finish is _itself
 
 
@@ -103,61 +103,61 @@ class FloatMean:
 
 
 def count(column: str | None = None) -> Aggregate:
-    """How many records; with a column, those where it is not None."""
+    """Count the records; with a column, those where it is not None."""
     return Aggregate(0, _counted, operator.add, column=column, types=_counting)
 
 
 def sum(column: str) -> Aggregate:  # noqa: A001 - the module's name stands before it
-    """The sum, of floats added in order; None of nothing.
+    """Sum the values, floats in order; None for no values.
 
-    That of decimals has as many digits after the point as they have, and in all as many as the `Precision` of the field
-    that it fills allows; a record with which it needs more fails.
+    A sum of decimals has as many digits after the point as they have, and in all as many as the `Precision` of the
+    field that it fills allows; a record that makes it need more fails.
     """
     return Aggregate(None, _added, _added, column=column, types=_summed)
 
 
 def mean(column: str) -> Aggregate:
-    """The mean as a float; None of nothing. Of no decimals: no number of digits is right for all their means."""
+    """Average the values, as a float; None for no values. Decimals are refused: their means fit no number of digits."""
     return Aggregate(None, _averaged, _both_averaged, _divided, column, types=_mean)
 
 
 def min(column: str) -> Aggregate:  # noqa: A001 - the module's name stands before it
-    """The smallest value; None of nothing."""
+    """Take the smallest value; None for no values."""
     return Aggregate(None, _smaller, _smaller, column=column, types=_chosen)
 
 
 def max(column: str) -> Aggregate:  # noqa: A001 - the module's name stands before it
-    """The largest value; None of nothing."""
+    """Take the largest value; None for no values."""
     return Aggregate(None, _larger, _larger, column=column, types=_chosen)
 
 
 def first(column: str) -> Aggregate:
-    """The value of the first record in Lowtide's order."""
+    """Take the value of the first record in Lowtide's order."""
     return Aggregate((), _kept, _first, _only, column, types=_one)
 
 
 def latest(column: str) -> Aggregate:
-    """The value of the last record in Lowtide's order."""
+    """Take the value of the last record in Lowtide's order."""
     return Aggregate((), _replaced, _last, _only, column, types=_one)
 
 
 def min_by(column: str, by: str) -> Aggregate:
-    """A column of the record in which another is smallest; the first of equals."""
+    """Take a column of the record in which another is smallest; the first of equals."""
     return _by(column, by, _lower)
 
 
 def max_by(column: str, by: str) -> Aggregate:
-    """A column of the record in which another is largest; the first of equals."""
+    """Take a column of the record in which another is largest; the first of equals."""
     return _by(column, by, _higher)
 
 
 def count_distinct(column: str) -> Aggregate:
-    """How many different values, exactly; its state grows with them."""
+    """Count the different values, exactly; its state grows with them."""
     return Aggregate((), _noted, _all_noted, _how_many, column, types=_distinct)
 
 
 def collect(column: str | None = None) -> Aggregate:
-    """All values, or all records, as a tuple in Lowtide's order; its state grows with them."""
+    """Collect all values, or all records, into a tuple in Lowtide's order; its state grows with them."""
     return Aggregate((), _appended, _all_appended, _flat, column, types=_collected)
 
 
@@ -183,7 +183,7 @@ def _exact_sum(state: Decimal, value: Decimal) -> Decimal:
 
 def _fitting(total: Any) -> Any:
     if type(total) is int and not -_LARGEST - 1 <= total <= _LARGEST:
-        raise OverflowError("the sum is more than 64 bits hold")
+        raise OverflowError("the sum does not fit into 64 bits")
     return total
 
 
@@ -215,7 +215,7 @@ def _larger(state: Any, value: Any) -> Any:
 
 
 def _lower(value: Any, other: Any) -> bool:
-    """True if a value is smaller; NaN, which is not equal to itself, is larger than any number."""
+    """Return whether a value is smaller; NaN, which is not equal to itself, is larger than any number."""
     return bool(value < other or (other != other and value == value))  # noqa: PLR0124 - so NaN is known
 
 
@@ -244,15 +244,15 @@ def _replaced(_: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
 
 
 Chunks = tuple[tuple[Any, ...], ...]
-"""Values that grow, each chunk at least twice as long as the next: a state is never changed, and one with a value more
-shares most chunks with the one before. Of n values n log n are copied, where new tuples of all would copy n^2 / 2."""
+"""Growing values in chunks, each at least twice as long as the next. A state is never changed, and one with a value
+more shares most chunks with the one before. n values copy n log n, where new tuples of all would copy n^2 / 2."""
 
 Order = Callable[[Any], Any] | None
-"""The key by which values are ordered; None for the values themselves."""
+"""The key that orders values; None for the values themselves."""
 
 
 def _pushed(chunks: Chunks, last: tuple[Any, ...]) -> Chunks:
-    """Chunks with one more, which comes last."""
+    """Return the chunks with one more, which comes last."""
     end = len(chunks)
     while end and len(chunks[end - 1]) < 2 * len(last):
         end -= 1
@@ -277,7 +277,7 @@ def _all_appended(state: Chunks, other: Chunks) -> Chunks:
 
 
 def _by(column: str, by: str, better: Callable[[Any, Any], bool]) -> Aggregate:
-    """Keeps the record that is best so far."""
+    """Keep the best record so far."""
     return Aggregate(
         (),
         partial(_better, by, better),
@@ -303,7 +303,7 @@ def _column_of_only(column: str, state: tuple[Any, ...]) -> Any:
 
 
 def _noted(state: Chunks, value: Any) -> Chunks:
-    """The values so far; those of a chunk in their own order, so that one is found without a look at each."""
+    """Return the values so far; each chunk is sorted, so that a value is found without looking at all."""
     if value is None:
         return state
     order = _value_of if isinstance(value, Enum) else None
@@ -329,7 +329,7 @@ def _has(state: Chunks, value: Any, order: Order) -> bool:
 
 
 def _sorted_in(chunks: Chunks, last: tuple[Any, ...], order: Order) -> Chunks:
-    """Chunks with one more, each in its own order."""
+    """Return the chunks with one more, each sorted."""
     end = len(chunks)
     while end and len(chunks[end - 1]) < 2 * len(last):
         end -= 1
@@ -345,7 +345,7 @@ def _value_of(value: Enum) -> Any:
 
 
 def columns_of(record: type) -> dict[str, Any]:
-    """The types of a dataclass's columns, without the markers that say where a value stands in a message."""
+    """Return the types of a dataclass's columns, without the markers for a value's place in a message."""
     return {name: _unmarked(hint) for name, hint in get_type_hints(record, include_extras=True).items()}
 
 
@@ -361,7 +361,7 @@ def _unmarked(hint: Any) -> Any:
 
 
 def _some(value: Any) -> Any:
-    """A type without None."""
+    """Return a type without None."""
     if get_origin(value) in (Union, UnionType):
         others = [each for each in get_args(value) if each is not NoneType]
         return others[0] if len(others) == 1 else value
@@ -369,7 +369,7 @@ def _some(value: Any) -> Any:
 
 
 def _limited(value: Any, kinds: tuple[type, ...]) -> Any:
-    """A type without None, if it is one of these or a Literal of them."""
+    """Return a type without None, if it is one of these or a Literal of them."""
     some = _some(value)
     if Decimal in kinds and _scale(some) is not None:
         return some
@@ -379,7 +379,7 @@ def _limited(value: Any, kinds: tuple[type, ...]) -> Any:
 
 
 def _number(value: Any, kinds: tuple[type, ...]) -> Any:
-    """As `_limited`, but what is counted with is of a Literal's base type: its members' sum is none of them."""
+    """As `_limited`, but for a Literal return its base type: the sum of its members is not a member."""
     some = _limited(value, kinds)
     return type(get_args(some)[0]) if get_origin(some) is Literal else some
 
@@ -389,19 +389,19 @@ def _counting(_: Any) -> tuple[Any, Any]:
 
 
 def _scale(value: Any) -> int | None:
-    """How many digits a Decimal's type has after the point; None for what is none."""
+    """Return the digits after the point of a Decimal's type; None for any other type."""
     marks = getattr(value, "__metadata__", ())
     return next((mark.scale for mark in marks if isinstance(mark, Precision)), None)
 
 
 def digits_of(hint: Any) -> int | None:
-    """How many digits a Decimal's type, or that or None, has in all; None for what is none."""
+    """Return all digits of a Decimal's type, perhaps `| None`; None for any other type."""
     marks = getattr(_some(hint), "__metadata__", ())
     return next((mark.digits for mark in marks if isinstance(mark, Precision)), None)
 
 
 def fills(hint: Any, given: Any) -> bool:
-    """Whether what is of one type may fill a field of another; a decimal of the same scale whatever its digits."""
+    """Return whether a value of one type may fill a field of another; decimals need only the same scale."""
     scale = _scale(_some(given))
     if scale is None or scale != _scale(_some(hint)):
         return accepts(hint, given)
@@ -420,8 +420,8 @@ def _summed(value: Any) -> tuple[Any, Any]:
 def _mean(value: Any) -> tuple[Any, Any]:
     if _scale(_some(value)) is not None:
         raise Unreadable(
-            "is a mean of decimals, for which no number of digits is right; let agg.sum and agg.count fill two fields, "
-            "and a map after it divide and round"
+            "is a mean of decimals, for which no number of digits is right; fill two fields with agg.sum and agg.count "
+            "and divide in a map"
         )
     state = IntMean if _number(value, _AVERAGED) is int else FloatMean
     return state | None, float if value is _some(value) else float | None

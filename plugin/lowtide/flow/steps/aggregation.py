@@ -1,4 +1,4 @@
-"""Aggregations: what `aggregate` makes of records by several aggregates at once, and whether its result's type fits.
+"""Aggregations: several aggregates over the same records, and the check that the result's type fits them.
 
 aggregation = aggregation_of(Spent, {"amount": agg.sum("amount")}, takes=Order, key=("user",), windows=False)
 state = aggregation.add(aggregation.initial, order)
@@ -25,13 +25,13 @@ WINDOW_FIELDS = ("window_start", "window_end")
 
 
 class Aggregation:
-    """How records become results; a state is what all aggregates have come to.
+    """Turns records into results; its state holds the states of all aggregates.
 
     Attributes:
         returns: The type of the results.
         state: The type of the states: a dataclass with one field per aggregate, in the order they were written.
         initial: The state of no records, as it would come back from a snapshot.
-        merges: Whether two states can be put together.
+        merges: True if two states can be merged.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Aggregation:
         self._window = [name in fields for name in WINDOW_FIELDS]
 
     def add(self, state: Any, record: Any) -> Any:
-        """The state with one record more."""
+        """Return the state with one more record."""
         return self.state(
             *[
                 each.add(getattr(state, name), record if each.column is None else getattr(record, each.column))
@@ -60,18 +60,18 @@ class Aggregation:
         )
 
     def merge(self, state: Any, other: Any) -> Any:
-        """Two states as one, the first of which came first; only if it `merges`."""
+        """Merge two states, the first of which came first; only if it `merges`."""
         pairs = [(each.merge, getattr(state, name), getattr(other, name)) for name, each in self._columns.items()]
         return self.state(*[merge(one, another) for merge, one, another in pairs if merge is not None])
 
     def finish(self, state: Any, key: Sequence[Any], start: datetime | None = None, end: datetime | None = None) -> Any:
-        """The result of a state.
+        """Make the result of a state.
 
         Args:
             state: The state.
             key: The values of the key's columns.
-            start: When the window begins, where there are windows.
-            end: When it ends.
+            start: The window's start, if there are windows.
+            end: Its end.
         """
         values = {name: key[place] for place, name in self._key}
         values |= {
@@ -81,7 +81,7 @@ class Aggregation:
         }
         values |= {name: each.finish(getattr(state, name)) for name, each in self._columns.items()}
         for name, digits in self._digits:
-            # Here rather than where the result is written, so that the state stays without the record.
+            # Checked here and not on writing the result, so that the state stays without the record.
             if values[name] is not None and len(values[name].as_tuple().digits) > digits:
                 raise OverflowError(f"{self.returns.__qualname__}.{name} would have more than {digits} digits")
         return self.returns(**values)
@@ -90,17 +90,17 @@ class Aggregation:
 def aggregation_of(
     returns: type, columns: Mapping[str, Aggregate], *, takes: type, key: Sequence[str], windows: bool
 ) -> Aggregation:
-    """Hold a result's type against what fills it.
+    """Check a result's type against what fills it.
 
     Args:
-        returns: A dataclass; each field has to be a column of the key, a window's start or end, or one of `columns`.
+        returns: A dataclass; each field must be a column of the key, a window's start or end, or one of `columns`.
         columns: The aggregates by the fields that they fill.
         takes: The type of the records.
         key: The key's columns.
-        windows: Whether there are windows, which fill `window_start` and `window_end`.
+        windows: True if there are windows, which fill `window_start` and `window_end`.
 
     Raises:
-        FlowError: what does not fit, and the way out.
+        FlowError: something does not fit.
     """
     schema = schema_of(returns)
     fields = {name: hint for name, hint in columns_of(returns).items() if name in schema.kinds}
@@ -117,12 +117,12 @@ def aggregation_of(
             raise FlowError(f"the aggregate {name} {problem}") from None
         given[name] = fields[name] if result is NOTHING else result
     if not columns:
-        raise FlowError("nothing is aggregated", way_out="name an aggregate for a field, such as orders=agg.count()")
+        raise FlowError("aggregate has no aggregates", way_out="give one for a field, such as orders=agg.count()")
     for name, hint in fields.items():
         if name not in given:
             raise FlowError(_unfilled(returns, name, key, windows))
         if not fills(hint, given[name]):
-            raise FlowError(f"{returns.__qualname__}.{name} is {said(hint)}, but it is filled with {said(given[name])}")
+            raise FlowError(f"{returns.__qualname__}.{name} is {said(hint)}, but what fills it is {said(given[name])}")
     return Aggregation(returns, columns, states, key)
 
 
@@ -133,21 +133,21 @@ def _check_name(
         raise FlowError(f"{name}= is {aggregate!r}, expected an aggregate such as agg.count()")
     if name in given:
         what = "the window" if name in WINDOW_FIELDS else "the key"
-        raise FlowError(f"{name} is filled by {what} already", way_out="give the aggregate another name")
+        raise FlowError(f"{name} is already filled by {what}", way_out="give the aggregate another name")
     if name not in fields:
         raise FlowError(f"{returns.__qualname__} has no field {name!r}; it has {', '.join(fields)}")
 
 
 def _unfilled(returns: type, name: str, key: Sequence[str], windows: bool) -> str:
     if name in WINDOW_FIELDS and not windows:
-        return f"nothing fills {returns.__qualname__}.{name}, as there are no windows here; use .window(...) before it"
+        return f"nothing fills {returns.__qualname__}.{name}, as there are no windows; write .window(...) before it"
     moments = f", {', '.join(WINDOW_FIELDS)}" if windows else ""
     filled = f"columns of the key ({', '.join(key)}){moments} and aggregates, such as {name}=agg.count()"
-    return f"nothing fills {returns.__qualname__}.{name}; its fields have to be {filled}"
+    return f"nothing fills {returns.__qualname__}.{name}; the fields must be {filled}"
 
 
 def _types(aggregate: Aggregate, takes: type, taken: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The types of an aggregate's state and of its result, `NOTHING` if it does not say; raises Unreadable."""
+    """Return the types of an aggregate's state and result, `NOTHING` if it does not say; raises Unreadable."""
     if aggregate.column is not None and aggregate.column not in taken:
         raise Unreadable(f"takes column {aggregate.column!r}, but {said(takes)} has {', '.join(taken)}")
     value = takes if aggregate.column is None else taken[aggregate.column]
@@ -155,7 +155,7 @@ def _types(aggregate: Aggregate, takes: type, taken: Mapping[str, Any]) -> tuple
 
 
 def _own_types(aggregate: Aggregate, value: Any) -> tuple[Any, Any]:
-    """The types of an aggregate of the user's, by the annotations of its functions."""
+    """Return the types of a user's aggregate, from the annotations of its functions."""
     add = _signature("add", aggregate.add, "state", "value")
     hints = (add.returns, add.takes[0])
     state = next((hint for hint in hints if not says_nothing(hint)), type(aggregate.initial))
@@ -168,7 +168,7 @@ def _own_types(aggregate: Aggregate, value: Any) -> tuple[Any, Any]:
     try:
         encode_strictly(kind_of(state, "its state"), [aggregate.initial], "")
     except SchemaRefused as refused:
-        raise Unreadable(f"keeps what cannot be saved: {refused.what}; annotate add= with the state's type") from None
+        raise Unreadable(f"has no state that can be saved: {refused.what}; annotate add= with its type") from None
     except Mismatch as mismatch:
         found = f"initial{mismatch.path} is {mismatch.value!r}, expected {mismatch.expected}"
         raise Unreadable(f"keeps {said(state)}, but {found}") from None

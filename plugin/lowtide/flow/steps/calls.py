@@ -19,13 +19,13 @@ S_co = TypeVar("S_co", bound=Step, covariant=True, default=Step)
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[S_co]):
-    """One step as it was written down; `Call[Scan]` is one whose step is a scan.
+    """One step as the user wrote it; `Call[Scan]` is one whose step is a scan.
 
     Attributes:
-        step: What it does.
+        step: The step.
         name: Its name, None if it has none.
         parents: Indices of the calls whose records it takes, by port; none for a source.
-        site: Where it was written.
+        site: The place in the user's code.
         back: Of a loop's tail, the index of its head; else None.
     """
 
@@ -37,7 +37,7 @@ class Call(Generic[S_co]):
 
 
 def sink_of(sink: Kafka[T], taker: str) -> KafkaSink:
-    """A sink as the plan keeps it."""
+    """Return a sink as the plan keeps it."""
     if not isinstance(sink, Kafka):
         raise FlowError(f"{taker} takes kafka(topic, format), found {sink!r}", where=str(user_site()))
     if sink.start != EARLIEST:

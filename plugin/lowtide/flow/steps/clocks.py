@@ -1,9 +1,8 @@
-"""Clocks of a flow: one record whenever log time has come to a multiple of a duration.
+"""Clocks of a flow: one record whenever log time reaches a multiple of a duration.
 
-A clock is a scan with a timer, over one key, its name. What comes to it are *signs*: of each front the first message in
-each span from one moment to the next, be it one that cannot be read, as log time comes to it all the same. The first
-sign of all starts it. The newest says where it stops when all sources have ended: at the end of the last span that has
-a message.
+A clock is a scan with a timer, over one key, its name. It takes *signs*: of each front the first message in each span
+from one moment to the next, even one that cannot be read, as log time reaches it all the same. The first sign of all
+starts it. The newest says where it stops when all sources have ended: at the end of the last span that has a message.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ SHORTEST_IN_ZONE = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Moment:
-    """What a clock gives when it strikes: `clock` is its name, `at` the moment that log time has come to."""
+    """A clock's strike: `clock` is its name, `at` the moment that log time has reached."""
 
     clock: str
     at: datetime
@@ -33,7 +32,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Sighted:
-    """A sign for a clock: there is a record in the span that begins before or at `at`, which is when its tick began."""
+    """A sign for a clock: a record lies in the span that begins at or before `at`, the start of the record's tick."""
 
     clock: str
     at: datetime
@@ -41,7 +40,7 @@ class Sighted:
 
 @dataclass(frozen=True)
 class Run:
-    """What a clock keeps: when it strikes next, and the end of the newest span that has a record; None before any."""
+    """A clock's state: its next strike, and the end of the newest span that has a record; None before any."""
 
     next: datetime | None = None
     last: datetime | None = None
@@ -53,14 +52,14 @@ class Striking:
 
     Attributes:
         name: The clock's name.
-        every: How often it strikes.
+        every: The interval at which it strikes.
     """
 
     name: str
     every: Every
 
     def after(self, at: datetime) -> datetime | None:
-        """When it strikes next after a moment."""
+        """Return its next strike after a moment."""
         found = self.every.after(micros_of(at))
         return None if found is None else moment(found)
 
@@ -70,21 +69,21 @@ class Striking:
         return Run(after if run == Run() else run.next, after), []
 
     def asks(self, run: Run) -> datetime | None:
-        """When it wants to be called."""
+        """Return the moment at which it wants to be called."""
         return run.next
 
     def strike(self, run: Run, at: datetime) -> tuple[Run, list[Moment]]:
-        """Be called at a moment."""
+        """Strike at a moment."""
         return replace(run, next=self.after(at)), [Moment(self.name, at)]
 
 
 def ends_at(run: Run) -> bool:
-    """Whether a clock has nothing more to strike, all sources having ended: all spans with records are behind it."""
+    """Return whether a clock is done once all sources have ended: it is past all spans with records."""
     return run.next is None or run.last is None or run.next > run.last
 
 
 def clock_of(name: str, every: timedelta, tz: str | None) -> Clock:
-    """The step, as `clock(...)` says it; raises FlowError for what no clock can mean."""
+    """Make the step of `clock(...)`; raises FlowError for arguments that do not fit."""
     check_text("clock", name)
     duration_of("clock", "every", every)
 
@@ -97,10 +96,10 @@ def clock_of(name: str, every: timedelta, tz: str | None) -> Clock:
         try:
             ZoneInfo(tz)
         except (KeyError, ValueError, TypeError, OSError):
-            way_out = 'name one of the IANA database, such as "Europe/Berlin", or leave out tz= for UTC'
-            raise refuse(f"there is no time zone {tz!r}", way_out) from None
+            way_out = 'use a name of the IANA database, such as "Europe/Berlin", or leave out tz= for UTC'
+            raise refuse(f"unknown time zone {tz!r}", way_out) from None
         if every < SHORTEST_IN_ZONE or (DAY % every if every < DAY else every % DAY):
-            way_out = "give every a part of a day, such as lt.hours(6), or whole days; or leave out tz="
-            raise refuse(f"the clocks of a zone show no multiples of {every} that are the same each day", way_out)
+            way_out = "make every= a part of a day, such as lt.hours(6), or whole days; or leave out tz="
+            raise refuse(f"multiples of {every} do not fall on the same times each day in a time zone", way_out)
     striking = Striking(name, Every(every, tz))
     return Clock(striking.see, Run(), Run, Moment, None, striking.asks, striking.strike, striking)

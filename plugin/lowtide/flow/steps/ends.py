@@ -1,4 +1,4 @@
-"""Where records come in and go out, and where streams come together."""
+"""Sources, sinks and merges: records come in, go out, and come together."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Merge(Step):
     @override
     def gives(self, asked: Asked) -> Any:
         if len(set(asked.names)) < len(asked.names):
-            asked.fault("a stream is merged with itself, so each of its records would come twice; leave it out")
+            asked.fault("a stream is merged with itself, so each record would come twice; leave it out")
         types = {said(takes): None for takes in asked.takes if takes is not None}
         if len(types) > 1:
-            asked.fault(f"merge takes streams of one type, found {' and '.join(types)}; use map before it")
+            asked.fault(f"merge takes streams of one type, found {' and '.join(types)}; map them to one type first")
         return asked.takes[0]
 
     @override

@@ -14,7 +14,7 @@ from lowtide.flow.steps.step import Asked, Step
 
 @dataclass(frozen=True, slots=True)
 class KeyBy(Step):
-    """Records with equal values in `columns` come together; without columns, those of one front do."""
+    """Brings records with equal values in `columns` together; without columns, those of one front."""
 
     word: ClassVar[str] = "key_by"
     exchange: ClassVar[bool] = True
@@ -39,7 +39,7 @@ class KeyBy(Step):
 
 @dataclass(frozen=True, slots=True)
 class Relay(Step):
-    """Records go on to the next level in the hash unit they have; at level 0 their front gives them one."""
+    """Sends records on to the next level in the hash unit they have; at level 0 their front gives them one."""
 
     word: ClassVar[str] = "relay"
     exchange: ClassVar[bool] = True
@@ -51,7 +51,7 @@ class Relay(Step):
 
 
 def check_columns(columns: tuple[str, ...], asked: Asked) -> None:
-    """Note columns that the records have not, and those that are named twice."""
+    """Note columns that the records lack, and columns named twice."""
     takes = asked.takes[0]
     if takes is None:
         return

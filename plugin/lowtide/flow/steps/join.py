@@ -13,12 +13,12 @@ from lowtide.flow.site import Function
 from lowtide.flow.steps.step import Step, said_ttl
 from lowtide.flow.time.moments import ZERO, said_duration
 
-_WAITS = "{word} cannot stand in the loop {loop}: it waits for records that a turn does not bring"
+_WAITS = "{word} cannot stand in the loop {loop}: it waits for records that one turn does not bring"
 
 
 @dataclass(frozen=True, slots=True)
 class Connect(Step):
-    """The records of keyed streams of any types in one, in order, for scans."""
+    """One stream of several keyed streams of any types, in order, for scans."""
 
     word: ClassVar[str] = "connect"
     stateful: ClassVar[bool] = True
@@ -31,7 +31,7 @@ class Connect(Step):
 
     @override
     def unused(self, parents: Sequence[str]) -> str | None:
-        return "nothing takes what is connected; add .scan(...) or .flat_scan(...), or remove it"
+        return "nothing takes the connected records; add .scan(...) or .flat_scan(...), or remove it"
 
     @override
     def takes(self, gives: Sequence[str], names: Sequence[str]) -> str:
@@ -43,8 +43,8 @@ class Table(Step):
     """The newest record of every key, for `join_table`.
 
     Attributes:
-        deleted: The column that says of a record, by being True, that its key is gone; None for none.
-        ttl: After so much log time without a record a key has no row any more; None for never.
+        deleted: The column that removes the record's key if True; None for none.
+        ttl: A key's row is dropped after this much log time without a record; None for never.
     """
 
     word: ClassVar[str] = "table"
@@ -65,11 +65,11 @@ class Table(Step):
 
 @dataclass(frozen=True, slots=True)
 class JoinTable(Step):
-    """Every record becomes `function(record, row)`, the row being its key's in a table, as of the record's place.
+    """Turns every record into `function(record, row)`, with its key's row in a table as of the record's place.
 
     Attributes:
         function: Changes nothing in place.
-        how: Whether a record without a row is left out, or comes with None.
+        how: "inner" leaves out records without a row; "left" gives them None.
         returns: The type of the results; in a plan always there.
     """
 
@@ -89,17 +89,17 @@ class JoinTable(Step):
 
 @dataclass(frozen=True, slots=True)
 class Join(Step):
-    """Pairs of the records of two streams that have one key and lie near each other in time become records.
+    """Turns pairs of records of two streams, of one key and near each other in time, into records.
 
     Attributes:
         function: Takes the two, one of them None where an unpaired record comes out; changes nothing in place.
-        how: Of which streams unpaired records come out.
-        before: How far before the left record's time the right one's may lie.
-        after: How far after it.
+        how: The streams whose unpaired records come out.
+        before: The right record may lie this long before the left one.
+        after: It may lie this long after it.
         time: The columns of event time, left and right; None for log time.
-        wait: How long log time waits for each stream's event time.
+        wait: The time that log time waits for each stream's event time.
         ahead: A record whose event time is further ahead of log time is late.
-        late: "drop" where nobody takes what is late.
+        late: "drop" if nothing takes late records.
         returns: The type of the results; in a plan always there.
     """
 
@@ -126,13 +126,13 @@ class Join(Step):
 
     @property
     def outer(self) -> tuple[bool, bool]:
-        """Whether unpaired records come out, left and right."""
+        """True for each stream, left and right, whose unpaired records come out."""
         return self.how in ("left", "outer"), self.how in ("right", "outer")
 
     @property
     @override
     def clocked(self) -> bool:
-        return any(self.outer)  # Of an inner join all that comes out comes with a record.
+        return any(self.outer)  # An inner join gives nothing without a record that causes it.
 
     @override
     def shows(self, gives: str, others: Sequence[str]) -> str:
@@ -140,7 +140,7 @@ class Join(Step):
 
     @property
     def nearness(self) -> str:
-        """When its records are near, as a text: what it keeps hangs on that."""
+        """The bounds within which records pair, as text: the kept state depends on them."""
         near = f"from {said_duration(self.before)} before to {said_duration(self.after)} after"
         if self.time is None:
             return f"{near} in log time"
@@ -150,9 +150,10 @@ class Join(Step):
 
 @dataclass(frozen=True, slots=True)
 class JoinAsof(Join):
-    """Every record of the left stream with the newest of the right one that is not younger, and `before` older at most.
+    """Pairs each left record with the newest right one that is not younger, and at most `before` older.
 
-    That is known when log time has waited for both; so `after` is none, `wait` is one, and `how` is "left" or "inner".
+    The partner is known when log time has waited for both; so `after` is zero, `wait` the same for both, and `how` is
+    "left" or "inner".
     """
 
     word: ClassVar[str] = "join_asof"

@@ -1,4 +1,4 @@
-"""Steps that keep a state of each key, and what they see beside it."""
+"""Steps that keep a state per key, and the broadcasts that they look at."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _INSIDE = "{word} cannot stand in the loop {loop}, whose records have not come o
 
 @dataclass(frozen=True, slots=True)
 class Last(Step):
-    """Every record becomes a window: the last `count` records of its key up to and with it, oldest first.
+    """Turns every record into a window: the last `count` records of its key up to and with it, oldest first.
 
     Attributes:
-        count: How many, at least 1.
-        partial: Whether the windows at a key's start, which are shorter, come out.
-        ttl: After so much log time without a record a key begins anew; None for never.
+        count: The number of records, at least 1.
+        partial: True if the shorter windows at a key's start come out.
+        ttl: A key starts over after this much log time without a record; None for never.
     """
 
     word: ClassVar[str] = "last"
@@ -54,14 +54,14 @@ class Last(Step):
 
 @dataclass(frozen=True, slots=True)
 class Scan(Step):
-    """`function(state, record) -> (state, output)`, per key and in order; with a broadcast also `beside` as third.
+    """Calls `function(state, record) -> (state, output)`, per key and in order; a broadcast adds its state as third.
 
     Attributes:
         function: Changes nothing in place.
         initial: The state of a key that has none yet.
         state: The type of the state; in a plan always there.
         returns: The type of the outputs; in a plan always there.
-        ttl: After so much log time without a record a key begins anew; None for never.
+        ttl: A key starts over after this much log time without a record; None for never.
     """
 
     word: ClassVar[str] = "scan"
@@ -83,7 +83,7 @@ class Scan(Step):
 
 @dataclass(frozen=True, slots=True)
 class FlatScan(Scan):
-    """`function(state, record) -> (state, outputs)`: a scan with any number of outputs, in the order given."""
+    """Calls `function(state, record) -> (state, outputs)`: a scan with any number of outputs, in the order given."""
 
     word: ClassVar[str] = "flat_scan"
     appends: ClassVar[bool] = True
@@ -91,9 +91,9 @@ class FlatScan(Scan):
 
 @dataclass(frozen=True, slots=True)
 class Reduce(Scan):
-    """`function(result, record) -> result`: a scan whose state is what it gave last, at first the first record.
+    """Calls `function(result, record) -> result`: a scan whose state is its last result, at first the first record.
 
-    As it is written down, `function` is the user's; in a plan it takes a state, which may be None, like any scan's.
+    As written, `function` is the user's; in a plan it takes a state, which may be None, like any scan's.
     """
 
     word: ClassVar[str] = "reduce"
@@ -102,7 +102,7 @@ class Reduce(Scan):
 
 @dataclass(frozen=True, slots=True)
 class Running(Step):
-    """Every record becomes what aggregates have come to with it; as it is written down, in a plan an `Aggregated`.
+    """Turns every record into its key's aggregates so far; as written, in a plan it is an `Aggregated`.
 
     Attributes:
         returns: The type of the results.
@@ -127,7 +127,7 @@ class Aggregated(Scan):
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate(Step):
-    """The first record of each key goes on, then one only `within` of log time after the last that went on."""
+    """Passes the first record of each key, then only records `within` of log time after the last that passed."""
 
     word: ClassVar[str] = "deduplicate"
     stateful: ClassVar[bool] = True
@@ -146,7 +146,7 @@ class Deduplicate(Step):
 
 @dataclass(frozen=True, slots=True)
 class Broadcast(Step):
-    """Every record goes to every hash unit; `function(state, record) -> state` keeps what scans see beside them.
+    """Sends every record to every hash unit; `function(state, record) -> state` keeps the state that scans see.
 
     Attributes:
         function: Changes nothing in place.
@@ -181,7 +181,7 @@ class Broadcast(Step):
 
 @dataclass(frozen=True, slots=True)
 class Ended(FlatScan):
-    """The labels that have ended, for a while; nothing comes of them."""
+    """Keeps labels that have ended, for a while; gives no records."""
 
     word: ClassVar[str] = "ended"
     own: ClassVar[bool] = True

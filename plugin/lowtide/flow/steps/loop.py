@@ -14,10 +14,10 @@ from lowtide.flow.steps.step import Step
 
 @dataclass(frozen=True, slots=True)
 class Loop(Step):
-    """The head of a loop: takes what comes in, and what its `Again` sends back.
+    """The head of a loop: takes the records that come in, and those that its `Again` sends back.
 
     Attributes:
-        keyed: Whether its records have a key when they come in.
+        keyed: True if its records have a key when they come in.
     """
 
     word: ClassVar[str] = "loop"
@@ -33,7 +33,7 @@ class Again(Step):
 
     Attributes:
         function: Takes a record, returns bool.
-        limit_turns: How often a record may pass through the loop, at least 1; one that had to go again fails.
+        limit_turns: The number of turns a record may take, at least 1; a record that needs another one fails.
     """
 
     word: ClassVar[str] = "loop"
@@ -51,7 +51,7 @@ class Feedback(Step):
     """The exchange from the tail of a loop with a `key_by` in its body back to the head, which stands further up.
 
     Attributes:
-        columns: The key that records have at the head; none where each stays with the hash unit it has.
+        columns: The key that records have at the head; empty if each stays with its hash unit.
     """
 
     word: ClassVar[str] = "loop"

@@ -1,4 +1,4 @@
-"""Steps that call a function with a record, or with a batch, and keep nothing."""
+"""Steps that call a function with a record or a batch, and keep nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lowtide.flow.steps.step import Asked, Step, called, check_predicate, signat
 
 @dataclass(frozen=True, slots=True)
 class Map(Step):
-    """Every record becomes one record; `returns` is its type where the function does not say."""
+    """Turns every record into one record; `returns` is its type if the function does not say."""
 
     word: ClassVar[str] = "map"
     takes_windows: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class Map(Step):
 
 @dataclass(frozen=True, slots=True)
 class FlatMap(Step):
-    """Every record becomes any number of records, in the order the function gives them."""
+    """Turns every record into any number of records, in the order the function gives them."""
 
     word: ClassVar[str] = "flat_map"
     appends: ClassVar[bool] = True
@@ -54,7 +54,7 @@ class FlatMap(Step):
 
 @dataclass(frozen=True, slots=True)
 class Filter(Step):
-    """Records for which the function says True go on."""
+    """Passes the records for which the function returns True."""
 
     word: ClassVar[str] = "filter"
     takes_windows: ClassVar[bool] = True
@@ -69,7 +69,7 @@ class Filter(Step):
 
 @dataclass(frozen=True, slots=True)
 class Split(Step):
-    """Records go to the one of its two `Side`s that the function says; no others take them, and in this order."""
+    """Sends records to the one of its two `Side`s that the function chooses; only those take them, in this order."""
 
     word: ClassVar[str] = "split"
     takes_windows: ClassVar[bool] = True
@@ -84,7 +84,7 @@ class Split(Step):
 
 @dataclass(frozen=True, slots=True)
 class Side(Step):
-    """The records of a `Split` for which the function says this."""
+    """The records of a `Split` for which the function returns `says`."""
 
     word: ClassVar[str] = "split"
     takes_windows: ClassVar[bool] = True
@@ -103,9 +103,9 @@ class Side(Step):
 
 @dataclass(frozen=True, slots=True)
 class MapBatches(Step):
-    """An Arrow record batch becomes another one of `returns`, row by row in the same order.
+    """Turns an Arrow record batch into one of `returns`, row by row in the same order.
 
-    How records are cut into batches depends on timing, so row i of the result must depend on row i alone.
+    Batches are cut by timing, so row i of the result must depend on row i alone.
     """
 
     word: ClassVar[str] = "map_batches"
@@ -125,7 +125,7 @@ class MapBatches(Step):
 
 
 def _returned(step: Map | FlatMap, asked: Asked, *, many: bool = False) -> Any:
-    """The type of the records that a function gives."""
+    """Return the type of the records that a function gives."""
     returns = signature_of_record(step.function, asked, asked.takes[0]).returns
     if many and returns is not NOTHING:
         returns = element_of(returns)

@@ -1,4 +1,4 @@
-"""Running results as functions of scans: what `reduce` and `aggregate` make of a state and a record."""
+"""Running results as functions of scans, for `reduce` and `aggregate`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Reducing:
         self.__qualname__ = str(getattr(function, "__qualname__", None) or repr(function))
 
     def __call__(self, state: Any, record: Any) -> tuple[Any, Any]:
-        """The result, as the new state and as the output."""
+        """Return the result, as the new state and as the output."""
         result = record if state is None else self.function(state, record)
         return result, result
 
 
 class Aggregating:
-    """The function of an `aggregate`: its state is what the aggregates have come to.
+    """The function of an `aggregate`: its state holds those of the aggregates.
 
     Args:
         aggregation: The aggregates.
@@ -37,6 +37,6 @@ class Aggregating:
         self.__qualname__ = "aggregate"
 
     def __call__(self, state: Any, record: Any) -> tuple[Any, Any]:
-        """What the aggregates have come to with the record, and the result of that."""
+        """Return the state with the record added, and its result."""
         after = self.aggregation.add(state, record)
         return after, self.aggregation.finish(after, [getattr(record, column) for column in self._key])

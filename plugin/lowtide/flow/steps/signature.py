@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from lowtide.flow.site import Function
 
 NOTHING = inspect.Parameter.empty
-"""Stands where an annotation is missing."""
+"""Marks a missing annotation."""
 
 _ORDERED = (list, tuple, Iterable, Iterator, Generator, Sequence, Collection)
 
@@ -28,20 +28,20 @@ _NUMBERS = ("no argument", "one argument", "two arguments", "three arguments")
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The annotations of a function, of each of its arguments and of its result; `NOTHING` where there is none."""
+    """The annotations of a function's arguments and result; `NOTHING` for a missing one."""
 
     takes: tuple[Any, ...]
     returns: Any
 
 
 class Unreadable(Exception):
-    """The function cannot take part in a flow, and why."""
+    """The reason why a function cannot be part of a flow."""
 
 
 def signature_of(function: Function, *arguments: str) -> Signature:
     """Read a function's annotations; raises Unreadable if it does not take exactly these arguments."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise Unreadable("is asynchronous; a step's function is called and returns")
+        raise Unreadable("is asynchronous; use a plain function")
     try:
         signature = inspect.signature(function, eval_str=True)
     except ValueError:  # a builtin without one
@@ -61,10 +61,10 @@ def signature_of(function: Function, *arguments: str) -> Signature:
 
 
 def element_of(returns: Any) -> Any:
-    """The type of the elements of an annotated iterable; raises Unreadable if their order does not repeat."""
+    """Return the element type of an annotated iterable; raises Unreadable if its order is not repeatable."""
     origin, arguments = get_origin(returns), get_args(returns)
     if origin in (set, frozenset, Set):
-        raise Unreadable("returns a set, whose order does not repeat; return a sorted list")
+        raise Unreadable("returns a set, whose order is not repeatable; return a sorted list")
     if origin is tuple and (len(arguments) != 2 or arguments[1] is not Ellipsis):
         raise Unreadable(f"must return an iterable of one record type, its annotation says {said(returns)}")
     if origin not in _ORDERED or not arguments:
@@ -73,12 +73,12 @@ def element_of(returns: Any) -> Any:
 
 
 def says_nothing(annotation: Any) -> bool:
-    """Whether anything at all fits the annotation."""
+    """Return whether any value fits the annotation."""
     return annotation in (NOTHING, Any, object) or isinstance(annotation, TypeVar)
 
 
 def accepts(annotation: Any, found: Any) -> bool:
-    """Whether a value of the type `found` may stand where the annotation is; a window is `tuple[Record, ...]`."""
+    """Return whether the annotation accepts a value of the type `found`; a window is `tuple[Record, ...]`."""
     if says_nothing(annotation) or annotation == found:
         return True
     if get_origin(found) in (Union, UnionType):
@@ -97,7 +97,7 @@ def accepts(annotation: Any, found: Any) -> bool:
 
 
 def _accepts_elements(annotation: Any, found: Any) -> bool:
-    """Whether `Sequence[T]` and the like accept `tuple[T, ...]`, `list[T]`, ..."""
+    """Return whether `Sequence[T]` and the like accept `tuple[T, ...]`, `list[T]`, ..."""
     if not get_args(annotation):
         return True
     wanted, given = get_args(annotation), get_args(found)
@@ -107,7 +107,7 @@ def _accepts_elements(annotation: Any, found: Any) -> bool:
 
 
 def said(annotation: Any) -> str:
-    """An annotation as the user wrote it, or nearly so."""
+    """Write an annotation as the user wrote it, or nearly so."""
     if annotation is NOTHING:
         return "nothing"
     if annotation in (None, NoneType, Ellipsis):

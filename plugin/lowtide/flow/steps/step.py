@@ -1,4 +1,4 @@
-"""One step of a flow: what the others have to know of any kind."""
+"""One step of a flow, of any kind: its traits, for the rest of the code."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a flow. What others have to know of its kind stands here and in its class, and nowhere else.
+    """One step of a flow. All that others need to know of its kind is here and in its class, and nowhere else.
 
     Attributes:
-        word: What it is called in the user's code.
-        silent: It takes records of a parent beside the ways that its records go, and has no number in a child path.
+        word: Its name in the user's code.
+        silent: It takes a parent's records on the side, and has no number in a child path.
         own: Its functions are Lowtide's own: they do not fail.
         stateful: Its work needs to be in order, and so min time.
-        waits: What comes of a record in it may be of a later tick.
+        waits: Its output for a record may be of a later tick.
         exchange: Its records are sent by another level: the one before its own, or a loop's tail.
         appends: It appends an element to the child path of each record.
-        sides: How many states it keeps, one for each port.
-        by_port: It tells the streams apart that it takes.
+        sides: The number of states it keeps, one for each port.
+        by_port: It tells apart the streams it takes.
         takes_windows: It takes the tuples of records that `last` gives.
         takes_connected: It takes what `connect` brings together.
-        no_loop: Why it cannot stand in a loop, with `{word}` and `{loop}`; None where it can.
-        whole: A record that fails in it may end the life in any case: nobody can say which it was, or its state cannot
+        no_loop: The reason why it cannot be in a loop, with `{word}` and `{loop}`; None if it can.
+        whole: A record that fails in it may always end the life: the record at fault is unknown, or its state cannot
             be saved.
     """
 
@@ -51,7 +51,7 @@ class Step:
 
     @property
     def clocked(self) -> bool:
-        """True if it sends what time alone brings, with no record that causes it, and says what is due (R6b)."""
+        """True if it sends records that time alone causes, and says what is due (R6b)."""
         return self.waits
 
     @property
@@ -61,59 +61,59 @@ class Step:
 
     @property
     def durations(self) -> dict[str, timedelta]:
-        """The durations that have to be a tick at least, by the arguments that they were given as."""
+        """The durations that must be at least a tick, by the arguments that they were given as."""
         ttl = getattr(self, "ttl", None)
         return {} if ttl is None else {"ttl": ttl}
 
     def depth(self, arriving: int) -> int:
-        """The longest child path that a record can have after it, by that of those that arrive."""
+        """Return the longest child path that a record can have after it, given the longest that arrives."""
         return arriving + self.appends
 
     def made_name(self, parents: Sequence[str]) -> str | None:
-        """Its name where the user gave none, made of those of its parents; None where it needs one."""
+        """Return its name if the user gave none, made of its parents' names; None if it needs one."""
         return None
 
     def gives(self, asked: Asked) -> Any:
-        """The type of the records that come out; None where a fault hides it.
+        """Return the type of the records that come out; None if a fault hides it.
 
         Raises:
-            Unreadable: what does not fit, to stand behind its function's name.
-            FlowError: something else does not.
+            Unreadable: what does not fit, to follow its function's name.
+            FlowError: something else does not fit.
         """
         return asked.takes[0]
 
     def unused(self, parents: Sequence[str]) -> str | None:
-        """What to do if nothing takes its records; None if that is right."""
+        """Return what to do if nothing takes its records; None if that is fine."""
         return "nothing takes these records; end the stream with .write(...), or remove the step"
 
     def takes(self, gives: Sequence[str], names: Sequence[str]) -> str:
-        """What it takes, by the types and the names of its parents, for `check --explain`."""
+        """Describe what it takes, by the types and names of its parents, for `check --explain`."""
         return f"{gives[0]} of {names[0]}"
 
     @property
     def does(self) -> str:
-        """What it does, for `check --explain`."""
+        """Describe what it does, for `check --explain`."""
         return self.word
 
     def shows(self, gives: str, others: Sequence[str]) -> str:
-        """What comes of the records that it takes, for `check --explain`.
+        """Describe what it makes of its records, for `check --explain`.
 
         Args:
             gives: The type of what comes out.
-            others: The names of what it takes at ports from 1 on; of a loop's tail that of its head.
+            others: The names of what it takes at ports from 1 up; for a loop's tail that of its head.
         """
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a step is asked with for the type that it gives.
+    """The facts that a step needs to infer the type it gives.
 
     Attributes:
-        takes: The types of the records that arrive, by port; None where a fault hides it.
+        takes: The types of the records that arrive, by port; None if a fault hides it.
         names: The names of the steps that they come from.
-        fault: Notes something that does not fit, after which it goes on.
-        record: The class of the records that a type says (errors: SchemaRefused).
+        fault: Notes something that does not fit; inference goes on.
+        record: Gives the record class of a type (errors: SchemaRefused).
         kinds: The kinds of a class's columns, by their names.
     """
 
@@ -125,26 +125,26 @@ class Asked:
 
 
 def functions_in(holder: object) -> dict[str, Function]:
-    """The functions among a value's fields, by their names."""
+    """Return the functions among a value's fields, by their names."""
     words = ("function", "timer", "on_timer", "merge", "finish")
     found = {word: getattr(holder, word, None) for word in words}
     return {word: function for word, function in found.items() if function is not None}
 
 
 def check_predicate(function: Function, asked: Asked, takes: Any) -> None:
-    """Note what is wrong with a function that says True or False of a record."""
+    """Note what is wrong with a function that returns True or False for a record."""
     returns = signature_of_record(function, asked, takes).returns
     if returns not in (NOTHING, bool):
         asked.fault(f"{called(function)} must return bool, its annotation says {said(returns)}")
 
 
 def called(function: object) -> str:
-    """What a message calls a function."""
+    """Return the name of a function for messages."""
     return str(getattr(function, "__name__", None) or repr(function))
 
 
 def signature_of_record(function: Function, asked: Asked, takes: Any) -> Signature:
-    """A function's annotations; notes where it does not take the record that arrives."""
+    """Return a function's annotations; note if it does not take the record that arrives."""
     signature = signature_of(function, "the record")
     if takes is not None and not accepts(signature.takes[0], takes):
         asked.fault(f"{called(function)} takes {said(signature.takes[0])}, but {said(takes)} arrives")
@@ -152,5 +152,5 @@ def signature_of_record(function: Function, asked: Asked, takes: Any) -> Signatu
 
 
 def said_ttl(ttl: timedelta | None) -> str:
-    """When a key is forgotten, for `check --explain`."""
+    """Describe when a key is forgotten, for `check --explain`."""
     return "" if ttl is None else f", forgotten after {ttl}"

@@ -1,4 +1,4 @@
-"""The steps a flow is made of, as frozen values: what each one does, not how. They come from one file by kind."""
+"""All steps of a flow, as frozen values that say what to do, not how; each kind has its file."""
 
 from __future__ import annotations
 

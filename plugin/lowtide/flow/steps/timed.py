@@ -1,4 +1,4 @@
-"""Steps that time calls: scans with a timer, and clocks."""
+"""Steps with timers: scans with a timer, and clocks."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class TimedScan(FlatScan):
     """A flat scan whose keys time calls, too; it always runs in order.
 
     Attributes:
-        timer: `timer(state)` says when a key wants to be called: a moment of log time, or None.
+        timer: `timer(state)` returns when a key wants to be called: a moment of log time, or None.
         on_timer: `on_timer(state, moment) -> (state, outputs)`.
     """
 
     waits: ClassVar[bool] = True
     no_loop: ClassVar[str | None] = (
-        "a timer cannot stand in the loop {loop}: it is due later than a turn; put it before or behind"
+        "a timer cannot stand in the loop {loop}: it is due later than one turn; put it before or after the loop"
     )
 
     timer: Function | None = None
@@ -43,9 +43,9 @@ class TimedScan(FlatScan):
 
 @dataclass(frozen=True, slots=True)
 class Sign(Step):
-    """Of each front the first record in each span of a clock becomes a sign for it.
+    """Turns each front's first record in each span of a clock into a sign for it.
 
-    It takes the records of all sources, and is none of the ways that these part into: no child path has its number.
+    It takes the records of all sources on the side: no child path has its number.
 
     Attributes:
         striking: The clock's.
@@ -65,10 +65,10 @@ class Sign(Step):
 
 @dataclass(frozen=True, slots=True)
 class Clock(TimedScan):
-    """A record for each multiple of a duration that log time comes to; as it is written down it takes no stream.
+    """Gives a record for each multiple of a duration that log time reaches; as written it takes no stream.
 
     Attributes:
-        striking: Its functions, which no user has written.
+        striking: Its functions, which are Lowtide's.
     """
 
     word: ClassVar[str] = "clock"

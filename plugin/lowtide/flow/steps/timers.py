@@ -1,4 +1,4 @@
-"""Timers of `flat_scan`: what the user wrote down, and whether the functions' annotations fit the state."""
+"""Timers of `flat_scan`: the step, and the check that its functions' annotations fit the state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def flat_scan_of(
     timer: Callable[..., Any] | None,
     on_timer: Callable[..., Any] | None,
 ) -> steps.FlatScan:
-    """The step, as `flat_scan(...)` says it; raises FlowError for half a timer."""
+    """Make the step of `flat_scan(...)`; raises FlowError for half a timer."""
     if timer is None and on_timer is None:
         return steps.FlatScan(function_of(function), initial, returns=returns, ttl=ttl)
     if timer is None or on_timer is None:
@@ -30,7 +30,7 @@ def flat_scan_of(
             f"flat_scan has {'on_timer=' if timer is None else 'timer='} without "
             f"{'timer=' if timer is None else 'on_timer='}",
             where=str(user_site()),
-            way_out="timer= says when a key wants to be called, on_timer= what happens then: give both or neither",
+            way_out="give both or neither: timer= says when to call a key, on_timer= what to do then",
         )
     return steps.TimedScan(
         function_of(function),
@@ -43,7 +43,7 @@ def flat_scan_of(
 
 
 def timer_fault(step: steps.TimedScan) -> str | None:
-    """What does not fit of a timer's functions, the types of state and outputs being known; None if all does."""
+    """Return what does not fit in a timer's functions, given the types of state and outputs; None if all fits."""
     for argument, function, check in (("timer", step.timer, _timer_fault), ("on_timer", step.on_timer, _call_fault)):
         assert function is not None, "half a timer is refused"
         try:

@@ -1,4 +1,4 @@
-"""The ends of substreams: `when_done`, what it keeps of labels that have ended, and what may not stand in between."""
+"""The ends of substreams: `when_done`, the labels that have ended, and the steps that may not be in between."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from lowtide.flow.time.moments import ZERO
 __all__ = ["ENDED", "Ends", "done_fault", "ended_of", "typed_done", "when_done_of"]
 
 ENDED = "ended"
-"""What the step that keeps ended labels is called, after its `when_done`."""
+"""The suffix for the step that keeps ended labels, after the name of its `when_done`."""
 
 
 @dataclass(frozen=True)
 class Ends:
-    """What is kept of a label: how often it has ended; with the tick of the last time, as of all that forget."""
+    """The state of a label: the number of times it has ended; the tick of the last is kept beside it, for its ttl."""
 
     times: int = 0
 
 
 def when_done_of(name: str, label: str | None, keep: timedelta) -> WhenDone:
-    """The step, as `when_done(...)` says it; its windows are a tick long, which only the compiler knows."""
+    """Make the step of `when_done(...)`; its windows are a tick long, which only the compiler knows."""
     check_text("when_done", name)
     if label is not None and not isinstance(label, str):
         raise FlowError(
@@ -43,7 +43,7 @@ def when_done_of(name: str, label: str | None, keep: timedelta) -> WhenDone:
 
 
 def typed_done(step: WhenDone, takes: type | None, slack_ms: int) -> WhenDone:
-    """The step as a plan has it."""
+    """Return the step as a plan has it."""
     size = timedelta(milliseconds=slack_ms)
     return WhenDone(
         Tumbling(size), None, ZERO, ZERO, None, "close", Applied(_again, takes), step.label, step.keep
@@ -51,14 +51,14 @@ def typed_done(step: WhenDone, takes: type | None, slack_ms: int) -> WhenDone:
 
 
 def ended_of(step: WhenDone, takes: type) -> Ended:
-    """What keeps the labels that have ended."""
+    """Make the step that keeps the labels that have ended."""
     return Ended(_count, Ends(), Ends, takes, step.keep)
 
 
 def done_fault(
     calls: Sequence[Call], index: int, step: WhenDone, names: Sequence[str], takes: type | None
 ) -> str | None:
-    """What is wrong with a `when_done`, its streams being sound; None if nothing is."""
+    """Return the fault of a `when_done` whose streams are sound; None if it has none."""
     stream, through = calls[index].parents
     if step.label is not None and takes is not None:
         kind = schema_of(takes).kinds.get(step.label)
@@ -69,24 +69,24 @@ def done_fault(
     between = _between(calls, stream, through)
     if between is None:
         return (
-            f"{names[through]!r} has no record of what {names[stream]!r} is made of, so nothing of it leaves it; name "
-            "as through= a stream that comes of these records, or of those that they come of"
+            f"{names[through]!r} has no records that come from {names[stream]!r} or its sources; "
+            "give through= a stream that is made from these records, or from those that they are made from"
         )
     late = [each for each in sorted(between) if calls[each].step.waits]
     if late:
         word = calls[late[0]].step.word
         return (
-            f"{word} {names[late[0]]!r} stands between {names[stream]!r} and {names[through]!r}: what comes of a "
-            "record there has another tick, so nobody can say when all of it is through; name as through= a stream "
-            "before it, or take the records from behind it"
+            f"{word} {names[late[0]]!r} is between {names[stream]!r} and {names[through]!r}: its output for a "
+            "record has another tick, so it is unknown when all of it is through; give through= a stream before it, "
+            "or take the records from after it"
         )
     return None
 
 
 def _between(calls: Sequence[Call], stream: int, through: int) -> set[int] | None:
-    """What stands on the ways from a stream to another; None if there is no way.
+    """Return the steps on the ways from a stream to another; None if there is no way.
 
-    Where the other one does not come of the stream, the ways begin where both come from.
+    If the other one is not made from the stream, the ways begin where both come from.
     """
 
     def parents(each: int) -> Iterable[int]:
@@ -116,10 +116,10 @@ def _closed(start: Iterable[int], ahead: Callable[[int], Iterable[int]]) -> set[
 
 
 def _again(_window: Window, records: tuple[Any, ...]) -> tuple[Any, ...]:
-    """All records of a tick, in order."""
+    """Return all records of a tick, in order."""
     return records
 
 
 def _count(ends: Ends, _record: Any) -> tuple[Ends, list[Any]]:
-    """A label has ended."""
+    """Count an end of a label."""
     return Ends(ends.times + 1), []

@@ -1,4 +1,4 @@
-"""Windows of time: how records come into them, and what is made of them."""
+"""Steps for windows of time: how records enter them, and what is made of them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """A window's result is its records, put together two by two by `function`."""
+    """The result of a `reduce`: a window's records, combined two by two by `function`."""
 
     function: Function
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A window's result is `finish(window, state)`, the state being made by `function(state, record)`.
+    """The result of a `fold`: `finish(window, state)`, with the state made by `function(state, record)`.
 
     Attributes:
         function: Changes nothing in place.
         initial: The state before the first record.
         finish: Takes the window and its state.
-        merge: Puts the states of two sessions together; None where there are none.
+        merge: Merges the states of two sessions; None if there are no sessions.
         state: The type of the state; in a plan always there.
         returns: The type of the results if `finish` does not say it.
     """
@@ -49,7 +49,7 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A window's results are what `function(window, records)` gives; `returns` is their type if it does not say."""
+    """The results of an `apply`: what `function(window, records)` gives; `returns` is their type if it does not say."""
 
     function: Function
     returns: type | None = None
@@ -57,12 +57,12 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """A window's result is a record of aggregates.
+    """The result of an `aggregate`: a record of aggregates.
 
     Attributes:
         returns: The type of the results.
         columns: The aggregates by the fields that they fill.
-        made: What they come to together; in a plan always there.
+        made: The aggregation of all; in a plan always there.
     """
 
     returns: type
@@ -72,16 +72,16 @@ class Combined:
 
 @dataclass(frozen=True, slots=True)
 class WindowBy(Step):
-    """Each key's records come into windows of time, which give results when they close, and perhaps before.
+    """Puts each key's records into windows of time, which give results when they close, and perhaps before.
 
     Attributes:
-        windows: How time is cut.
+        windows: The cut of time.
         time: The column of event time; None for log time.
-        wait: How long log time waits for event time.
+        wait: The time that log time waits for event time.
         ahead: A record whose event time is further ahead of log time is late.
-        late: "drop" where nobody takes what is late.
-        emit: When there are results: as a window closes, or with each of its records.
-        result: What is made of a window; None until the user has said it.
+        late: "drop" if nothing takes late records.
+        emit: "close" for results as a window closes, "update" for one with each record.
+        result: The way to make a window's result; None until the user has written it.
     """
 
     word: ClassVar[str] = "window"
@@ -89,7 +89,7 @@ class WindowBy(Step):
     waits: ClassVar[bool] = True
     whole: ClassVar[bool] = True
     no_loop: ClassVar[str | None] = (
-        "a window cannot stand in the loop {loop}: it ends later than a turn; put it before or behind"
+        "a window cannot stand in the loop {loop}: it ends later than one turn; put it before or after the loop"
     )
 
     windows: Windows
@@ -128,19 +128,19 @@ class WindowBy(Step):
 
 @dataclass(frozen=True, slots=True)
 class WhenDone(WindowBy):
-    """Every record comes out again when everything of its tick has left what is taken at port 1.
+    """Gives every record again when everything of its tick has left the stream at port 1.
 
-    It is a window of one tick in log time, of all records of a label or, without labels, of a hash unit.
+    It is a window of one tick in log time, over all records of a label or, without labels, of a hash unit.
 
     Attributes:
-        label: The column that says which substream a record opens; None for none.
-        keep: For how long it is known that a label has ended.
+        label: The column that names the substream which a record opens; None for none.
+        keep: The time for which an ended label is remembered.
     """
 
     word: ClassVar[str] = "when_done"
     own: ClassVar[bool] = True
     no_loop: ClassVar[str | None] = (
-        "when_done cannot stand in the loop {loop}: it gives records at the next tick; put it behind"
+        "when_done cannot stand in the loop {loop}: it gives records at the next tick; put it after the loop"
     )
 
     label: str | None = None
@@ -158,13 +158,13 @@ class WhenDone(WindowBy):
 
     @override
     def unused(self, parents: Sequence[str]) -> str | None:
-        # Who asks for its labels needs nothing of it.
+        # A flow that only wants its labels need not take its records.
         return None if self.label is not None else WindowBy.unused(self, parents)
 
 
 @dataclass(frozen=True, slots=True)
 class Through(Step):
-    """What a `WhenDone` waits for: takes no record of its parent, and stands behind what its parent stands behind."""
+    """The stream that a `WhenDone` waits for: takes no record of its parent, but comes after the same steps."""
 
     word: ClassVar[str] = "through"
     silent: ClassVar[bool] = True
@@ -173,7 +173,7 @@ class Through(Step):
 
 @dataclass(frozen=True, slots=True)
 class Late(Step):
-    """The records that came too late for the windows of its parent, or for a join at one of its ports, as they were."""
+    """The records that came too late for its parent's windows, or for a join at one of its ports, unchanged."""
 
     word: ClassVar[str] = "late"
     silent: ClassVar[bool] = True

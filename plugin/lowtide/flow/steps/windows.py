@@ -1,4 +1,4 @@
-"""Windows of time: how a moment finds those it lies in. Pure values; nothing here keeps anything."""
+"""Windows of time, and the search for those that a moment lies in. Pure values; nothing here keeps state."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Span = tuple[int, int]
 CalendarUnit = Literal["day", "week", "month"]
 
 CYCLE_US = 146_097 * DAY_US
-"""400 years, after which all days and weeks are as they were."""
+"""400 years, after which all days and weeks repeat."""
 EDGE_US = 40 * DAY_US
-"""Nearer to what a `datetime` can say a month, or a week, may reach beyond that."""
+"""Nearer to the range of a `datetime` a month, or a week, may reach beyond it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +93,17 @@ Windows = Tumbling | Sliding | Session | Calendar
 
 
 def longest_us(windows: Tumbling | Sliding | Calendar) -> int:
-    """No window reaches further beyond a moment in it."""
+    """Return a length that no window exceeds."""
     return micros(timedelta(days=32) if isinstance(windows, Calendar) else windows.size)
 
 
 def is_sayable(span: Span) -> bool:
-    """True if both bounds are of the years 1 to 9999, so that there is a `Window` of them."""
+    """Return whether both bounds are in the years 1 to 9999, so that a `Window` can hold them."""
     return span[0] >= FIRST_US and span[1] <= LAST_US
 
 
 def spans_of(windows: Tumbling | Sliding | Calendar) -> Callable[[int], Sequence[Span]]:
-    """A function that gives the windows a moment lies in, in the order of their starts; the same tuples each time.
+    """Return a function that gives the windows of a moment, in the order of their starts; the same tuples each time.
 
     Every moment of the years 1 to 9999 has some; their bounds may lie beyond.
     """
@@ -142,7 +142,7 @@ def _sliding(size: int, every: int, offset: int) -> Callable[[int], Sequence[Spa
         return tuple(single(last - place * every) for place in range(count - 1, -1, -1))
 
     rest = (size - 1) % every
-    """So far behind the newest start a moment may be and still lie in the oldest window."""
+    """The distance from the newest start within which a moment still lies in the oldest window."""
 
     def spans(at: int) -> tuple[Span, ...]:
         behind = (at - offset) % every
@@ -174,7 +174,7 @@ def _calendar(windows: Calendar) -> Callable[[int], Sequence[Span]]:
             first -= timedelta(days=first.weekday())
         ((_, end),) = given = found(first)
         while at >= end:
-            # Clocks that are put back over midnight show the day before once more: the new one has begun all the same.
+            # Clocks put back over midnight show the day before once more: the new day has begun all the same.
             first = next_one(first)
             ((_, end),) = given = found(first)
         return given

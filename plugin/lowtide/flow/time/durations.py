@@ -1,4 +1,4 @@
-"""Durations: what `ttl=`, `within=`, `wait=` and the sizes of windows are written with."""
+"""Durations, for `ttl=`, `within=`, `wait=` and the sizes of windows."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ LIMIT = timedelta(days=36_525)
 
 
 def millis(number: float) -> timedelta:
-    """So many milliseconds."""
+    """Return a duration in milliseconds."""
     return timedelta(milliseconds=number)
 
 
 def seconds(number: float) -> timedelta:
-    """So many seconds."""
+    """Return a duration in seconds."""
     return timedelta(seconds=number)
 
 
 def minutes(number: float) -> timedelta:
-    """So many minutes."""
+    """Return a duration in minutes."""
     return timedelta(minutes=number)
 
 
 def hours(number: float) -> timedelta:
-    """So many hours."""
+    """Return a duration in hours."""
     return timedelta(hours=number)
 
 
 def days(number: float) -> timedelta:
-    """So many times 24 hours."""
+    """Return a duration in days of 24 hours."""
     return timedelta(days=number)
 
 
 def duration_of(step: str, argument: str, duration: timedelta) -> timedelta:
-    """The duration, refused if it is none that is above zero."""
+    """Return the duration; refuse what is not a duration above zero."""
     if not isinstance(duration, timedelta) or duration <= timedelta():
         raise FlowError(
             f"{step} takes {argument}=, a duration above zero, found {duration!r}",
@@ -51,7 +51,7 @@ def duration_of(step: str, argument: str, duration: timedelta) -> timedelta:
 
 
 def bounded_duration(step: str, argument: str, duration: object) -> timedelta:
-    """The duration, refused if it is not one from 0 to a century; `step` is its kind, and its name if it has one."""
+    """Return the duration; refuse one outside 0 to a century; `step` is its kind, and its name if it has one."""
     if isinstance(duration, timedelta) and ZERO <= duration <= LIMIT:
         return duration
     what = f"{step}: {argument}= takes a duration of 0 to 100 years, found {duration!r}"
@@ -59,5 +59,5 @@ def bounded_duration(step: str, argument: str, duration: object) -> timedelta:
 
 
 def ticks_of(duration: timedelta, slack_ms: int) -> int:
-    """After how many ticks a duration is over: what is exactly so old in log time is that old."""
+    """Return the ticks after which a duration is over: something exactly that old in log time has reached it."""
     return -(-micros(duration) // (slack_ms * 1_000))

@@ -13,7 +13,7 @@ from lowtide.flow.time.durations import bounded_duration
 __all__ = ["AHEAD", "EVENT_TIME", "EventTime", "EventTimes", "event_time"]
 
 AHEAD = timedelta(days=1)
-"""How far ahead of log time event time may be, unless the flow says otherwise."""
+"""The limit for event time ahead of log time, unless the flow sets another."""
 
 EVENT_TIME = 'lt.event_time("at", wait=lt.seconds(1))'
 """An example, for errors."""

@@ -15,23 +15,23 @@ __all__ = ["DAY", "Every"]
 DAY = timedelta(days=1)
 EPOCH_DAY = date(1970, 1, 1).toordinal()
 LAST_US = 253_402_300_799_000_000
-"""The last second that a `datetime` can say: no clock strikes later."""
+"""The last second of a `datetime`: no clock strikes later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """How often a clock strikes.
+    """The interval at which a clock strikes.
 
     Attributes:
-        duration: From one moment to the next.
-        tz: The zone whose clocks show a multiple of it; None for UTC. Then it is a part of a day, or whole days.
+        duration: The time from one moment to the next.
+        tz: The zone whose clocks show a multiple of it, a part of a day or whole days; None for UTC.
     """
 
     duration: timedelta
     tz: str | None = None
 
     def after(self, at: int) -> int | None:
-        """The first moment after another one, in microseconds since 1970; None if there is none until the year 9999."""
+        """Return the first moment after another one, in microseconds since 1970; None after the year 9999."""
         found = _finder(self)(at)
         return None if found is None or found > LAST_US else found
 
@@ -48,9 +48,9 @@ def _finder(every: Every) -> Callable[[int], int | None]:
 
 
 def _in_zone(duration: timedelta, tz: str) -> Callable[[int], int | None]:
-    """Of a time that is shown twice both moments count, of one that is skipped that at which clocks are put forward.
+    """Find moments by a zone's clocks: a time shown twice counts twice, a skipped one at the moment of the skip.
 
-    Midnights are different: of one that is shown twice the first counts, as one day begins there.
+    Midnights differ: of one shown twice only the first counts, as one day begins there.
     """
     from zoneinfo import ZoneInfo
 

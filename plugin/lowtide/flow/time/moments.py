@@ -26,38 +26,38 @@ DAY_US = 86_400_000_000
 
 
 def micros_of(at: datetime) -> int:
-    """A moment, in microseconds since 1970."""
+    """Return a moment in microseconds since 1970."""
     since = at - EPOCH
     return since.days * DAY_US + since.seconds * 1_000_000 + since.microseconds
 
 
 def micros(duration: timedelta) -> int:
-    """A duration in microseconds."""
+    """Return a duration in microseconds."""
     return duration // MICROSECOND
 
 
 def moment(at: int) -> datetime:
-    """The inverse of `micros_of`; raises OverflowError outside of the years 1 to 9999."""
+    """Invert `micros_of`; raises OverflowError outside the years 1 to 9999."""
     return EPOCH + timedelta(microseconds=at)
 
 
 def tick_due(at: int, slack_us: int) -> int:
-    """The first tick all of whose records are stamped at or after a moment: what is due then is due at this tick."""
+    """Return the first tick whose records are all stamped at or after a moment: the tick of what is due then."""
     return -(-at // slack_us)
 
 
-# When something is over: all records of that tick come after it, but for what clocks upstream bring there. An end is no
+# When something is over: all records of that tick come after it, except what clocks upstream bring there. An end is not
 # part of its span, while a record's own moment is part of the record; so the two differ by a microsecond. The law of
 # both: a record that is at most `wait` behind log time is never late.
 
 
 def span_over(end: int, wait_us: int, slack_us: int) -> int:
-    """The tick at which a span is over whose end is not part of it: log time has come to `wait` after the end."""
+    """Return the tick at which a span without its end is over: log time has reached `wait` after the end."""
     return tick_due(end + wait_us, slack_us)
 
 
 def instant_over(at: int, wait_us: int, slack_us: int) -> int:
-    """The tick at which the moment of a record is over: log time is more than `wait` past it."""
+    """Return the tick at which the moment of a record is over: log time is more than `wait` past it."""
     return tick_due(at + wait_us + 1, slack_us)
 
 
@@ -68,7 +68,7 @@ _UNITS = (("d", DAY_US), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_
 
 
 def said_duration(duration: timedelta) -> str:
-    """A duration for people, in the largest unit of which it is a whole number: `90 s`, `1 h`."""
+    """Write a duration for people, in the largest unit that gives an integer: `90 s`, `1 h`."""
     whole = micros(duration)
     for unit, size in _UNITS:
         if whole and whole % size == 0:

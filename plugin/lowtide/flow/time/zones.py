@@ -1,4 +1,4 @@
-"""Moments at which a zone's clocks show a time, by this machine's tzdata: days begin by them, and laws change."""
+"""Moments at which a zone's clocks show a time, by this machine's tzdata: days begin at them, and laws change them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["day_marks", "differ", "first_shown"]
 FIRST_YEAR = 1970
 YEARS = 100
 DIGITS = 6
-"""Hexadecimal digits of a year's mark: two machines that differ are found out but once in sixteen million."""
+"""Hexadecimal digits of a year's mark: a difference between two machines escapes once in sixteen million."""
 
 
 def first_shown(zone: tzinfo, time: datetime) -> int:
-    """The first moment at which the clocks of a zone show a time, or a later one if they skip it.
+    """Return the first moment at which the clocks of a zone show a time, or a later one if they skip it.
 
     Args:
         zone: The zone.
-        time: Without a zone; not within a day of what a `datetime` can say.
+        time: The time, without a zone; not within a day of the bounds of `datetime`.
 
     Returns:
         The moment, in microseconds since 1970.
@@ -31,7 +31,7 @@ def first_shown(zone: tzinfo, time: datetime) -> int:
     again = micros_of(time.replace(tzinfo=zone, fold=1))
     if first <= again:
         return first
-    # Clocks are put forward over it, after `again` and by `first`: that moment is found by halving.
+    # Clocks skip it, after `again` and by `first`: find that moment by bisection.
     while again < first:
         middle = (again + first) // 2
         if moment(middle).astimezone(zone).replace(tzinfo=None) < time:
@@ -60,7 +60,7 @@ def day_marks(tz: str) -> str:
 
 
 def differ(was: str, now: str, at: int) -> int | None:
-    """Return the first year around a moment, from its own to that of a year later, whose days begin otherwise.
+    """Return the first year, from a moment's own to that of a year later, whose days begin differently.
 
     Args:
         was: Marks of another machine.

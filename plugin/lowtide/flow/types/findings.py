@@ -1,4 +1,4 @@
-"""Findings: what is wrong with a flow and where, found without running it."""
+"""Findings: the faults of a flow and their places, found without running it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Finding:
 
     Attributes:
         site: The call in the flow's file, None if it is the flow as a whole.
-        step: The step's name as far as it has one.
-        message: What is wrong, what was expected, and the way out.
+        step: The step's name, as far as it has one.
+        message: The fault, what was expected, and the way out.
     """
 
     site: Site | None
@@ -29,7 +29,7 @@ class Finding:
 
 
 class FlowRefused(FlowError):
-    """The flow cannot run as it is written; mend what `findings` name.
+    """The flow cannot run as written; correct what `findings` name.
 
     Attributes:
         findings: All faults found, in the order of the flow's file.

@@ -62,12 +62,12 @@ class Inference:
     """The types and names of a flow's steps, by the index of its calls.
 
     Attributes:
-        names: The name of every step; where the user need not give one, made of other steps' names and its own columns.
-        gives: The type of the records that come out of a step (of a write: that go in; of a `last`: `tuple[T, ...]`);
-            None where a fault hides it.
+        names: The name of every step; if the user gave none, made of other steps' names and its own columns.
+        gives: The type of the records that come out of a step (for a write: that go in; for a `last`: `tuple[T, ...]`);
+            None if a fault hides it.
         steps: The steps, with the types of their states.
         findings: All faults, in the order of the calls.
-        loops: Where its loops are.
+        loops: Its loops.
     """
 
     def __init__(self, flow: FlowGraph, slack_ms: int = 1) -> None:
@@ -101,7 +101,7 @@ class Inference:
             self.findings.append(Finding(flow.site, flow.name, "the flow reads nothing; add flow.read(...)"))
         letters = flow.dead_letters
         if letters is not None and not (isinstance(letters.format, RawFormat) and letters.key is None):
-            message = "dead letters keep the bytes of the failed message: use kafka(topic, raw()) without key="
+            message = "dead letters hold the failed message's bytes: use kafka(topic, raw()) without key="
             self.findings.append(Finding(flow.site, DEAD_LETTERS, message))
 
     def _check_name(self, index: int, call: Call) -> None:
@@ -109,19 +109,19 @@ class Inference:
         if name is None:
             name = self._made_name(index, call)
         elif not isinstance(name, str) or not NAME.fullmatch(name):
-            self._fault(call, f"not a step's name: {NAME_RULE}")
+            self._fault(call, f"not a valid step name: {NAME_RULE}")
         if name is None:
-            self._fault(call, f"{word} needs a name, as its function has none: add name=")
+            self._fault(call, f"{word} needs a name, because its function has none: add name=")
         if isinstance(call.step, Table) and isinstance(name, str):
-            name = f"{name}/{word}"  # It may well be called as its source is.
+            name = f"{name}/{word}"  # It may have its source's name.
         self.names.append(name or word)
         if name is None:
             return
-        # What is delivered goes by the sink's name, state and traces by the step's: those two may be the same.
+        # Deliveries use the sink's name, state and traces the step's: those two may be equal.
         is_sink = isinstance(call.step, Write)
         for names in [self._steps] * (not is_sink) + [self._sinks] * (is_sink or isinstance(call.step, Read)):
             if name in names:
-                self._fault(call, f"this name is taken at {names[name]}; give one of the two another: name=")
+                self._fault(call, f"this name is already used at {names[name]}; rename one of the two with name=")
                 return
             names[name] = call.site
 
@@ -173,7 +173,7 @@ class Inference:
         return self.gives[self._flow.calls[call.parents[0]].parents[call.step.port]]
 
     def _check_bounds(self, call: Call, source: KafkaSource) -> None:
-        """Sources of one topic have the same fronts, which begin in one place and end in one."""
+        """Check that sources of one topic begin and end at the same positions: they share their fronts."""
         for other in self._flow.calls:
             if other is call:
                 return
@@ -181,22 +181,22 @@ class Inference:
                 known = other.step.source.start
                 said = (other.step.source.preload, other.step.source.compacted)
                 if said != (source.preload, source.compacted):
-                    message = f"topic {source.topic!r} is read with another preload= or compacted= at {other.site}"
-                    self._fault(call, f"{message}; say the same in both places")
+                    message = f"topic {source.topic!r} is read with a different preload= or compacted= at {other.site}"
+                    self._fault(call, f"{message}; use the same in both places")
                 if known != source.start:
-                    message = f"topic {source.topic!r} is read from start={known} at {other.site}, and here from"
-                    self._fault(call, f"{message} {source.start}; say the same in both places")
+                    message = f"topic {source.topic!r} is read from start={known} at {other.site}, but here from"
+                    self._fault(call, f"{message} {source.start}; use the same in both places")
                 ends = other.step.source.stop
                 if ends != source.stop:
-                    message = f"topic {source.topic!r} is read to stop={ends} at {other.site}, and here to"
-                    self._fault(call, f"{message} {source.stop}; say the same in both places")
+                    message = f"topic {source.topic!r} is read to stop={ends} at {other.site}, but here to"
+                    self._fault(call, f"{message} {source.stop}; use the same in both places")
                 return
 
     def _takes_windows(self, call: Call) -> bool:
         for parent in () if call.step.takes_windows else call.parents:
             if get_origin(self.gives[parent]) is tuple:
                 windows = f"the windows of {self.names[parent]!r}, {said(self.gives[parent])}"
-                self._fault(call, f"{call.step.word} cannot take {windows}; make records of them first, by map")
+                self._fault(call, f"{call.step.word} cannot take {windows}; map them to records first")
                 return True
         return False
 
@@ -249,18 +249,16 @@ class Inference:
             self._fault(call, fault)
         if step.result is None:
             self._fault(
-                call, "nothing is made of its windows; add .aggregate(...), .reduce(...), .fold(...) or .apply(...)"
+                call, "its windows have no result; add .aggregate(...), .reduce(...), .fold(...) or .apply(...)"
             )
             return None
         taken = bool(self._lates(index))
         if step.time is None and taken:
-            self._fault(call, "its windows go by log time, for which nothing is late; leave out .late")
+            self._fault(call, "its windows use log time, for which nothing is late; leave out .late")
         elif step.time is not None and not taken and step.late is None:
-            self._fault(
-                call, 'nobody takes its late records; write .late somewhere, or give its event time late="drop"'
-            )
+            self._fault(call, 'nothing takes its late records; use .late, or give its event time late="drop"')
         elif taken and step.late is not None:
-            self._fault(call, 'late="drop" drops what .late takes; leave out one of the two')
+            self._fault(call, 'late="drop" drops the records that .late takes; leave out one of the two')
         self.steps[index], gives = typed_window(step, takes, self._key(call))
         return gives
 
@@ -275,7 +273,7 @@ class Inference:
     def _infer_connect(self, _index: int, call: Call[Connect]) -> Any:
         sides = self._sides(call)
         if len(set(call.parents)) < len(call.parents):
-            self._fault(call, "a stream is connected with itself, so each of its records would come twice")
+            self._fault(call, "a stream is connected with itself, so each record would come twice; leave it out")
         for message in connect_faults(sides):
             self._fault(call, message)
         types = [record for record, _ in sides]
@@ -314,17 +312,17 @@ class Inference:
         for what in sink.format.writable.never:
             self._fault(call, f"cannot be written as {sink.format}: {what}")
         if sink.key is not None and isinstance(sink.format, RawFormat):
-            self._fault(call, "records of raw() bring their own key; leave out key=")
+            self._fault(call, "raw() records bring their own key; leave out key=")
         elif sink.key is not None and (marked := columns_of(takes).key) is not None:
-            self._fault(call, f"{said(takes)} has its key marked: {marked!r} is lt.Key(); leave out key={sink.key!r}")
+            self._fault(call, f"{said(takes)}.{marked} is already the key, by lt.Key(); leave out key={sink.key!r}")
         elif sink.key is not None:
             check_columns((sink.key,), self._asked(call))
             kind = schema_of(takes).kinds.get(sink.key)
             if kind is not None and kind.name.removesuffix(" | None") not in _KEY_KINDS:
-                self._fault(call, f"a message's key is str, int, bytes or UUID, but {sink.key!r} is {kind.name}")
+                self._fault(call, f"a message's key must be str, int, bytes or UUID, but {sink.key!r} is {kind.name}")
 
     def _infer_again(self, _index: int, call: Call[Again]) -> Any:
-        """What goes round a loop, and comes out of it, is what goes in."""
+        """Check that a loop's body gives back the type that enters it."""
         assert call.back is not None, "a loop's tail knows its head"
         enters, takes = self.gives[call.back], self._takes(call)
         check_predicate(call.step.function, self._asked(call), enters)
@@ -333,16 +331,16 @@ class Inference:
         return enters
 
     def _lates(self, index: int) -> set[int]:
-        """The ports of a call whose late records are taken."""
+        """Return the ports of a call whose late records are taken."""
         found = (each for each in self._flow.calls if each.parents == (index,))
         return {each.step.port for each in found if isinstance(each.step, Late)}
 
     def _sides(self, call: Call) -> list[Keyed]:
-        """The records of keyed streams and tables, with their keys."""
+        """Return the records of keyed streams and tables, with their keys."""
         return [(self.gives[parent], self._key(self._flow.calls[parent])) for parent in call.parents]
 
     def _key(self, call: Call) -> tuple[str, ...]:
-        """The columns by which the records are keyed that a call takes."""
+        """Return the columns that key the records of a call."""
         while not isinstance(call.step, KeyBy):
             call = self._flow.calls[call.parents[0]]
         return call.step.columns
@@ -351,14 +349,14 @@ class Inference:
         if len(call.parents) == 1:
             return None
         step = self.steps[call.parents[1]]
-        assert isinstance(step, Broadcast), "streams see to it"
+        assert isinstance(step, Broadcast), "streams check it"
         return step
 
     def _check_ends(self) -> None:
         calls = self._flow.calls
         parents: set[int] = set()
         for call in calls:
-            if not call.step.silent:  # Of what a `when_done` waits for it takes no record.
+            if not call.step.silent:  # A `when_done` takes no record of the stream it waits for.
                 parents.update(call.parents[:1] if isinstance(call.step, WhenDone) else call.parents)
         for index, call in enumerate(calls):
             fault = None if index in parents else call.step.unused(self._parents(call))
@@ -394,9 +392,9 @@ TYPES: dict[type[Step], Callable[[Inference, int, Call[Any]], Any]] = {
     Again: Inference._infer_again,
     Write: Inference._infer_write,
 }
-"""How the types of steps are found that have to know more of the flow than what arrives; the others say them."""
+"""The inference for steps whose type depends on more of the flow than what arrives; the others infer their own."""
 
 
 def key_column(sink: KafkaSink) -> str | None:
-    """The column that becomes the message's key, None for none."""
+    """Return the column that becomes the message's key, None for none."""
     return "key" if isinstance(sink.format, RawFormat) else sink.key_column

@@ -1,4 +1,4 @@
-"""Finds the loop that each step stands in, and steps that cannot stand in one."""
+"""Finds the loop that each step is in, and steps that cannot be in one."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from lowtide.flow.steps.steps import (
 
 
 class Loops:
-    """The loops of a flow; `enter` is asked once for every call, in order.
+    """The loops of a flow; call `enter` once for every call, in order.
 
-    A step stands in a loop if a record can come to it from the loop's head, up to the loop's tail.
+    A step is in a loop if a record can reach it from the loop's head, up to the loop's tail.
     """
 
     def __init__(self, flow: FlowGraph) -> None:
         self._calls = flow.calls
         self._tails = {call.back: index for index, call in enumerate(flow.calls) if call.back is not None}
         self._names = {call.back: call.name for call in flow.calls if call.back is not None}
-        self._loop_of: list[int | None] = []  # by call: the head of the innermost loop it stands in
+        self._loop_of: list[int | None] = []  # by call: the head of the innermost loop it is in
         self._around: dict[int, int | None] = {}  # by head: the loop that it was written in
         self._crossing: set[int] = set()
 
     def name_of(self, head: int) -> str:
-        """The name of the loop with this head."""
+        """Return the name of the loop with this head."""
         return self._names.get(head) or Loop.word
 
     def crosses(self, head: int) -> bool:
-        """Whether records change their key on their way round: there is a `key_by` in the loop with this head."""
+        """Return whether records may change their key in the loop with this head: its body has a `key_by`."""
         return head in self._crossing
 
     def _head(self, index: int) -> Loop:
@@ -42,22 +42,22 @@ class Loops:
         return step
 
     def enter(self, index: int, call: Call) -> Iterator[str]:
-        """Place a call; what is wrong with its place."""
+        """Place a call; yield the faults of its place."""
         inside = {self._loop_of[parent] for parent in call.parents}
         loop = next((loop for loop in inside if loop is not None), None)
         if isinstance(call.step, Again):
             assert call.back is not None, "a loop's tail knows its head"
             if inside != {call.back}:
-                yield "the loop's body must return a stream that is made of the one it is given"
+                yield "the loop's body must return a stream made from the one it is given"
             head = self._head(call.back)
             if not head.keyed and not self.crosses(call.back):
-                yield "records without a key cannot go round a loop; write key_by before it, or in its body"
+                yield "records in a loop need a key; write key_by before it or in its body"
             self._loop_of.append(self._around[call.back])
             return
         if isinstance(call.step, Loop):
             self._around[index] = loop
             if loop is not None:
-                yield f"a loop cannot stand in another, {self.name_of(loop)!r}; let one body do the work of both"
+                yield f"a loop cannot be inside another, {self.name_of(loop)!r}; do the work of both in one body"
             self._loop_of.append(index)
             return
         self._loop_of.append(loop)
@@ -67,11 +67,11 @@ class Loops:
     def _check(self, index: int, call: Call, loop: int, mixed: bool) -> Iterator[str]:
         name = self.name_of(loop)
         if index > self._tails.get(loop, index):
-            yield f"it takes records from inside the loop {name!r}; take those that come out of it"
+            yield f"it takes records from inside the loop {name!r}; take the records that come out of it"
         elif isinstance(call.step, Scan) and len(call.parents) > 1:
-            yield f"a scan in the loop {name!r} cannot look at a broadcast; do so before or behind the loop"
+            yield f"a scan in the loop {name!r} cannot look at a broadcast; do that before or after the loop"
         elif mixed and not call.step.by_port:
-            yield f"{call.step.word} takes streams from inside and outside of the loop {name!r}; merge before it"
+            yield f"{call.step.word} takes streams from inside and outside the loop {name!r}; merge them before it"
         elif call.step.no_loop is not None:
             yield call.step.no_loop.format(word=call.step.word, loop=repr(name))
         elif isinstance(call.step, KeyBy):

@@ -1,4 +1,4 @@
-"""The types of the steps that keep state: what their functions' annotations say, and whether their initial fits."""
+"""The types of steps that keep state: from their functions' annotations, checked against their initial state."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ S = TypeVar("S", bound=Scan)
 
 
 def typed_scan(step: S, takes: type | None, beside: Broadcast | None) -> S:
-    """The step with the types of its state and its outputs.
+    """Return the step with the types of its state and its outputs.
 
     Args:
         step: The step as the user wrote it.
-        takes: The type of the records that arrive, None where a fault hides it.
+        takes: The type of the records that arrive, None if a fault hides it.
         beside: The broadcast it looks at, with the type of its state.
 
     Raises:
-        Unreadable: what does not fit, to stand behind the function's name.
+        Unreadable: what does not fit, to follow the function's name.
         SchemaRefused: no column can hold the state or the outputs.
     """
     arguments = ("state", "record") if beside is None else ("state", "record", "beside")
@@ -52,12 +52,12 @@ def typed_scan(step: S, takes: type | None, beside: Broadcast | None) -> S:
     state, initial = _state(signature, state, step.initial)
     _check_record(signature, takes)
     if beside is not None and beside.state is not None and not accepts(signature.takes[2], beside.state):
-        raise Unreadable(f"takes {said(signature.takes[2])} beside, but {said(beside.state)} is broadcast")
+        raise Unreadable(f"takes {said(signature.takes[2])} as broadcast, but {said(beside.state)} is broadcast")
     return replace(step, initial=initial, state=state, returns=schema_of(output).record)
 
 
 def typed_reduce(step: Reduce, takes: type) -> Reduce:
-    """The step as a plan has it, whose state is a record or None; see `typed_scan`."""
+    """Return the step as a plan has it, with a state that is a record or None; see `typed_scan`."""
     signature = signature_of(step.function, "result", "record")
     for hint in signature.takes:
         if not accepts(hint, takes):
@@ -68,14 +68,14 @@ def typed_reduce(step: Reduce, takes: type) -> Reduce:
 
 
 def aggregated(step: Running, takes: type, key: Sequence[str]) -> Aggregated:
-    """The step as a plan has it; raises FlowError for what does not fit."""
+    """Return the step as a plan has it; raises FlowError for what does not fit."""
     aggregation = aggregation_of(step.returns, step.columns, takes=takes, key=key, windows=False)
     function = Aggregating(aggregation, key)
     return Aggregated(function, aggregation.initial, aggregation.state, aggregation.returns, step.ttl)
 
 
 def typed_broadcast(step: Broadcast, takes: type | None) -> Broadcast:
-    """The step with the type of its state; see `typed_scan`."""
+    """Return the step with the type of its state; see `typed_scan`."""
     signature = signature_of(step.function, "state", "record")
     state, initial = _state(signature, signature.returns, step.initial)
     _check_record(signature, takes)
@@ -92,7 +92,7 @@ def _both(returns: Any) -> tuple[Any, Any]:
 
 
 def _state(signature: Signature, returned: Any, initial: Any) -> tuple[Any, Any]:
-    """The state's type, and the initial state as it would come back from a snapshot."""
+    """Return the state's type, and the initial state as a snapshot would give it back."""
     taken = signature.takes[0]
     state = next((hint for hint in (returned, taken) if not says_nothing(hint)), type(initial))
     if not accepts(taken, state):

@@ -10,14 +10,14 @@ from lowtide.flow.steps.steps import Filter, FlatMap, KeyBy, Map, MapBatches, Me
 __all__ = ["source_faults"]
 
 ON_THE_WAY = (Map, FlatMap, MapBatches, Filter, Split, Side, Merge, KeyBy)
-"""What records may pass on their way to a table: steps that keep nothing, so that a key's last record decides."""
+"""The steps that records may pass on their way to a table: they keep nothing, so that a key's last record decides."""
 
 
 def source_faults(calls: Sequence[Call], names: Sequence[str]) -> Iterator[tuple[Call, str]]:
-    """What is wrong with the sources of a flow that are preloaded or compacted: each step at fault, and why.
+    """Yield the faults of preloaded or compacted sources: each step at fault, and why.
 
     Args:
-        calls: The steps as they were written down.
+        calls: The steps as the user wrote them.
         names: Their names.
     """
     for index, call in enumerate(calls):
@@ -25,21 +25,24 @@ def source_faults(calls: Sequence[Call], names: Sequence[str]) -> Iterator[tuple
             continue
         source = call.step.source
         if source.preload and source.start.word == "latest":
-            yield call, 'start="latest" leaves out what preload=True takes as known; leave out one of the two'
+            yield call, 'start="latest" skips the records that preload=True loads; leave out one of the two'
         if not (source.preload or source.compacted):
             continue
         what = "preload=True" if source.preload else "compacted=True"
         for taker in _takers(calls, index):
             step = calls[taker].step
             if not isinstance(step, Table):
-                why = f"{what} is for sources of tables alone, and {names[taker]!r} takes these records"
+                why = f"{what} is only for sources of tables, but {names[taker]!r} takes these records"
                 yield call, f"{why}; end them with .key_by(...).table(...), or leave out {what}"
             elif source.preload and step.ttl is not None:
-                yield call, "preload=True makes rows older than any record, so ttl= would let them go at once"
+                yield (
+                    call,
+                    "preload=True makes rows older than any record, so ttl= would drop them; leave one of the two out",
+                )
 
 
 def _takers(calls: Sequence[Call], source: int) -> list[int]:
-    """What takes the records of a source in the end, beyond the steps that keep nothing."""
+    """Return the calls that take a source's records in the end, past the steps that keep nothing."""
     found, reached = [], {source}
     for index, call in enumerate(calls):
         if reached.intersection(call.parents):

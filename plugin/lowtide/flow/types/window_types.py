@@ -1,4 +1,4 @@
-"""The types of windows: whether their time is a moment, their functions fit, and nothing is left unsaid."""
+"""The types of windows, and checks of their event time and functions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["moment_fault", "time_fault", "typed_window"]
 
 
 def time_fault(step: WindowBy, takes: type | None) -> str | None:
-    """What is wrong with the column of event time; None if nothing is."""
+    """Return the fault of a window's event time; None if it has none."""
     return moment_fault(step.time, takes)
 
 
 def moment_fault(column: str | None, takes: type | None) -> str | None:
-    """What is wrong with a column as that of event time; None if nothing is."""
+    """Return the fault of a column as event time; None if it has none."""
     if column is None or takes is None:
         return None
     kinds = schema_of(takes).kinds
@@ -33,20 +33,20 @@ def moment_fault(column: str | None, takes: type | None) -> str | None:
     kind = kinds[column]
     if isinstance(kind, Scalar) and kind.python is datetime:
         return None
-    way_out = "use map before it" if kind.name.endswith("| None") else "make one of it by map"
-    return f"event time {column!r} is {kind.name}, and has to be a datetime that is never None; {way_out}"
+    way_out = "replace None in a map first" if kind.name.endswith("| None") else "map it to one first"
+    return f"event time {column!r} is {kind.name}, but must be a datetime that is never None; {way_out}"
 
 
 def typed_window(step: WindowBy, takes: type | None, key: Sequence[str]) -> tuple[WindowBy, Any]:
-    """The step with the type of its state, and the type of its results; None where a fault hides it.
+    """Return the step with the type of its state, and the type of its results, None if a fault hides it.
 
     Args:
         step: The step as the user wrote it.
-        takes: The type of the records that arrive, None where a fault hides it.
+        takes: The type of the records that arrive, None if a fault hides it.
         key: The columns that they are keyed by.
 
     Raises:
-        Unreadable: what does not fit, to stand behind the function's name.
+        Unreadable: what does not fit, to follow the function's name.
         FlowError: an aggregate does not fit, or no column can hold the state or the results.
     """
     result = step.result
@@ -57,7 +57,7 @@ def typed_window(step: WindowBy, takes: type | None, key: Sequence[str]) -> tupl
         made = aggregation_of(result.returns, dict(result.columns), takes=takes, key=key, windows=True)
         if isinstance(step.windows, Session) and not made.merges:
             lacking = [name for name, each in result.columns if each.merge is None]
-            raise FlowError(f"sessions may become one: give the aggregate {', '.join(lacking)} a merge=")
+            raise FlowError(f"sessions can merge: give the aggregate {', '.join(lacking)} a merge=")
         return replace(step, result=replace(result, made=made)), schema_of(made.returns).record
     if isinstance(result, Reduced):
         _check_reduced(result, takes)
@@ -65,7 +65,7 @@ def typed_window(step: WindowBy, takes: type | None, key: Sequence[str]) -> tupl
     if isinstance(result, Applied):
         return step, _applied(result, takes)
     if isinstance(step.windows, Session) and result.merge is None:
-        raise Unreadable("folds sessions, which may become one: give fold a merge= that puts two states together")
+        raise Unreadable("folds sessions, which can merge: give fold a merge= that combines two states")
     typed = _typed_fold(result, takes)
     return replace(step, result=typed), typed.returns
 
@@ -74,7 +74,7 @@ def _check_reduced(result: Reduced, takes: type | None) -> None:
     signature = signature_of(result.function, "the result so far", "the record")
     for taken in (*signature.takes, signature.returns):
         if takes is not None and not accepts(taken, takes):
-            raise Unreadable(f"takes two of {said(takes)} and returns one, its annotations say {said(taken)}")
+            raise Unreadable(f"must take two {said(takes)} and return one, its annotations say {said(taken)}")
 
 
 def _applied(result: Applied, takes: type | None) -> Any:
@@ -123,7 +123,7 @@ def _check_window(hint: Any) -> None:
 
 
 def _said_once(annotated: Any, named: type | None) -> Any:
-    """The type of the results, said by an annotation or by returns=."""
+    """Return the type of the results, given by an annotation or by returns=."""
     if says_nothing(annotated):
         if named is None:
             raise Unreadable("does not say what its windows give: annotate the result, or add returns=Type")

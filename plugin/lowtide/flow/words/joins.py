@@ -1,4 +1,4 @@
-"""What `table`, `join_table` and `join` write down; what no flow can mean is refused here."""
+"""The steps of `table`, `join_table` and `join`; refuses arguments that do not fit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Table(Generic[R]):
 
 
 class Joined(Stream[U], Generic[T, R, U]):
-    """What a join gives."""
+    """The results of a join."""
 
     def __init__(self, flow: FlowGraph, call: int) -> None:
         super().__init__(flow, call)
@@ -44,12 +44,12 @@ class Joined(Stream[U], Generic[T, R, U]):
 
     @property
     def late(self) -> Stream[T]:
-        """Records of the first stream that came more than `wait` after their time, or lie too far ahead; not joined."""
+        """The first stream's records that came more than `wait` after their time, or lie too far ahead; not joined."""
         return self._late(0)
 
     @property
     def late_other(self) -> Stream[R]:
-        """Likewise of the other stream."""
+        """The other stream's late records."""
         return self._late(1)
 
     def _late(self, port: int) -> Stream[Any]:
@@ -59,7 +59,7 @@ class Joined(Stream[U], Generic[T, R, U]):
 
 
 def table_of(name: str, deleted: object, ttl: timedelta | None) -> steps.Table:
-    """The step, as `table(...)` says it."""
+    """Make the step of `table(...)`."""
     check_text("table", name)
     if deleted is not None and not isinstance(deleted, str):
         raise FlowError(f"deleted= takes the name of a column, found {deleted!r}", where=str(user_site()))
@@ -69,12 +69,12 @@ def table_of(name: str, deleted: object, ttl: timedelta | None) -> steps.Table:
 def join_of(
     name: str, function: Callable[..., Any], near: tuple[Any, Any], time: object, how: Any, returns: type | None
 ) -> steps.Join:
-    """The step, as `join(...)` says it; raises FlowError for what no flow can mean."""
+    """Make the step of `join(...)`; raises FlowError for arguments that do not fit."""
     check_text("join", name)
     before, after = (bounded_duration(f'join "{name}"', *each) for each in zip(("before", "after"), near, strict=True))
     if how not in ("inner", "left", "right", "outer"):
         what = f'join "{name}": how= takes "inner", "left", "right" or "outer", found {how!r}'
-        raise FlowError(what, where=str(user_site()), way_out="leave it out for pairs alone")
+        raise FlowError(what, where=str(user_site()), way_out="leave it out for pairs only")
     timed: dict[str, Any] = {"ahead": AHEAD} if time is None else _timed(f'join "{name}"', time, "ahead", "late")
     return steps.Join(function_of(function), how, before, after, returns=returns, **timed)
 
@@ -82,7 +82,7 @@ def join_of(
 def join_asof_of(
     name: str, function: Callable[..., Any], back: object, time: object, how: Any, returns: type | None
 ) -> steps.JoinAsof:
-    """The step, as `join_asof(...)` says it; raises FlowError for what no flow can mean."""
+    """Make the step of `join_asof(...)`; raises FlowError for arguments that do not fit."""
     check_text("join_asof", name)
     before = bounded_duration(f'join_asof "{name}"', "back", back)
     if how not in ("inner", "left"):
@@ -92,12 +92,12 @@ def join_asof_of(
 
 
 def _timed(step: str, time: object, *alike: str) -> dict[str, Any]:
-    """What a join's step has of event time.
+    """Return the event time fields of a join's step.
 
     Args:
         step: Its word and name.
         time: As the user gave it: one for both streams, or a pair.
-        alike: In what a pair has to agree.
+        alike: The fields in which a pair must agree.
     """
     pair = time if isinstance(time, tuple) else (time, time)
 
@@ -112,7 +112,7 @@ def _timed(step: str, time: object, *alike: str) -> dict[str, Any]:
             raise refuse(what, f"write time={EVENT_TIME}, for example")
     for word in alike:
         if getattr(one, word) != getattr(other, word):
-            what = f"its event times differ in {word}=, which is one for both streams"
+            what = f"its event times differ in {word}=, which must be the same for both streams"
             raise refuse(what, f"give both the same {word}=")
     return {
         "time": (one.column, other.column),
@@ -125,7 +125,7 @@ def _timed(step: str, time: object, *alike: str) -> dict[str, Any]:
 def join_table_of(
     flow: FlowGraph, name: str, table: object, function: Callable[..., Any], how: Any, returns: type | None
 ) -> tuple[list[int], steps.JoinTable]:
-    """The table's call, and the step, as `join_table(...)` says it."""
+    """Return the table's call, and the step of `join_table(...)`."""
     check_text("join_table", name)
     if not isinstance(table, Table) or table._flow is not flow:
         raise FlowError(

@@ -134,8 +134,8 @@ class Stream(Generic[T]):
         if not others:
             raise FlowError("merge takes one or more other streams", where=str(user_site()))
         if not name:
-            way_out = 'say it: a.merge(b, name="both")'
-            raise FlowError("merge takes a name", where=str(user_site()), way_out=way_out)
+            way_out = 'give it one: a.merge(b, name="both")'
+            raise FlowError("merge needs a name", where=str(user_site()), way_out=way_out)
         return Stream(self._flow, self._write_down(steps.Merge(), name, also=[other._call for other in others]))
 
     def broadcast(self, name: str, function: Callable[[B, T], B], initial: B) -> Broadcast[B]:
@@ -253,7 +253,7 @@ class Stream(Generic[T]):
 
 
 class Broadcast(Generic[B]):
-    """A state of all records of a stream, for `scan(..., broadcast=this)`."""
+    """The state of all records of a stream, for `scan(..., broadcast=this)`."""
 
     def __init__(self, flow: FlowGraph, call: int) -> None:
         self._flow = flow
@@ -372,7 +372,7 @@ class KeyedStream(Stream[T]):
         broadcast: Broadcast[Any] | None = None,
         returns: type[Any] | None = None,
     ) -> Stream[Any]:
-        """`scan` with any number of outputs for each record, and with a moment at which a key is called without one.
+        """Scan with any number of outputs for each record, and with timers that call a key without one.
 
         Args:
             name: See `scan`, as for all arguments that are not said here.
@@ -447,7 +447,7 @@ class KeyedStream(Stream[T]):
     def _beside(
         self, name: str, word: str, ttl: timedelta | None, broadcast: Broadcast[Any] | None
     ) -> tuple[list[int], timedelta | None]:
-        """The broadcast's call, if there is one, and how long a scan keeps a key."""
+        """Return the broadcast's call, if there is one, and the time for which a scan keeps a key."""
         check_text(word, name)
         also: list[int] = []
         if broadcast is not None:

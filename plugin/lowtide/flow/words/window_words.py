@@ -1,4 +1,4 @@
-"""The words for windows of time, as users write them; what no flow can mean is refused here."""
+"""The words for windows of time; refuses arguments that do not fit."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from lowtide.flow.time.moments import ZERO, said_duration
 __all__ = ["calendar", "session", "sliding", "tumbling"]
 
 LIMIT_WINDOWS = 1_000
-"""How many windows a record may lie in."""
+"""The number of windows that a record may lie in."""
 
 
 def tumbling(size: timedelta, *, offset: timedelta = ZERO) -> Tumbling:
-    """Windows of one size, one after the other, aligned to 1970-01-01T00:00Z plus `offset`."""
+    """Make windows of one size, one after the other, aligned to 1970-01-01T00:00Z plus `offset`."""
     return Tumbling(_duration_of("tumbling", "size", size), _offset_of("tumbling", offset))
 
 
 def sliding(size: timedelta, every: timedelta, *, offset: timedelta = ZERO) -> Sliding:
-    """Windows of one size that overlap: one begins `every` so often ("hopping" elsewhere)."""
+    """Make windows of one size that overlap: one begins at each multiple of `every` ("hopping" elsewhere)."""
     _duration_of("sliding", "size", size)
     _duration_of("sliding", "every", every)
     if every > size:
         text = f"sliding windows of {said_duration(size)} every {said_duration(every)} leave gaps between them"
-        raise FlowError(text, where=str(user_site()), way_out="let every be at most the size")
+        raise FlowError(text, where=str(user_site()), way_out="make every= at most the size")
     if -(-size // every) > LIMIT_WINDOWS:
         text = f"a record would lie in {-(-size // every)} windows, the limit is {LIMIT_WINDOWS}"
-        raise FlowError(text, where=str(user_site()), way_out="let windows begin less often: a larger every")
+        raise FlowError(text, where=str(user_site()), way_out="use a larger every=, so that windows begin less often")
     return Sliding(size, every, _offset_of("sliding", offset))
 
 
 def session(gap: timedelta) -> Session:
-    """Windows of activity: a record belongs to the one it is less than `gap` away from, and may join two of them."""
+    """Make windows of activity: a record belongs to the window it is less than `gap` away from, and may merge two."""
     return Session(_duration_of("session", "gap", gap))
 
 
 def calendar(unit: CalendarUnit, tz: str) -> Calendar:
-    """Days, weeks from Monday, or months as people of a time zone count them: 23, 24 or 25 hours long."""
+    """Make windows of days, weeks from Monday, or months of a time zone; its days have 23, 24 or 25 hours."""
     from zoneinfo import ZoneInfo
 
     if unit not in get_args(CalendarUnit):
@@ -50,24 +50,24 @@ def calendar(unit: CalendarUnit, tz: str) -> Calendar:
     try:
         ZoneInfo(tz)
     except (KeyError, ValueError, TypeError, OSError):
-        way_out = 'name one of the IANA database, such as "Europe/Berlin" or "UTC"'
-        raise FlowError(f"there is no time zone {tz!r}", where=str(user_site()), way_out=way_out) from None
+        way_out = 'use a name of the IANA database, such as "Europe/Berlin" or "UTC"'
+        raise FlowError(f"unknown time zone {tz!r}", where=str(user_site()), way_out=way_out) from None
     return Calendar(unit, tz)
 
 
 def _duration_of(step: str, what: str, duration: object) -> timedelta:
-    """The duration, refused if it is none, not above zero, or longer than a century."""
+    """Return the duration; refuse what is not one above zero and of at most a century."""
     if not isinstance(duration, timedelta):
         text, way_out = f"{step} takes a duration as its {what}, found {duration!r}", "write lt.minutes(5), for example"
     elif not ZERO < duration <= LIMIT:
-        text, way_out = f"{what} {duration} is out of range", "give more than 0 and at most 100 years"
+        text, way_out = f"{what} {duration} is out of range", "use more than 0 and at most 100 years"
     else:
         return duration
     raise FlowError(text, where=str(user_site()), way_out=way_out)
 
 
 def _offset_of(step: str, offset: object) -> timedelta:
-    """The offset, refused if it is no duration or longer than a century."""
+    """Return the offset; refuse what is not a duration of at most a century."""
     if isinstance(offset, timedelta) and abs(offset) <= LIMIT:
         return offset
     text = f"{step} takes a duration as its offset, at most 100 years, found {offset!r}"

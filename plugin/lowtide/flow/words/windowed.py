@@ -1,4 +1,4 @@
-"""What stands behind `window(...)`: the words that say what is made of a window's records."""
+"""The words after `window(...)`: they give a window's result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Windowed(Generic[T]):
 
     @property
     def late(self) -> Stream[T]:
-        """Records that came when their window had closed, or lie further ahead than event time may; as they were."""
+        """The records that came after their window had closed, or lie too far ahead of log time; unchanged."""
         if self._late is None:
             self._late = Stream(self._flow, self._flow.add(steps.Late(), None, (self._call,), user_site()))
         return self._late
@@ -90,10 +90,10 @@ class Windowed(Generic[T]):
 
     def _made(self, result: steps.Combined | steps.Reduced | steps.Folded | steps.Applied) -> Stream[Any]:
         step = self._flow.calls[self._call].step
-        assert isinstance(step, WindowBy), "it was written down as one"
+        assert isinstance(step, WindowBy), "window(...) wrote it"
         if step.result is not None:
             raise FlowError(
-                f"the windows of {self._flow.calls[self._call].name!r} have their result already",
+                f"the windows of {self._flow.calls[self._call].name!r} already have a result",
                 where=str(user_site()),
                 way_out="put both results into one, or write a second window with another name",
             )
@@ -105,20 +105,20 @@ class Windowed(Generic[T]):
 
 
 def window_by(name: str, windows: Any, time: object, emit: Any) -> WindowBy:
-    """The step, as far as `window(...)` says it; raises FlowError for what no flow can mean."""
+    """Make the step of `window(...)`, without its result; raises FlowError for arguments that do not fit."""
     check_text("window", name)
 
     def refuse(what: str, way_out: str) -> FlowError:
         return FlowError(f'window "{name}": {what}', where=str(user_site()), way_out=way_out)
 
     if not isinstance(windows, Tumbling | Sliding | Session | Calendar):
-        raise refuse(f"there are no such windows: {windows!r}", "give it lt.tumbling(lt.minutes(5)), for example")
+        raise refuse(f"expected windows, found {windows!r}", "write lt.tumbling(lt.minutes(5)), for example")
     if time is not None and not isinstance(time, EventTime):
         raise refuse(f"time= takes an event time, found {time!r}", f"write time={EVENT_TIME}, for example")
     if emit not in ("close", "update"):
-        raise refuse(f'emit= takes "close" or "update", found {emit!r}', "leave it out for results at the close")
+        raise refuse(f'emit= takes "close" or "update", found {emit!r}', "leave it out for one result at the close")
     if emit == "update" and isinstance(windows, Session):
-        raise refuse("a session's bounds change while it is open, so it has no updates", 'leave out emit="update"')
+        raise refuse("sessions have no updates, as their bounds change while they are open", 'leave out emit="update"')
     if time is None:
         return WindowBy(windows, None, ahead=AHEAD, emit=emit)
     return WindowBy(windows, time.column, time.wait, time.ahead, time.late, emit)
