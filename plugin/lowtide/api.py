@@ -35,6 +35,12 @@ class Flow(FlowGraph):
     Attributes:
         name: The flow's name, which is also the job's.
         dead_letters: The sink for records that cannot be parsed or whose step raised; without one they stop the job.
+
+    Example:
+        >>> flow = lt.Flow("shop", dead_letters=lt.kafka("shop.dead-letters", lt.raw()))
+        >>> orders = flow.read("orders", lt.kafka("orders", lt.json(Order)))
+        >>> flow
+        Flow('shop')
     """
 
     def read(self, name: str, source: Kafka[T]) -> Stream[T]:
@@ -46,6 +52,11 @@ class Flow(FlowGraph):
 
         Raises:
             FlowError: the source cannot be read so, or its name is an argument of `run_locally`.
+
+        Example:
+            >>> flow = lt.Flow("shop")
+            >>> flow.read("orders", lt.kafka("orders", lt.json(Order)))
+            Stream('shop', 'orders')
         """
         site = user_site()
         if name in _TAKEN:
@@ -74,6 +85,14 @@ class Flow(FlowGraph):
             name: The clock's name.
             every: From one moment to the next; multiples are counted from 1970 in UTC.
             tz: A time zone, on whose clocks multiples are counted from midnight: then a part of a day, or whole days.
+
+        Example:
+            >>> def at(moment: lt.Moment) -> Total:
+            ...     return Total(moment.clock, moment.at.minute)
+            >>> flow.clock("minutes", lt.minutes(1)).map(at).write("totals", to_totals)
+            >>> clicks.write("copies", lt.kafka("copies", lt.json(Click)))
+            >>> flow.run_locally(clicks=two_clicks)["totals"]
+            [Total(user='minutes', amount=1), Total(user='minutes', amount=2)]
         """
         from lowtide.flow.steps.clocks import clock_of
 
@@ -100,6 +119,11 @@ class Flow(FlowGraph):
 
         Returns:
             The records written to each sink by its name, in order; those that failed under "dead-letters".
+
+        Example:
+            >>> orders.write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 5), Order("bob", 7)])
+            {'chosen': [Order(user='ada', amount=5), Order(user='bob', amount=7)]}
         """
         from lowtide.local.run import run_records
 
@@ -124,23 +148,44 @@ class Subject:
 
     Attributes:
         text: As the job's control API takes it.
+
+    Example:
+        >>> lt.delivered()
+        Subject(text='delivered')
     """
 
     text: str
 
 
 def delivered() -> Subject:
-    """The time before which everything is durable in the sinks, for ever."""
+    """The time before which everything is durable in the sinks, for ever.
+
+    Example:
+        >>> for news in lt.subscribe("shop", lt.delivered()):  # doctest: +SKIP
+        ...     print(news.time_ms)
+    """
     return Subject("delivered")
 
 
 def committed() -> Subject:
-    """Each snapshot that the job may be recovered from."""
+    """Each snapshot that the job may be recovered from.
+
+    Example:
+        >>> for news in lt.subscribe("shop", lt.committed()):  # doctest: +SKIP
+        ...     print(news.data["snapshot"])
+    """
     return Subject("commit")
 
 
 def min_time(step: str | None = None) -> Subject:
-    """The time before which everything has left the flow, in this life; with a step's name, its segment."""
+    """The time before which everything has left the flow, in this life; with a step's name, its segment.
+
+    Example:
+        >>> lt.min_time()
+        Subject(text='min_time')
+        >>> lt.min_time("totals")
+        Subject(text='segment:totals')
+    """
     return Subject("min_time" if step is None else f"segment:{step}")
 
 
@@ -150,6 +195,10 @@ def done(step: str, label: str | int) -> Subject:
     Args:
         step: The name of the flow's `when_done(step, ..., label=...)`.
         label: The value of its column.
+
+    Example:
+        >>> lt.done("read", "order-17")
+        Subject(text='done:read:order-17')
     """
     return Subject(f"done:{step}:{label}")
 
@@ -178,8 +227,8 @@ def subscribe(
         LowtideError: the job cannot be found or tell of that, or has not come so far in time.
 
     Example:
-        for news in lt.subscribe("orders", lt.delivered(), lt.committed()):
-            print(news.kind, news.time_ms)
+        >>> for news in lt.subscribe("shop", lt.delivered(), lt.committed()):  # doctest: +SKIP
+        ...     print(news.kind, news.time_ms)
     """
     from lowtide.cli.running_jobs import control_of
     from lowtide.conf import Conf
@@ -201,7 +250,13 @@ def _text_of(subject: object) -> str:
 
 
 def main(flow: Flow) -> None:
-    """Run the flow as `lowtide run` does, with the arguments of the command line."""
+    """Run the flow as `lowtide run` does, with the arguments of the command line.
+
+    Example:
+        >>> orders.write("chosen", to_chosen)
+        >>> if __name__ == "__main__":
+        ...     lt.main(flow)
+    """
     from lowtide.cli import main_flow
 
     main_flow(flow)

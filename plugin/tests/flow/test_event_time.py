@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, replace
@@ -106,25 +105,3 @@ def test_windows_and_joins_make_of_it_what_their_steps_hold() -> None:
         Join(maybe, "left", zero, hour, None, (zero, zero), day),
         JoinAsof(maybe, "left", hour, zero, ("at", "seen"), (WAIT, WAIT), two_hours, "drop"),
     ]
-
-
-EXAMPLES: dict[str, Any] = {
-    "event_time": (lt.event_time, "f", []),
-    "window": (lt.KeyedStream.window, "clicks", ["clicks"]),
-    "join": (lt.KeyedStream.join, "shop", ["purchases", "payments"]),
-    "join_asof": (lt.KeyedStream.join_asof, "trades", ["trades", "prices"]),
-}
-
-
-@pytest.mark.parametrize("word", EXAMPLES)
-def test_the_examples_are_right(word: str) -> None:
-    owner, name, streams = EXAMPLES[word]
-    flow = lt.Flow(name)
-    read: dict[str, Any] = {each: flow.read(each, lt.kafka(each, lt.json(Event))) for each in streams}
-    if word != "window":
-        read = {each: stream.key_by("key") for each, stream in read.items()}
-    runner = doctest.DocTestRunner()
-    (example,) = doctest.DocTestFinder().find(owner, word, globs={"lt": lt, "sale": pair, "priced": maybe, **read})
-    runner.run(example)
-    assert (runner.failures, runner.tries) == (0, len(example.examples))
-    assert example.examples

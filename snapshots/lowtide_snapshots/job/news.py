@@ -59,6 +59,10 @@ class News:
         kind: "life", "delivered", "commit", "min_time", "segment", "done" or "end".
         id: What to show to go on after it.
         data: What it says.
+
+    Example:
+        >>> lt.News("delivered", "3-17", {"incarnation": 3, "about": "delivered", "time_ms": 1700}).time_ms
+        1700
     """
 
     kind: str
@@ -66,19 +70,34 @@ class News:
     data: dict[str, Any] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
-        """The event as it is sent."""
+        r"""The event as it is sent.
+
+        Example:
+            >>> lt.News("delivered", "3-17", {"time_ms": 1700}).encoded()
+            b'event: delivered\nid: 3-17\ndata: {"time_ms":1700}\n\n'
+        """
         data = json.dumps(self.data, separators=(",", ":"))
         return f"event: {self.kind}\nid: {self.id}\ndata: {data}\n\n".encode()
 
     @property
     def time_ms(self) -> int | None:
-        """The time that it tells; None for the end of time, and of a life."""
+        """The time that it tells; None for the end of time, and of a life.
+
+        Example:
+            >>> lt.News("delivered", "3-17", {"time_ms": 1700}).time_ms
+            1700
+        """
         found: int | None = self.data.get("time_ms")
         return found
 
     @property
     def incarnation(self) -> int:
-        """The life that told it."""
+        """The life that told it.
+
+        Example:
+            >>> lt.News("life", "3-0", {"incarnation": 3}).incarnation
+            3
+        """
         return int(self.data["incarnation"])
 
 

@@ -126,6 +126,11 @@ def avro(
         registry: Which of the configuration's registries: `[registry.NAME]`.
         subject: For `write` only: the subject under which the schema is registered, by default `TOPIC-value`.
         schema: For `write` only: another schema, as JSON.
+
+    Example:
+        >>> flow.read("refunds", lt.kafka("refunds", lt.avro(Order))).write("chosen", to_chosen)
+        >>> flow.run_locally(refunds=[Order("ada", 5)])["chosen"]
+        [Order(user='ada', amount=5)]
     """
     try:
         from fastavro.schema import SchemaParseException, UnknownType

@@ -105,6 +105,12 @@ def kafka(
             other records, so that each of them sees it, whenever it was written.
         compacted: For `read` of a table's records only: the topic may have cleanup.policy=compact. Its
             min.compaction.lag.ms has to be at least twice [snapshots] max_commit_age_s.
+
+    Example:
+        >>> source = lt.kafka("orders", lt.json(Order), start="latest")
+        >>> sink = lt.kafka("totals", lt.json(Total), key="user")
+        >>> source.topic, sink.key
+        ('orders', 'user')
     """
     if isinstance(format, type) or not all(hasattr(type(format), word) for word in ("record", "decode", "writable")):
         kind = format.__name__ if isinstance(format, type) else repr(format)

@@ -147,10 +147,22 @@ def _writing(record: Any) -> tuple[Encoder, Columns | None]:
 
 
 def json(record: type[T]) -> JsonFormat[T]:
-    """Messages are JSON objects with the fields of the dataclass `record`."""
+    """Messages are JSON objects with the fields of the dataclass `record`.
+
+    Example:
+        >>> flow.read("refunds", lt.kafka("refunds", lt.json(Order))).write("chosen", to_chosen)
+        >>> flow.run_locally(refunds=[b'{"user": "ada", "amount": 5, "ignored": true}'])["chosen"]
+        [Order(user='ada', amount=5)]
+    """
     return JsonFormat(record)
 
 
 def raw() -> RawFormat:
-    """Messages are bytes; the record is `Raw(key, value)`."""
+    """Messages are bytes; the record is `Raw(key, value)`.
+
+    Example:
+        >>> flow.read("bytes", lt.kafka("bytes", lt.raw())).write("copies", lt.kafka("copies", lt.raw()))
+        >>> flow.run_locally(bytes=[lt.Raw(b"ada", b"5")])["copies"]
+        [Raw(key=b'ada', value=b'5')]
+    """
     return RawFormat()

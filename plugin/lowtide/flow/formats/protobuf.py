@@ -75,6 +75,14 @@ def protobuf(record: type[T], message: type[Any]) -> ProtobufFormat[T]:
     Args:
         record: The dataclass; each field in its value is a field of the message, of a type that fits.
         message: A class that `protoc` has generated.
+
+    Example:
+        >>> from google.protobuf.source_context_pb2 import SourceContext  # Yours is what protoc has made.
+        >>> @dataclass(frozen=True)
+        ... class Source:
+        ...     file_name: str
+        >>> flow.read("sources", lt.kafka("sources", lt.protobuf(Source, SourceContext)))
+        Stream('shop', 'sources')
     """
     try:
         from google.protobuf.message import Message

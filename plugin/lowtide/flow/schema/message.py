@@ -18,6 +18,11 @@ class Message:
         value: Its value, None for a tombstone.
         headers: Name and value of each header, in order.
         timestamp: The log's timestamp, with a time zone; 1970 if it does not matter.
+
+    Example:
+        >>> orders.write("chosen", to_chosen)
+        >>> flow.run_locally(orders=[lt.Message(b"ada", b'{"user": "ada", "amount": 5}')])["chosen"]
+        [Order(user='ada', amount=5)]
     """
 
     key: bytes | None = None

@@ -13,6 +13,10 @@ class Raw(msgspec.Struct, frozen=True, gc=False):
     """A message as it is; a dataclass to `dataclasses`.
 
     One is made per message and per result, and a frozen dataclass takes several times as long to make as a struct.
+
+    Example:
+        >>> lt.Raw(key=b"ada", value=None)
+        Raw(key=b'ada', value=None)
     """
 
     key: bytes | None

@@ -17,7 +17,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Stamped(Generic[T]):
-    """A record, or a message's bytes, with the log time at which it came: a job's log timestamp."""
+    """A record, or a message's bytes, with the log time at which it came: a job's log timestamp.
+
+    Example:
+        >>> orders.key_by("user").deduplicate("once", within=lt.hours(1)).write("chosen", to_chosen)
+        >>> at_noon, at_two = (lt.Stamped(Order("ada", 5), at=noon + lt.hours(hours)) for hours in (0, 2))
+        >>> flow.run_locally(orders=[at_noon, at_noon, at_two])["chosen"]
+        [Order(user='ada', amount=5), Order(user='ada', amount=5)]
+    """
 
     record: T
     at: datetime
@@ -29,6 +36,11 @@ def stamped(records: Iterable[T], by: str | Callable[[T], datetime]) -> list[Sta
     Args:
         records: The records.
         by: The column's name, or a function that makes the time of a record.
+
+    Example:
+        >>> stamped = lt.stamped([Click("ada", "/", noon)], by="at")
+        >>> stamped[0].at == noon
+        True
     """
     found = []
     for record in records:

@@ -71,6 +71,12 @@ class Aggregate:
         finish: Makes the result from the state.
         column: The column whose values are added; None for whole records.
         types: For Lowtide's own aggregates, whose types depend on the column's.
+
+    Example:
+        >>> product = lt.agg.Aggregate(1, lambda product, amount: product * amount, column="amount")
+        >>> orders.key_by("user").aggregate("products", Total, amount=product).write("totals", to_totals)
+        >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["totals"]
+        [Total(user='ada', amount=5), Total(user='ada', amount=30)]
     """
 
     initial: Any
@@ -82,7 +88,12 @@ class Aggregate:
 
     @property
     def is_state(self) -> bool:
-        """True if the result is the state itself."""
+        """True if the result is the state itself.
+
+        Example:
+            >>> lt.agg.sum("amount").is_state, lt.agg.mean("amount").is_state
+            (True, False)
+        """
         return self.finish is _itself
 
 
@@ -103,7 +114,14 @@ class FloatMean:
 
 
 def count(column: str | None = None) -> Aggregate:
-    """Count the records; with a column, those where it is not None."""
+    """Count the records; with a column, those where it is not None.
+
+    Example:
+        >>> counts = orders.key_by("user").aggregate("counts", Total, amount=lt.agg.count())
+        >>> counts.write("totals", to_totals)
+        >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["totals"]
+        [Total(user='ada', amount=1), Total(user='ada', amount=2)]
+    """
     return Aggregate(0, _counted, operator.add, column=column, types=_counting)
 
 
@@ -112,52 +130,137 @@ def sum(column: str) -> Aggregate:  # noqa: A001 - the module's name stands befo
 
     A sum of decimals has as many digits after the point as they have, and in all as many as the `Precision` of the
     field that it fills allows; a record that makes it need more fails.
+
+    Example:
+        >>> spent = orders.key_by("user").aggregate("spent", Total, amount=lt.agg.sum("amount"))
+        >>> spent.write("totals", to_totals)
+        >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["totals"]
+        [Total(user='ada', amount=5), Total(user='ada', amount=11)]
     """
     return Aggregate(None, _added, _added, column=column, types=_summed)
 
 
 def mean(column: str) -> Aggregate:
-    """Average the values, as a float; None for no values. Decimals are refused: their means fit no number of digits."""
+    """Average the values, as a float; None for no values. Decimals are refused: their means fit no number of digits.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Mean:
+        ...     user: str
+        ...     mean: float
+        >>> means = orders.key_by("user").aggregate("means", Mean, mean=lt.agg.mean("amount"))
+        >>> means.write("means", lt.kafka("means", lt.json(Mean), key="user"))
+        >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["means"]
+        [Mean(user='ada', mean=5.0), Mean(user='ada', mean=5.5)]
+    """
     return Aggregate(None, _averaged, _both_averaged, _divided, column, types=_mean)
 
 
 def min(column: str) -> Aggregate:  # noqa: A001 - the module's name stands before it
-    """Take the smallest value; None for no values."""
+    """Take the smallest value; None for no values.
+
+    Example:
+        >>> smallest = orders.key_by("user").aggregate("smallest", Total, amount=lt.agg.min("amount"))
+        >>> smallest.write("totals", to_totals)
+        >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["totals"]
+        [Total(user='ada', amount=5), Total(user='ada', amount=5)]
+    """
     return Aggregate(None, _smaller, _smaller, column=column, types=_chosen)
 
 
 def max(column: str) -> Aggregate:  # noqa: A001 - the module's name stands before it
-    """Take the largest value; None for no values."""
+    """Take the largest value; None for no values.
+
+    Example:
+        >>> largest = orders.key_by("user").aggregate("largest", Total, amount=lt.agg.max("amount"))
+        >>> largest.write("totals", to_totals)
+        >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["totals"]
+        [Total(user='ada', amount=5), Total(user='ada', amount=6)]
+    """
     return Aggregate(None, _larger, _larger, column=column, types=_chosen)
 
 
 def first(column: str) -> Aggregate:
-    """Take the value of the first record in Lowtide's order."""
+    """Take the value of the first record in Lowtide's order.
+
+    Example:
+        >>> first = orders.key_by("user").aggregate("first", Total, amount=lt.agg.first("amount"))
+        >>> first.write("totals", to_totals)
+        >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["totals"]
+        [Total(user='ada', amount=5), Total(user='ada', amount=5)]
+    """
     return Aggregate((), _kept, _first, _only, column, types=_one)
 
 
 def latest(column: str) -> Aggregate:
-    """Take the value of the last record in Lowtide's order."""
+    """Take the value of the last record in Lowtide's order.
+
+    Example:
+        >>> latest = orders.key_by("user").aggregate("latest", Total, amount=lt.agg.latest("amount"))
+        >>> latest.write("totals", to_totals)
+        >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["totals"]
+        [Total(user='ada', amount=5), Total(user='ada', amount=6)]
+    """
     return Aggregate((), _replaced, _last, _only, column, types=_one)
 
 
 def min_by(column: str, by: str) -> Aggregate:
-    """Take a column of the record in which another is smallest; the first of equals."""
+    """Take a column of the record in which another is smallest; the first of equals.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Visitor:
+        ...     user: str
+        ...     page: str
+        >>> visitors = clicks.key_by("user").aggregate("visitors", Visitor, page=lt.agg.min_by("page", by="at"))
+        >>> visitors.write("visitors", lt.kafka("visitors", lt.json(Visitor), key="user"))
+        >>> flow.run_locally(clicks=two_clicks)["visitors"]
+        [Visitor(user='ada', page='/'), Visitor(user='ada', page='/')]
+    """
     return _by(column, by, _lower)
 
 
 def max_by(column: str, by: str) -> Aggregate:
-    """Take a column of the record in which another is largest; the first of equals."""
+    """Take a column of the record in which another is largest; the first of equals.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Visitor:
+        ...     user: str
+        ...     page: str
+        >>> visitors = clicks.key_by("user").aggregate("visitors", Visitor, page=lt.agg.max_by("page", by="at"))
+        >>> visitors.write("visitors", lt.kafka("visitors", lt.json(Visitor), key="user"))
+        >>> flow.run_locally(clicks=two_clicks)["visitors"]
+        [Visitor(user='ada', page='/'), Visitor(user='ada', page='/cart')]
+    """
     return _by(column, by, _higher)
 
 
 def count_distinct(column: str) -> Aggregate:
-    """Count the different values, exactly; its state grows with them."""
+    """Count the different values, exactly; its state grows with them.
+
+    Example:
+        >>> amounts = orders.key_by("user").aggregate("amounts", Total, amount=lt.agg.count_distinct("amount"))
+        >>> amounts.write("totals", to_totals)
+        >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["totals"]
+        [Total(user='ada', amount=1), Total(user='ada', amount=2)]
+    """
     return Aggregate((), _noted, _all_noted, _how_many, column, types=_distinct)
 
 
 def collect(column: str | None = None) -> Aggregate:
-    """Collect all values, or all records, into a tuple in Lowtide's order; its state grows with them."""
+    """Collect all values, or all records, into a tuple in Lowtide's order; its state grows with them.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Amounts:
+        ...     user: str
+        ...     amounts: tuple[int, ...]
+        >>> amounts = orders.key_by("user").aggregate("amounts", Amounts, amounts=lt.agg.collect("amount"))
+        >>> amounts.write("amounts", lt.kafka("amounts", lt.json(Amounts), key="user"))
+        >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["amounts"]
+        [Amounts(user='ada', amounts=(5,)), Amounts(user='ada', amounts=(5, 6))]
+    """
     return Aggregate((), _appended, _all_appended, _flat, column, types=_collected)
 
 

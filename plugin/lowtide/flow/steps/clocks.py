@@ -24,7 +24,12 @@ SHORTEST_IN_ZONE = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Moment:
-    """A clock's strike: `clock` is its name, `at` the moment that log time has reached."""
+    """A clock's strike: `clock` is its name, `at` the moment that log time has reached.
+
+    Example:
+        >>> lt.Moment("minutes", noon).at.hour
+        12
+    """
 
     clock: str
     at: datetime

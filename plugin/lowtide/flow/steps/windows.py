@@ -38,7 +38,13 @@ EDGE_US = 40 * DAY_US
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window of time of one key: `start` belongs to it, `end` does not."""
+    """A window of time of one key: `start` belongs to it, `end` does not.
+
+    Example:
+        >>> window = lt.Window(("ada",), noon, noon + lt.hours(1))
+        >>> window.end - window.start
+        datetime.timedelta(seconds=3600)
+    """
 
     key: tuple[Any, ...]
     start: datetime

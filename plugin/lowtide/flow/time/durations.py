@@ -15,27 +15,52 @@ LIMIT = timedelta(days=36_525)
 
 
 def millis(number: float) -> timedelta:
-    """Return a duration in milliseconds."""
+    """Return a duration in milliseconds.
+
+    Example:
+        >>> lt.millis(250)
+        datetime.timedelta(microseconds=250000)
+    """
     return timedelta(milliseconds=number)
 
 
 def seconds(number: float) -> timedelta:
-    """Return a duration in seconds."""
+    """Return a duration in seconds.
+
+    Example:
+        >>> lt.seconds(30)
+        datetime.timedelta(seconds=30)
+    """
     return timedelta(seconds=number)
 
 
 def minutes(number: float) -> timedelta:
-    """Return a duration in minutes."""
+    """Return a duration in minutes.
+
+    Example:
+        >>> lt.minutes(5)
+        datetime.timedelta(seconds=300)
+    """
     return timedelta(minutes=number)
 
 
 def hours(number: float) -> timedelta:
-    """Return a duration in hours."""
+    """Return a duration in hours.
+
+    Example:
+        >>> lt.hours(1)
+        datetime.timedelta(seconds=3600)
+    """
     return timedelta(hours=number)
 
 
 def days(number: float) -> timedelta:
-    """Return a duration in days of 24 hours."""
+    """Return a duration in days of 24 hours.
+
+    Example:
+        >>> lt.days(7)
+        datetime.timedelta(days=7)
+    """
     return timedelta(days=number)
 
 

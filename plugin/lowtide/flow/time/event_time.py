@@ -56,7 +56,6 @@ def event_time(
         FlowError: `column` is not a string, `wait` or `ahead` not such a duration, or `late` another word.
 
     Example:
-        >>> import lowtide as lt
         >>> clock = lt.event_time("at", wait=lt.seconds(1))
         >>> clock.column, clock.wait
         ('at', datetime.timedelta(seconds=1))

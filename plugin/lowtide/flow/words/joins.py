@@ -25,7 +25,12 @@ U = TypeVar("U")
 
 
 class Table(Generic[R]):
-    """The newest record of every key of a stream, for `join_table(name, this, ...)`."""
+    """The newest record of every key of a stream, for `join_table(name, this, ...)`.
+
+    Example:
+        >>> payments.key_by("user").table("methods", ttl=lt.days(365))
+        Table('shop', 'methods')
+    """
 
     def __init__(self, flow: FlowGraph, call: int) -> None:
         self._flow = flow
@@ -36,7 +41,12 @@ class Table(Generic[R]):
 
 
 class Joined(Stream[U], Generic[T, R, U]):
-    """The results of a join."""
+    """The results of a join.
+
+    Example:
+        >>> orders.key_by("user").join("paid", payments.key_by("user"), lambda order, payment: order, returns=Order)
+        Joined('shop', 'paid')
+    """
 
     def __init__(self, flow: FlowGraph, call: int) -> None:
         super().__init__(flow, call)
@@ -44,12 +54,24 @@ class Joined(Stream[U], Generic[T, R, U]):
 
     @property
     def late(self) -> Stream[T]:
-        """The first stream's records that came more than `wait` after their time, or lie too far ahead; not joined."""
+        """The first stream's records that came more than `wait` after their time, or lie too far ahead; not joined.
+
+        Example:
+            >>> clock, by_user = lt.event_time("at", wait=lt.seconds(1)), clicks.key_by("user")
+            >>> pairs = by_user.join("pairs", by_user, lambda one, other: one, time=clock, returns=Click)
+            >>> pairs.late.write("late", lt.kafka("late-clicks", lt.json(Click), key="user"))
+        """
         return self._late(0)
 
     @property
     def late_other(self) -> Stream[R]:
-        """The other stream's late records."""
+        """The other stream's late records.
+
+        Example:
+            >>> clock, by_user = lt.event_time("at", wait=lt.seconds(1)), clicks.key_by("user")
+            >>> pairs = by_user.join("pairs", by_user, lambda one, other: one, time=clock, returns=Click)
+            >>> pairs.late_other.write("late", lt.kafka("late-clicks", lt.json(Click), key="user"))
+        """
         return self._late(1)
 
     def _late(self, port: int) -> Stream[Any]:

@@ -51,7 +51,13 @@ _KEYED = (
 
 
 class Stream(Generic[T]):
-    """The records that come out of a step; any number of steps may take them."""
+    """The records that come out of a step; any number of steps may take them.
+
+    Example:
+        >>> orders.filter(lambda order: order.amount > 5, name="large").write("chosen", to_chosen)
+        >>> flow.run_locally(orders=[Order("ada", 5), Order("bob", 7)])["chosen"]
+        [Order(user='bob', amount=7)]
+    """
 
     def __init__(self, flow: FlowGraph, call: int) -> None:
         self._flow = flow
@@ -64,17 +70,40 @@ class Stream(Generic[T]):
             function: Takes a record, returns one; deterministic, and changes neither its record nor anything else.
             name: The step's name; by default the function's.
             returns: The type of the new records if the function's annotations do not say it.
+
+        Example:
+            >>> def doubled(order: Order) -> Total:
+            ...     return Total(order.user, 2 * order.amount)
+            >>> orders.map(doubled).write("totals", to_totals)
+            >>> flow.run_locally(orders=[Order("ada", 5)])["totals"]
+            [Total(user='ada', amount=10)]
         """
         return self._then(steps.Map(function_of(function), returns), name_of(function, name))
 
     def flat_map(
         self, function: Callable[[T], Iterable[U]], *, name: str | None = None, returns: type[U] | None = None
     ) -> Stream[U]:
-        """Turn every record into any number of records, in the order the function gives them; see `map`."""
+        """Turn every record into any number of records, in the order the function gives them; see `map`.
+
+        Example:
+            >>> def coins(order: Order) -> list[Total]:
+            ...     return [Total(order.user, 1)] * order.amount
+            >>> orders.flat_map(coins).write("totals", to_totals)
+            >>> flow.run_locally(orders=[Order("ada", 2), Order("bob", 0)])["totals"]
+            [Total(user='ada', amount=1), Total(user='ada', amount=1)]
+        """
         return self._then(steps.FlatMap(function_of(function), returns), name_of(function, name))
 
     def filter(self, function: Callable[[T], bool], *, name: str | None = None) -> Stream[T]:
-        """Keep the records for which the function returns True; see `map`."""
+        """Keep the records for which the function returns True; see `map`.
+
+        Example:
+            >>> def large(order: Order) -> bool:
+            ...     return order.amount > 5
+            >>> orders.filter(large).write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 5), Order("bob", 7)])["chosen"]
+            [Order(user='bob', amount=7)]
+        """
         return self._then(steps.Filter(function_of(function)), name_of(function, name))
 
     def split(self, function: Callable[[T], bool], *, name: str | None = None) -> tuple[Stream[T], Stream[T]]:
@@ -83,6 +112,13 @@ class Stream(Generic[T]):
         Args:
             function: See `map`.
             name: The step's name; by default the function's.
+
+        Example:
+            >>> large, small = orders.split(lambda order: order.amount > 5, name="large")
+            >>> large.write("large", to_chosen)
+            >>> small.write("small", lt.kafka("small-orders", lt.json(Order), key="user"))
+            >>> flow.run_locally(orders=[Order("ada", 5), Order("bob", 7)])
+            {'large': [Order(user='bob', amount=7)], 'small': [Order(user='ada', amount=5)]}
         """
         site = user_site()
         parted = self._write_down(steps.Split(function_of(function)), name_of(function, name), site=site)
@@ -100,6 +136,14 @@ class Stream(Generic[T]):
             function: Takes and returns a batch with the columns of the dataclasses, in their order; same length.
             returns: The type of the new records.
             name: The step's name; by default the function's.
+
+        Example:
+            >>> import pyarrow as pa, pyarrow.compute as pc
+            >>> def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
+            ...     return batch.set_column(1, "amount", pc.multiply(batch["amount"], 2))
+            >>> orders.map_batches(doubled, Order).write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 5)])["chosen"]
+            [Order(user='ada', amount=10)]
         """
         return self._then(steps.MapBatches(function_of(function), returns), name_of(function, name))
 
@@ -111,6 +155,10 @@ class Stream(Generic[T]):
         Args:
             *columns: The names of one or more columns.
             name: The step's name; by default made of the names before it and of the columns.
+
+        Example:
+            >>> orders.key_by("user").last(2).map(lambda two: Total(two[0].user, len(two)), name="pairs", returns=Total)
+            Stream('shop', 'pairs')
         """
         if not columns or not all(isinstance(column, str) for column in columns):
             odd = next((column for column in columns if not isinstance(column, str)), None)
@@ -128,6 +176,12 @@ class Stream(Generic[T]):
         Args:
             *others: One or more streams of this flow, of the same type.
             name: The step's name, which it needs.
+
+        Example:
+            >>> refunds = flow.read("refunds", lt.kafka("refunds", lt.json(Order)))
+            >>> orders.merge(refunds, name="both").write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 5)], refunds=[Order("ada", -5)])["chosen"]
+            [Order(user='ada', amount=5), Order(user='ada', amount=-5)]
         """
         for other in others:
             self._check_ours(other, "merge")
@@ -145,6 +199,14 @@ class Stream(Generic[T]):
             name: The step's name.
             function: Takes the state and a record, returns the new state; see `KeyedStream.scan`.
             initial: The state before the first record.
+
+        Example:
+            >>> highest = orders.broadcast("highest", lambda highest, order: max(highest, order.amount), 0)
+            >>> def compared(count: int, order: Order, highest: int) -> tuple[int, Total]:
+            ...     return count + 1, Total(order.user, highest)
+            >>> orders.key_by("user").scan("compared", compared, 0, broadcast=highest).write("totals", to_totals)
+            >>> flow.run_locally(orders=three_orders)["totals"]
+            [Total(user='ada', amount=5), Total(user='bob', amount=7), Total(user='ada', amount=7)]
         """
         check_text("broadcast", name)
         return Broadcast(self._flow, self._write_down(steps.Broadcast(function_of(function), initial), name))
@@ -162,6 +224,13 @@ class Stream(Generic[T]):
             through: A stream that is made of these records, with no window, timer or join on the way.
             label: The column that names the substream which a record opens: a document, a session, a request.
             keep: For so much log time it is known of a label that it has ended.
+
+        Example:
+            >>> doubled = orders.map(lambda order: Total(order.user, 2 * order.amount), name="doubled", returns=Total)
+            >>> doubled.write("totals", to_totals)
+            >>> orders.when_done("through", through=doubled, label="user").write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 5)])["chosen"]
+            [Order(user='ada', amount=5)]
         """
         from lowtide.flow.steps.when_done import when_done_of
 
@@ -189,6 +258,15 @@ class Stream(Generic[T]):
                 no stream from outside.
             again: Takes a record that came out of the body; True sends it through once more, others leave the loop.
             limit_turns: How often a record, or what it becomes, may pass through; one that had to go again fails.
+
+        Example:
+            >>> def half(count: int, order: Order) -> tuple[int, Order]:
+            ...     return count + 1, Order(order.user, order.amount // 2)
+            >>> def body(entering: lt.Stream[Order]) -> lt.Stream[Order]:
+            ...     return entering.key_by("user").scan("half", half, 0)
+            >>> orders.loop("halve", body, lambda order: order.amount > 1, limit_turns=10).write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 8)])["chosen"]
+            [Order(user='ada', amount=1)]
         """
         return self._loop(name, body, again, limit_turns, Stream)
 
@@ -213,7 +291,13 @@ class Stream(Generic[T]):
         return Stream(self._flow, tail._write_down(step, name, site=site, back=head._call))
 
     def write(self, name: str, sink: Kafka[T]) -> None:
-        """Write the records to a sink, e.g. `kafka("totals", json(Total), key="user")`."""
+        """Write the records to a sink, e.g. `kafka("totals", json(Total), key="user")`.
+
+        Example:
+            >>> orders.write("chosen", lt.kafka("chosen", lt.json(Order), key="user"))
+            >>> flow.run_locally(orders=[Order("ada", 5)])
+            {'chosen': [Order(user='ada', amount=5)]}
+        """
         self._write_down(steps.Write(sink_of(sink, "write")), name)
 
     def _then(self, step: Step, name: str | None) -> Stream[Any]:
@@ -253,7 +337,12 @@ class Stream(Generic[T]):
 
 
 class Broadcast(Generic[B]):
-    """The state of all records of a stream, for `scan(..., broadcast=this)`."""
+    """The state of all records of a stream, for `scan(..., broadcast=this)`.
+
+    Example:
+        >>> orders.broadcast("highest", lambda highest, order: max(highest, order.amount), 0)
+        Broadcast('shop', 'highest')
+    """
 
     def __init__(self, flow: FlowGraph, call: int) -> None:
         self._flow = flow
@@ -264,7 +353,13 @@ class Broadcast(Generic[B]):
 
 
 class KeyedStream(Stream[T]):
-    """Records that `key_by` has brought together: here stand the steps that work per key."""
+    """Records that `key_by` has brought together: here stand the steps that work per key.
+
+    Example:
+        >>> orders.key_by("user").reduce("newest", lambda _, order: order).write("chosen", to_chosen)
+        >>> flow.run_locally(orders=[Order("ada", 5)])["chosen"]
+        [Order(user='ada', amount=5)]
+    """
 
     def last(
         self, count: int, *, partial: bool = True, ttl: timedelta | None = None, name: str | None = None
@@ -278,6 +373,13 @@ class KeyedStream(Stream[T]):
             partial: Whether the shorter windows at a key's start come out too.
             ttl: After so much log time without a record a key begins anew; see `scan`.
             name: The step's name, under which its state is kept; by default made of the names before it.
+
+        Example:
+            >>> def sums(window: tuple[Order, ...]) -> Total:
+            ...     return Total(window[-1].user, sum(order.amount for order in window))
+            >>> orders.key_by("user").last(2).map(sums).write("totals", to_totals)
+            >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6), Order("ada", 7)])["totals"]
+            [Total(user='ada', amount=5), Total(user='ada', amount=11), Total(user='ada', amount=13)]
         """
         kept = None if ttl is None else duration_of("last", "ttl", ttl)
         return self._then(steps.Last(count_of("last", "a number of records", count), partial, kept), name)
@@ -329,6 +431,13 @@ class KeyedStream(Stream[T]):
             broadcast: A broadcast whose state, as of the record's place in the order, the function gets as its third
                 argument.
             returns: The type of the outputs if the function's annotations do not say it.
+
+        Example:
+            >>> def add(total: int, order: Order) -> tuple[int, Total]:
+            ...     return total + order.amount, Total(order.user, total + order.amount)
+            >>> orders.key_by("user").scan("totals", add, 0).write("totals", to_totals)
+            >>> flow.run_locally(orders=[Order("ada", 5), Order("bob", 7), Order("ada", 6)])["totals"]
+            [Total(user='ada', amount=5), Total(user='bob', amount=7), Total(user='ada', amount=11)]
         """
         return self._scanned(steps.Scan, "scan", name, function, initial, ttl, broadcast, returns)
 
@@ -386,6 +495,13 @@ class KeyedStream(Stream[T]):
             ttl: See `scan`; a call of time counts as a record does. What is forgotten is not called.
             broadcast: See `scan`.
             returns: See `scan`.
+
+        Example:
+            >>> def tenth(count: int, order: Order) -> tuple[int, list[Total]]:
+            ...     return count + 1, [Total(order.user, count + 1)] if (count + 1) % 10 == 0 else []
+            >>> orders.key_by("user").flat_scan("tenths", tenth, 0).write("totals", to_totals)
+            >>> flow.run_locally(orders=[Order("ada", 5)] * 25)["totals"]
+            [Total(user='ada', amount=10), Total(user='ada', amount=20)]
         """
         also, kept = self._beside(name, "flat_scan", ttl, broadcast)
         step = flat_scan_of(function, initial, returns, kept, timer, on_timer)
@@ -398,6 +514,13 @@ class KeyedStream(Stream[T]):
             name: The step's name, under which its state is kept: the last result.
             function: Takes the result before and the record; deterministic, and changes neither.
             ttl: A key whose last record is so old in log time begins anew; see `scan`.
+
+        Example:
+            >>> def larger(largest: Order, order: Order) -> Order:
+            ...     return max(largest, order, key=lambda order: order.amount)
+            >>> orders.key_by("user").reduce("largest", larger).write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 6), Order("ada", 5)])["chosen"]
+            [Order(user='ada', amount=6), Order(user='ada', amount=6)]
         """
         return self._scanned(steps.Reduce, "reduce", name, function, None, ttl, None, None)
 
@@ -411,6 +534,12 @@ class KeyedStream(Stream[T]):
             returns: A dataclass, each of whose fields is a column of the key or filled by one of the aggregates.
             ttl: A key whose last record is so old in log time begins anew; see `scan`.
             **columns: The aggregates by the fields they fill: `amount=lt.agg.sum("amount")`.
+
+        Example:
+            >>> spent = orders.key_by("user").aggregate("spent", Total, amount=lt.agg.sum("amount"))
+            >>> spent.write("totals", to_totals)
+            >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["totals"]
+            [Total(user='ada', amount=5), Total(user='ada', amount=11)]
         """
         check_text("aggregate", name)
         if returns is None:
@@ -425,6 +554,11 @@ class KeyedStream(Stream[T]):
         Args:
             name: The step's name, under which it is kept which keys it has seen, and when.
             within: How long a key is remembered; records that are left out do not prolong it.
+
+        Example:
+            >>> orders.key_by("user", "amount").deduplicate("once", within=lt.hours(1)).write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 5), Order("ada", 6)])["chosen"]
+            [Order(user='ada', amount=5), Order(user='ada', amount=6)]
         """
         check_text("deduplicate", name)
         return self._then(steps.Deduplicate(duration_of("deduplicate", "within", within)), name)
@@ -481,9 +615,11 @@ class KeyedStream(Stream[T]):
             FlowError: an argument is none of these, or sessions are to give updates.
 
         Example:
-            >>> clock = lt.event_time("at", wait=lt.seconds(1))
-            >>> clicks.key_by("user").window("visits", lt.session(lt.minutes(30)), time=clock)
-            Windowed('clicks', 'visits')
+            >>> clock = lt.event_time("at", wait=lt.seconds(1), late="drop")
+            >>> visits = clicks.key_by("user").window("visits", lt.session(lt.minutes(30)), time=clock)
+            >>> visits.aggregate(Total, amount=lt.agg.count()).write("totals", to_totals)
+            >>> flow.run_locally(clicks=two_clicks)["totals"]
+            [Total(user='ada', amount=2)]
         """
         from lowtide.flow.words.windowed import Windowed, window_by
 
@@ -497,6 +633,10 @@ class KeyedStream(Stream[T]):
             name: The table's name.
             deleted: A column of type bool: a record that has True there takes its key out.
             ttl: A key whose last record is so old in log time has no row any more; by default it keeps it for ever.
+
+        Example:
+            >>> payments.key_by("user").table("methods")
+            Table('shop', 'methods')
         """
         from lowtide.flow.words.joins import Table, table_of
 
@@ -543,6 +683,15 @@ class KeyedStream(Stream[T]):
             function: Takes the record and the row; deterministic, and changes neither.
             how: "inner" leaves out records without a row; with "left" the function gets None for it.
             returns: The type of the results if the function's annotations do not say it.
+
+        Example:
+            >>> def paid(order: Order, payment: Payment) -> Total:
+            ...     return Total(f"{order.user} by {payment.method}", order.amount)
+            >>> methods = payments.key_by("user").table("methods")
+            >>> orders.key_by("user").join_table("paid", methods, paid).write("totals", to_totals)
+            >>> inputs = {"payments": [Payment("ada", "card")], "orders": lt.stamped([Order("ada", 5)], lambda _: noon)}
+            >>> flow.run_locally(inputs)["totals"]
+            [Total(user='ada by card', amount=5)]
         """
         from lowtide.flow.words.joins import join_table_of
 
@@ -638,9 +787,12 @@ class KeyedStream(Stream[T]):
             FlowError: an argument is none of these, or the other stream has no key or is another flow's.
 
         Example:
-            >>> clock = lt.event_time("at", wait=lt.minutes(1), late="drop")
-            >>> purchases.join("sales", payments, sale, after=lt.hours(1), time=clock)
-            Joined('shop', 'sales')
+            >>> def paid(order: Order, payment: Payment) -> Total:
+            ...     return Total(f"{order.user} by {payment.method}", order.amount)
+            >>> joined = orders.key_by("user").join("paid", payments.key_by("user"), paid, after=lt.hours(1))
+            >>> joined.write("totals", to_totals)
+            >>> flow.run_locally(orders=[Order("ada", 5)], payments=[Payment("ada", "card")])["totals"]
+            [Total(user='ada by card', amount=5)]
         """
         from lowtide.flow.words.joins import Joined, join_of
 
@@ -705,9 +857,15 @@ class KeyedStream(Stream[T]):
             FlowError: as of `join`.
 
         Example:
-            >>> clock = lt.event_time("at", wait=lt.minutes(1), late="drop")
-            >>> trades.join_asof("priced", prices, priced, time=clock, back=lt.hours(1))
-            Joined('trades', 'priced')
+            >>> def came_from(cart: Click, other: Click | None) -> Total:
+            ...     return Total(f"{cart.user} came from {other.page if other else None}", 1)
+            >>> carts, others = clicks.split(lambda click: click.page == "/cart", name="carts")
+            >>> clock = lt.event_time("at", wait=lt.seconds(1), late="drop")
+            >>> carts, others = carts.key_by("user"), others.key_by("user")
+            >>> paths = carts.join_asof("paths", others, came_from, time=clock, back=lt.hours(1))
+            >>> paths.write("totals", to_totals)
+            >>> flow.run_locally(clicks=two_clicks)["totals"]
+            [Total(user='ada came from /', amount=1)]
         """
         from lowtide.flow.words.joins import Joined, join_asof_of
 
@@ -722,6 +880,14 @@ class KeyedStream(Stream[T]):
 
         Args:
             others: Streams keyed by as many columns, of the same types.
+
+        Example:
+            >>> def paid(total: int, record: Order | Payment) -> tuple[int, Total]:
+            ...     total = 0 if isinstance(record, Payment) else total + record.amount
+            ...     return total, Total(record.user, total)
+            >>> orders.key_by("user").connect(payments.key_by("user")).scan("open", paid, 0).write("totals", to_totals)
+            >>> flow.run_locally(orders=[Order("ada", 5)], payments=[Payment("ada", "card")])["totals"]
+            [Total(user='ada', amount=5), Total(user='ada', amount=0)]
         """
         for other in others:
             self._check_keyed(other, "connect")
@@ -754,5 +920,15 @@ class KeyedStream(Stream[T]):
                 outside.
             again: Takes a record that came out of the body; True sends it through once more, others leave the loop.
             limit_turns: How often a record, or what it becomes, may pass through; one that had to go again fails.
+
+        Example:
+            >>> def half(order: Order) -> Order:
+            ...     return Order(order.user, order.amount // 2)
+            >>> def large(order: Order) -> bool:
+            ...     return order.amount > 1
+            >>> halves = orders.key_by("user").loop("halve", lambda each: each.map(half), large, limit_turns=10)
+            >>> halves.write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 8)])["chosen"]
+            [Order(user='ada', amount=1)]
         """
         return self._loop(name, body, again, limit_turns, KeyedStream)

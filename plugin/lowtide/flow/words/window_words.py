@@ -18,12 +18,26 @@ LIMIT_WINDOWS = 1_000
 
 
 def tumbling(size: timedelta, *, offset: timedelta = ZERO) -> Tumbling:
-    """Make windows of one size, one after the other, aligned to 1970-01-01T00:00Z plus `offset`."""
+    """Make windows of one size, one after the other, aligned to 1970-01-01T00:00Z plus `offset`.
+
+    Example:
+        >>> minutes = clicks.key_by("user").window("minutes", lt.tumbling(lt.minutes(1)))
+        >>> minutes.aggregate(Total, amount=lt.agg.count()).write("totals", to_totals)
+        >>> flow.run_locally(clicks=two_clicks)["totals"]
+        [Total(user='ada', amount=1), Total(user='ada', amount=1)]
+    """
     return Tumbling(_duration_of("tumbling", "size", size), _offset_of("tumbling", offset))
 
 
 def sliding(size: timedelta, every: timedelta, *, offset: timedelta = ZERO) -> Sliding:
-    """Make windows of one size that overlap: one begins at each multiple of `every` ("hopping" elsewhere)."""
+    """Make windows of one size that overlap: one begins at each multiple of `every` ("hopping" elsewhere).
+
+    Example:
+        >>> hours = clicks.key_by("user").window("hours", lt.sliding(lt.hours(1), every=lt.minutes(30)))
+        >>> hours.aggregate(Total, amount=lt.agg.count()).write("totals", to_totals)
+        >>> flow.run_locally(clicks=two_clicks)["totals"]
+        [Total(user='ada', amount=2), Total(user='ada', amount=2)]
+    """
     _duration_of("sliding", "size", size)
     _duration_of("sliding", "every", every)
     if every > size:
@@ -36,12 +50,26 @@ def sliding(size: timedelta, every: timedelta, *, offset: timedelta = ZERO) -> S
 
 
 def session(gap: timedelta) -> Session:
-    """Make windows of activity: a record belongs to the window it is less than `gap` away from, and may merge two."""
+    """Make windows of activity: a record belongs to the window it is less than `gap` away from, and may merge two.
+
+    Example:
+        >>> visits = clicks.key_by("user").window("visits", lt.session(lt.minutes(30)))
+        >>> visits.aggregate(Total, amount=lt.agg.count()).write("totals", to_totals)
+        >>> flow.run_locally(clicks=two_clicks)["totals"]
+        [Total(user='ada', amount=2)]
+    """
     return Session(_duration_of("session", "gap", gap))
 
 
 def calendar(unit: CalendarUnit, tz: str) -> Calendar:
-    """Make windows of days, weeks from Monday, or months of a time zone; its days have 23, 24 or 25 hours."""
+    """Make windows of days, weeks from Monday, or months of a time zone; its days have 23, 24 or 25 hours.
+
+    Example:
+        >>> days = clicks.key_by("user").window("days", lt.calendar("day", "Europe/Berlin"))
+        >>> days.aggregate(Total, amount=lt.agg.count()).write("totals", to_totals)
+        >>> flow.run_locally(clicks=two_clicks)["totals"]
+        [Total(user='ada', amount=2)]
+    """
     from zoneinfo import ZoneInfo
 
     if unit not in get_args(CalendarUnit):

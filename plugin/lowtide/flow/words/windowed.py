@@ -24,7 +24,12 @@ S = TypeVar("S")
 
 
 class Windowed(Generic[T]):
-    """Records in windows of time; takes one of `aggregate`, `reduce`, `fold` and `apply`."""
+    """Records in windows of time; takes one of `aggregate`, `reduce`, `fold` and `apply`.
+
+    Example:
+        >>> clicks.key_by("user").window("minutes", lt.tumbling(lt.minutes(1)))
+        Windowed('shop', 'minutes')
+    """
 
     def __init__(self, flow: FlowGraph, call: int) -> None:
         self._flow = flow
@@ -33,7 +38,16 @@ class Windowed(Generic[T]):
 
     @property
     def late(self) -> Stream[T]:
-        """The records that came after their window had closed, or lie too far ahead of log time; unchanged."""
+        """The records that came after their window had closed, or lie too far ahead of log time; unchanged.
+
+        Example:
+            >>> clock = lt.event_time("at", wait=lt.seconds(1))
+            >>> visits = clicks.key_by("user").window("visits", lt.session(lt.minutes(30)), time=clock)
+            >>> visits.aggregate(Total, amount=lt.agg.count()).write("totals", to_totals)
+            >>> visits.late.write("late", lt.kafka("late-clicks", lt.json(Click), key="user"))
+            >>> len(flow.run_locally(clicks=[lt.Stamped(Click("ada", "/", noon), at=noon + lt.hours(1))])["late"])
+            1
+        """
         if self._late is None:
             self._late = Stream(self._flow, self._flow.add(steps.Late(), None, (self._call,), user_site()))
         return self._late
@@ -44,6 +58,12 @@ class Windowed(Generic[T]):
         Args:
             returns: The type of the records, a dataclass whose fields all are one of these.
             columns: The aggregates by the fields that they fill, such as `clicks=lt.agg.count()`.
+
+        Example:
+            >>> minutes = clicks.key_by("user").window("minutes", lt.tumbling(lt.minutes(1)))
+            >>> minutes.aggregate(Total, amount=lt.agg.count()).write("totals", to_totals)
+            >>> flow.run_locally(clicks=two_clicks)["totals"]
+            [Total(user='ada', amount=1), Total(user='ada', amount=1)]
         """
         return self._made(steps.Combined(returns, tuple(columns.items())))
 
@@ -53,6 +73,12 @@ class Windowed(Generic[T]):
         Args:
             function: Takes what came of the records so far, and a record, and returns one of the same type. It must be
                 deterministic and must change nothing in place. Of two sessions that become one it takes both results.
+
+        Example:
+            >>> hours = orders.key_by("user").window("hours", lt.tumbling(lt.hours(1)))
+            >>> hours.reduce(lambda one, other: Order(one.user, one.amount + other.amount)).write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["chosen"]
+            [Order(user='ada', amount=11)]
         """
         return self._made(steps.Reduced(function_of(function)))
 
@@ -73,6 +99,14 @@ class Windowed(Generic[T]):
             finish: Takes the window and its state, returns the record.
             merge: For sessions: takes the states of two that become one, the earlier one first.
             returns: The type of the records if `finish` has no annotation that says it.
+
+        Example:
+            >>> def result(window: lt.Window, total: int) -> Total:
+            ...     return Total(*window.key, total)
+            >>> hours = orders.key_by("user").window("hours", lt.tumbling(lt.hours(1)))
+            >>> hours.fold(lambda total, order: total + order.amount, 0, result).write("totals", to_totals)
+            >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6)])["totals"]
+            [Total(user='ada', amount=11)]
         """
         merged = None if merge is None else function_of(merge)
         return self._made(steps.Folded(function_of(function), initial, function_of(finish), merged, returns=returns))
@@ -85,6 +119,14 @@ class Windowed(Generic[T]):
         Args:
             function: Takes the window and its records in Lowtide's order, returns records in order.
             returns: The type of the records if the function has no annotation that says it.
+
+        Example:
+            >>> def two_largest(window: lt.Window, orders: tuple[Order, ...]) -> list[Order]:
+            ...     return sorted(orders, key=lambda order: order.amount)[-2:]
+            >>> hours = orders.key_by("user").window("hours", lt.tumbling(lt.hours(1)))
+            >>> hours.apply(two_largest).write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 7), Order("ada", 6)])["chosen"]
+            [Order(user='ada', amount=6), Order(user='ada', amount=7)]
         """
         return self._made(steps.Applied(function_of(function), returns))
 
