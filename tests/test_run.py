@@ -38,6 +38,8 @@ class Order:
 def handle(order: Order) -> Order:
     if order.number < 0:
         raise ValueError(f"{{order.user}} owes us")
+    if order.number == 17:
+        print("seventeen", order.user)
     return order
 
 
@@ -198,6 +200,8 @@ def test_a_job_runs_in_the_foreground_or_detached_until_it_is_asked_to_stop(new_
     assert detached.stdout is not None
     assert json.loads(detached.stdout.read())["phase"] == "running"
     behind.pass_through(100)
+    log = (behind.folder / ".lowtide/jobs" / behind.job / "job.log").read_text(errors="replace")
+    assert re.search(r"^[\d-]+ [\d:,]+ lowtide worker 1/\d \d+ INFO: seventeen u2$", log, re.MULTILINE), behind.log()
     stop_twice(behind)
 
 

@@ -23,6 +23,7 @@ from lowtide.worker.level_deployment import LevelDeployment
 from lowtide.worker.link import Link
 from lowtide.worker.loop import Loop
 from lowtide.worker.protocol import Stage
+from lowtide.worker.speech import log_as
 
 LOG = logging.getLogger(__name__)
 FLUSH_TIMEOUT_S = 3.0
@@ -43,6 +44,7 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     becomes_worker()
+    log_as(birth.name)
     control = connect(birth.service, birth.secret)
     hello = partial(_hello, address)
     send(control, Kind.ASK, encode(hello(birth, plan=True)))

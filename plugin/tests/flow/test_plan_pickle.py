@@ -144,3 +144,53 @@ def test_what_is_pickled_by_a_name_that_workers_have_not_is_refused_and_named(tm
     plan = compile_flow(load_flow(str(file)), parallelism=1)
     with pytest.raises(FlowError, match="same > global 'NOTHING': NOTHING is pickled by its name, but workers have no"):
         dump_plan(plan)
+
+
+LIMITED = """
+import os
+from dataclasses import dataclass
+
+import lowtide as lt
+from beside import SHOP
+
+LIMIT = int(os.environ["ORDER_LIMIT"])
+
+
+@dataclass(frozen=True)
+class Order:
+    shop: str
+    amount: int
+
+
+def capped(order: Order) -> Order:
+    return Order(SHOP, min(order.amount, LIMIT))
+
+
+flow = lt.Flow("limited")
+flow.read("in", lt.kafka("in", lt.json(Order))).map(capped).write("out", lt.kafka("out", lt.json(Order)))
+"""
+CALLED = """
+import sys
+from pathlib import Path
+from lowtide.flow.plan.plan_pickle import load_plan
+
+(capped,) = [each.step.function for each in load_plan(Path(sys.argv[1]).read_bytes()).vertices if each.name == "capped"]
+print(capped(capped.__globals__["Order"]("", 500)))
+"""
+
+
+def test_workers_have_the_environment_that_the_flows_file_has_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "limited.py").write_text(LIMITED)
+    (tmp_path / "beside.py").write_text('import os\n\nSHOP = os.environ["SHOP"]\n')
+    monkeypatch.setenv("ORDER_LIMIT", "100")
+    monkeypatch.setenv("SHOP", "here")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "plan").write_bytes(dump_plan(compile_flow(load_flow(str(tmp_path / "limited.py")), parallelism=1)))
+    monkeypatch.setenv("ORDER_LIMIT", "7")
+    monkeypatch.delenv("SHOP")
+    done = subprocess.run(
+        [sys.executable, "-c", CALLED, tmp_path / "plan"], check=False, capture_output=True, text=True, cwd="/"
+    )
+    assert done.stdout == "Order(shop='here', amount=100)\n", done.stderr
