@@ -216,7 +216,7 @@ def taken(console: Console, job: str) -> tuple[str, str]:
     deliver(console, 200)
     refused = console("snapshot", job, "--timeout", "0.000001", code=6)
     assert not refused
-    assert "is not over after 1e-06 s" in console.said
+    assert "is not complete after 1e-06 s" in console.said
     return first["id"], second["id"]
 
 
@@ -257,10 +257,10 @@ def with_a_source_that_was_cut(console: Console, job: str, named: str) -> None:
     client = AdminClient({"bootstrap.servers": console.shop.conf.kafka.bootstrap_servers})
     cut = TopicPartition(front["source"], front["partition"], front["offset"] + 1)
     client.delete_records([cut])[cut].result(10)
-    lost = f"begins at offset {front['offset'] + 1}, and would be read from {front['offset']}"
+    lost = f"begins at offset {front['offset'] + 1}, but would be read from {front['offset']}"
     pruned = console.json("snapshots", "prune", job)
     assert pruned["sources_do_not_reach"] == {named: [f"{front['source']}-{front['partition']} {lost}"]}
-    assert f'warning: job "{job}" cannot begin from commit {named} any more' in console.said
+    assert f'warning: job "{job}" can no longer begin from commit {named}' in console.said
     console("recover", str(console.folder / "flow.py"), "--dry-run", "--commit", named, code=5)
     assert "begin from a later commit" in console.said
 

@@ -81,12 +81,12 @@ def test_a_flow_gets_its_topics_and_those_that_are_there_are_left_alone(kafka: K
     where = ["--set", f"kafka.bootstrap_servers={kafka.address}", "--set", "job.parallelism=2"]
     made = CliRunner().invoke(cli.topic, ["create", str(flow), *where])
     assert made.stdout.splitlines() == [
-        f"{there} is there already",
+        f"{there} exists already",
         f"created {prefix}-out with 2 partitions",
         f"created {prefix}-letters with 1 partition",
     ]
     again = CliRunner().invoke(cli.topic, ["create", str(flow), *where])
-    assert again.stdout.count("is there already") == 3
+    assert again.stdout.count("exists already") == 3
 
 
 def test_dead_letters_are_shown_with_step_place_and_reason(kafka: Kafka) -> None:

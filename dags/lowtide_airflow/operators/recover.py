@@ -198,7 +198,7 @@ class RecoverFlowOperator(StartOperator):
             self.log.info("it has no commits: it reads its sources again from where its first life began")
             return None
         for commit, damage in choice.skipped:
-            self.log.warning("DAMAGED, so passed over: commit %s: %s", commit.id, damage)
+            self.log.warning("DAMAGED, skipped: commit %s: %s", commit.id, damage)
         self.log.info("commit %s is whole; it has everything before %d ms", choice.commit.id, choice.commit.min_time_ms)
         return None
 

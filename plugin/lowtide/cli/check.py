@@ -27,7 +27,7 @@ from lowtide.process.pandas_later import leave_pandas_for_later
 @with_conf
 @as_json
 def check(*, conf: Conf, flow: str, explain: bool, calls: bool, samples: tuple[str, ...], as_json: bool) -> int:
-    """Look for faults in FLOW (flow.py, or flow.py:name) without starting it; ends with 3 if there are any.
+    """Check FLOW (flow.py, or flow.py:name) for faults without starting it; exits with 3 if there are any.
 
     Its functions are called twice under each of two hash seeds, with some records made from the schemas of the sources,
     or with messages of your own: one that does not give the same each time is named. Samples that cannot be read, and
@@ -59,8 +59,8 @@ def check(*, conf: Conf, flow: str, explain: bool, calls: bool, samples: tuple[s
         for note in notes:
             click.echo(f"note: {note}")
         for step in tried.failing if tried else ():
-            click.echo(f'"{step.step}" failed with each record it was tried with: {step.error}')
-            click.echo("  give it records of your own: --samples SOURCE=FILE")
+            click.echo(f'"{step.step}" failed with every sample record: {step.error}')
+            click.echo("  pass your own records: --samples SOURCE=FILE")
         if plan:
             click.echo(f"\n{explain_plan(plan)}")
     return FlowError.exit_code if findings else 0

@@ -1,4 +1,4 @@
-"""`lowtide doctor`: is everything there that a flow needs?"""
+"""`lowtide doctor`: checks that everything a flow needs is there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lowtide.flow.steps.graph import FlowGraph
 
 COLOURS: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 NEWEST = 10_000
-"""So many messages of each partition are read for their lateness."""
+"""Messages of each partition that are read for their lateness."""
 NAME_WIDTH = max(len(check.name) for check in CHECKS)
 
 
@@ -29,9 +29,9 @@ NAME_WIDTH = max(len(check.name) for check in CHECKS)
 @with_conf
 @as_json
 def doctor(conf: Conf, flow: str | None, probe: bool, lateness: bool, as_json: bool) -> int:
-    """Look whether everything is there that a flow needs; with FLOW (flow.py), that this one needs.
+    """Check that everything a flow needs is there; with FLOW (flow.py), everything that this flow needs.
 
-    Ends with 4 if a check fails.
+    Exits with 4 if a check fails.
     """
     if lateness:
         if flow is None:
@@ -52,7 +52,7 @@ def doctor(conf: Conf, flow: str | None, probe: bool, lateness: bool, as_json: b
 
 
 def show_lateness(conf: Conf, flow: FlowGraph, as_json: bool) -> int:
-    """Say for each window and join of event time what its `wait` has to cover, by each partition's newest messages."""
+    """Show what `wait` of each window and join of event time must cover, by each partition's newest messages."""
     from lowtide.local.lateness import QUANTILES, lateness_of
     from lowtide.local.oracle import read_newest
 
@@ -62,11 +62,11 @@ def show_lateness(conf: Conf, flow: FlowGraph, as_json: bool) -> int:
         click.echo(json.dumps([asdict(each) for each in found], indent=2))
         return 0
     if not found:
-        click.echo("no window or join of this flow goes by event time")
+        click.echo("no window or join of this flow uses event time")
     for each in found:
         click.echo(f"{each.step}: {each.records:,} records, log time less {each.time}:")
         shown = [f"p{of * 100:g} {ms:,.0f} ms" for of, ms in zip(QUANTILES, each.behind_ms, strict=False)]
-        click.echo(f"  {', '.join(shown) or 'nothing came'}; {each.late:,} came after the wait of {each.wait_ms:g} ms")
+        click.echo(f"  {', '.join(shown) or 'no records'}; {each.late:,} came after the wait of {each.wait_ms:g} ms")
     return 0
 
 

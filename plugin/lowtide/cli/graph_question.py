@@ -36,7 +36,7 @@ def ask_graph(conf: Conf, question: Look | Forget) -> FromGraph:
         raise ServiceUnavailable(
             f"the graph's tracker at {address} does not answer: {error}",
             where="[tracker].graph",
-            way_out="start it: lowtide tracker; or see that this conf has its address and secret",
+            way_out="start it: lowtide tracker; or check that this conf has its address and secret",
         ) from error
     answer = read_from_graph(payload)
     if isinstance(answer, Refused):
@@ -45,10 +45,10 @@ def ask_graph(conf: Conf, question: Look | Forget) -> FromGraph:
 
 
 def graph_address(conf: Conf) -> str:
-    """Return where the graph's tracker is (errors: ConfError, if none is named)."""
+    """Return the address of the graph's tracker (errors: ConfError, if none is named)."""
     if conf.tracker.graph is None:
         raise ConfError(
-            "no tracker of several jobs is named",
+            "no shared tracker is configured",
             where="[tracker] of the conf",
             way_out='set graph = "host:port", the same for all jobs of the graph, and secret_file',
         )
@@ -59,13 +59,13 @@ def refuse_readers(conf: Conf, job: str, topics: Sequence[str]) -> None:
     """Refuse to deliver again into topics that other jobs of the graph read; a job by itself passes.
 
     Args:
-        conf: Where the graph's tracker and Kafka are.
+        conf: The conf with the addresses of the graph's tracker and of Kafka.
         job: The job that is to deliver again.
-        topics: Those that it writes.
+        topics: The topics that it writes.
 
     Raises:
         FlowError: others read them; the text names each, and what to do.
-        ServiceUnavailable: the tracker or Kafka does not answer, so that nobody knows.
+        ServiceUnavailable: the tracker or Kafka does not answer.
     """
     if conf.tracker.graph is None:
         return

@@ -1,4 +1,4 @@
-"""`lowtide init`: a small flow to begin with, its conf and its test."""
+"""`lowtide init`: a small flow to start from, its conf and its test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Count:
 
 
 def count(seen: int, word: Word) -> tuple[int, Count]:
-    """Count a word: the new count is both the state and what goes on."""
+    """Count a word: the new count is both the state and the output."""
     return seen + 1, Count(word.word, seen + 1)
 
 

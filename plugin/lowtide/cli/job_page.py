@@ -54,7 +54,7 @@ def open_page(folder: JobFolder, state: JobState) -> None:
         raise NotRunning(
             f'job "{folder.name}" {what}, and a job serves its page itself',
             where=str(folder.path),
-            way_out=f"`lowtide status {folder.name}` says why it has ended" if state.ended else "wait until it runs",
+            way_out=f"`lowtide status {folder.name}` shows why it ended" if state.ended else "wait until it runs",
         )
     if token is None:
         raise TokenRefused(
@@ -81,8 +81,7 @@ def _certificate(folder: JobFolder, fingerprint: str) -> str:
         return ""
     pairs = ":".join(fingerprint[at : at + 2] for at in range(0, len(fingerprint), 2)).upper()
     return (
-        "\nThe life has made its certificate itself, so the browser warns of it, once. Its SHA-256 fingerprint is\n"
-        f"{pairs}"
+        f"\nThe job made its own certificate, so the browser warns about it once. Its SHA-256 fingerprint is\n{pairs}"
     )
 
 

@@ -48,8 +48,8 @@ class Running:
 def with_running(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--detach`, `--verbose` and the supervisor's hidden option, all as `running`."""
 
-    @click.option("--detach", is_flag=True, help="Return once the job is ready; it goes on under a supervisor.")
-    @click.option("--verbose", is_flag=True, help="Show what Spark and the workers say, instead of logging it.")
+    @click.option("--detach", is_flag=True, help="Return once the job is ready; it keeps running under a supervisor.")
+    @click.option("--verbose", is_flag=True, help="Show the output of Spark and the workers instead of logging it.")
     @click.option("--supervised", hidden=True, metavar="LIFE:LOCK")
     @wraps(command)
     def running(*args: Any, detach: bool, verbose: bool, supervised: str | None, **kwargs: Any) -> Any:
@@ -85,10 +85,10 @@ def run_flow(
     Args:
         context: Of the command, with its `flow`, `conf_file` and `conf_settings`; a supervisor calls it again.
         flow: The flow; its plan, if it was compiled with this conf before.
-        conf: Where and how.
-        start: Where it begins.
+        conf: Its conf.
+        start: The commit or the beginning that it starts from.
         running: In this process or detached.
-        as_json: Whether to print the last state.
+        as_json: True to print the last state.
     """
     if running.detach:
         return _run_detached(context, flow.name, conf, start, as_json=as_json)
@@ -108,7 +108,7 @@ def run_flow(
 def _run_detached(context: click.Context, name: str, conf: Conf, start: StartFrom, *, as_json: bool) -> int:
     command, path = context.command.name, context.params["flow"]
     assert command is not None, "each command has its name from its function"
-    own = [] if command == "run" else [command]  # A program runs its flow, unless it is told otherwise.
+    own = [] if command == "run" else [command]  # A program runs its flow unless its arguments name another command.
     program = [*_this_program(), *own] if path is None else ["-m", "lowtide.cli", command, path]
     again = [sys.executable, *program, *_conf_options(context.params), *_start_options(start)]
     state = detach(name, conf, lambda token: [*again, "--supervised", token])

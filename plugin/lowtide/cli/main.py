@@ -22,7 +22,7 @@ INTERRUPTED = 130
 # Name: where it is (module below lowtide.cli, attribute), and what it does in one line.
 COMMANDS = {
     "init": ("init", "init", "Write a small flow, its conf and its test."),
-    "conf": ("conf", "conf", "Print a conf file to begin with, or the alert rules."),
+    "conf": ("conf", "conf", "Print a conf file to start from, or the alert rules."),
     "doctor": ("doctor", "doctor", "Check that everything a flow needs is there."),
     "check": ("check", "check", "Check a flow without running it."),
     "run": ("run", "run", "Run a flow."),
@@ -30,7 +30,7 @@ COMMANDS = {
     "stop": ("status", "stop", "Stop a job."),
     "snapshot": ("snapshot", "snapshot", "Take a snapshot of a running job."),
     "snapshots": ("snapshots", "snapshots", "List, show, verify, commit and prune the snapshots of a job."),
-    "wait": ("wait", "wait", "Wait until a job has come to a time."),
+    "wait": ("wait", "wait", "Wait until a job reaches a time."),
     "recover": ("recover", "recover", "Show what a recovery will do, then run the flow from that commit."),
     "submit-args": ("submit", "submit_args", "Print the arguments for spark-submit."),
     "tracker": ("tracker", "tracker", "Run the tracker that several jobs share, and ask it."),
@@ -45,7 +45,7 @@ class LazyCommands(click.Group):
     """A group that knows its commands by name and line, and imports one only to call it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order in which one meets them."""
+        """All names, in the order in which a user meets them."""
         return [*COMMANDS, *_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -93,13 +93,13 @@ def commands() -> None:
 
 
 def run(arguments: Sequence[str], given: object = None) -> int:
-    """Run the command line and return its exit code; errors are said in plain words, without a traceback.
+    """Run the command line and return its exit code; print errors without a traceback.
 
     Args:
-        arguments: What stands after the program's name.
-        given: What a command finds as `click.get_current_context().obj`: the flow of a program that runs itself.
+        arguments: The words after the program's name.
+        given: The flow of a program that runs itself; commands find it as `click.get_current_context().obj`.
     """
-    # What it has to say of a lost connection stands in the error; its own lines would come first.
+    # Our error reports a lost connection; kazoo's own lines would come before it.
     logging.getLogger("kazoo").addHandler(logging.NullHandler())
     try:
         code = commands.main(list(arguments), prog_name="lowtide", standalone_mode=False, obj=given)
@@ -118,7 +118,7 @@ def run(arguments: Sequence[str], given: object = None) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has had enough; a second error when the stream is closed at exit helps nobody.
+        # The reader of our output is gone: avoid a second error when the stream is closed at exit.
         sys.stderr.close()
         return 0
     return code if isinstance(code, int) else 0

@@ -28,7 +28,7 @@ class IsoTime(click.ParamType[int]):
         try:
             return ms_of(value)
         except ValueError:
-            self.fail(f"{value!r} is no time; write it as 2026-01-31T12:00:00, which is UTC", param, ctx)
+            self.fail(f"{value!r} is not a time; write it as 2026-01-31T12:00:00, which is UTC", param, ctx)
 
 
 class Age(click.ParamType[float]):
@@ -42,7 +42,7 @@ class Age(click.ParamType[float]):
             return value
         found = _AGE.fullmatch(value)
         if found is None or not float(found[1]):
-            self.fail(f"{value!r} is no age; write it as 30d, 12h, 90m or 45s", param, ctx)
+            self.fail(f"{value!r} is not an age; write it as 30d, 12h, 90m or 45s", param, ctx)
         return float(found[1]) * _SECONDS[found[2]]
 
 

@@ -59,11 +59,11 @@ class PrunePlan:
         """
         log = place.log
         last, restored = log.last(), log.restored()
-        needed = dict.fromkeys(bases(log, place.files), "a snapshot that may still be committed rests on it")
+        needed = dict.fromkeys(bases(log, place.files), "a snapshot that may still be committed needs it")
         if restored is not None and restored.commit is not None:
-            needed[restored.commit.id] = "the present life began from it"
+            needed[restored.commit.id] = "the current life began from it"
         if last is not None:
-            needed[last.id] = "it is the last one, from which the job would be recovered"
+            needed[last.id] = "it is the last one, from which a recovery would begin"
         dropped = []
         for asked in snapshots:
             commit = place.find(asked).commit
@@ -71,7 +71,7 @@ class PrunePlan:
                 raise ConfError(
                     f"snapshot {asked} is not committed, so there is nothing to drop",
                     where=f'job "{place.job}"',
-                    way_out=f"lowtide snapshots prune {place.job} deletes it once it can be committed no more",
+                    way_out=f"lowtide snapshots prune {place.job} deletes it once it can no longer be committed",
                 )
             if commit.id in needed:
                 raise ConfError(
@@ -97,14 +97,13 @@ class PrunePlan:
         """Return warnings for the person who prunes."""
         job = self.place.job
         said = [
-            f'job "{job}" cannot begin from commit {id_} any more, as the sources do not reach back to it: '
-            f"{'; '.join(what)}"
+            f'job "{job}" can no longer begin from commit {id_}: the sources do not reach back to it: {"; ".join(what)}'
             for id_, what in self.lost.items()
         ]
         if self.unknown:
-            said.append(f"whether the sources still reach back to the kept commits is not known: {self.unknown}")
+            said.append(f"cannot check whether the sources still reach back to the kept commits: {self.unknown}")
         for commit, why in self.swept.unreadable if self.swept is not None else ():
-            said.append(f"no parts were deleted, as commit {commit.id} may need them and is damaged: {why}")
+            said.append(f"no parts were deleted: commit {commit.id} is damaged and may need them: {why}")
         return said
 
     def said(self, *, dry_run: bool) -> str:
@@ -178,5 +177,5 @@ def gone(manifest: Manifest, topics: Sequence[Topic], earliest: Mapping[tuple[st
         if first is None or ids.get(front.source) != front.topic_id:
             found.append(f"{place} is gone")
         elif first > front.offset:
-            found.append(f"{place} begins at offset {first}, and would be read from {front.offset}")
+            found.append(f"{place} begins at offset {first}, but would be read from {front.offset}")
     return found

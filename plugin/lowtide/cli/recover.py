@@ -53,7 +53,7 @@ def with_start(command: Callable[..., Any]) -> Callable[..., Any]:
             raise click.UsageError("--commit, --time and --allow-no-state name different beginnings; give one")
         if redeliver and allow_no_state:
             raise click.UsageError(
-                "--redeliver begins from a commit; to have everything anew, give the flow another name"
+                "--redeliver begins from a commit; to deliver everything again, give the flow another name"
             )
         start = StartFrom(commit, before_ms, allow_no_state, redeliver, verified=verified)
         return command(*args, start=start, **kwargs)
@@ -83,12 +83,12 @@ def recover(
     running: Running,
     as_json: bool,
 ) -> int:
-    """Say from which commit FLOW (flow.py, or flow.py:name) begins and what it reads again, then run it.
+    """Show from which commit FLOW (flow.py, or flow.py:name) begins and what it reads again, then run it.
 
     Without options it begins as `lowtide run` does: from the newest commit that is whole. A commit is verified before
-    anything is started. What was delivered after it is worked out again and not delivered again, unless --redeliver
-    asks for that: after a fault of the flow that was corrected. Commits above are dropped then. A redelivery into
-    a topic that other jobs of the graph read is refused, with their names, unless --despite-readers says otherwise.
+    anything is started. Output after it is recomputed but not delivered again, unless you pass --redeliver, for
+    instance after correcting a fault of the flow; that drops later commits. A redelivery into a topic that other
+    jobs of the graph read is refused, with their names, unless you pass --despite-readers.
     """
     loaded = flow_of(context, flow)
     if running.supervised:
@@ -96,7 +96,7 @@ def recover(
     if running.detach:
         refuse_detaching(context)
     if not dry_run:
-        # To be refused at the end of a long verification helps nobody.
+        # Better refused now than at the end of a long verification.
         os.close(JobFolder(Path(conf.job.folder), loaded.name).lock())
     with bar("verifying") as told:
         recovery = look(loaded, conf, start, told)

@@ -158,7 +158,7 @@ class Recovery:
         job = self.plan.name
         if self.choice is None:
             of = f", though there are {count_of(self.commits, 'commit')}" if self.commits else ""
-            yield f'job "{job}" begins without state, where its sources were read first{of}'
+            yield f'job "{job}" begins without state, where it first read its sources{of}'
         else:
             chosen, manifest = self.choice.commit, self.choice.manifest
             called = f' "{chosen.name}"' if chosen.name else ""
@@ -170,13 +170,13 @@ class Recovery:
             if self.redelivered is not None and chosen.id != self.newest:
                 yield "commits above it are dropped: what they hold is recreated"
             for commit, why in self.choice.skipped:
-                yield f"DAMAGED, so passed over: commit {commit.id} at {time_of(commit.min_time_ms)} UTC: {why}"
+                yield f"DAMAGED, skipped: commit {commit.id} at {time_of(commit.min_time_ms)} UTC: {why}"
         for each in self.differences:
             yield f"the flow has changed: {each.what}" + (", so it cannot begin from here" if each.fatal else "")
         if self.refusal is not None:
             yield f"it cannot begin from here: {self.refusal.what}"
         if self.leader is not None:
-            yield f"the job is led by {self.leader}; a start waits for the end of that, for some seconds at most"
+            yield f"{self.leader} still leads the job; a start waits a few seconds for it to end"
 
 
 def look(flow: FlowGraph, conf: Conf, start: StartFrom, told: Told) -> Recovery:

@@ -30,7 +30,7 @@ def run(
     running: Running,
     as_json: bool,
 ) -> int:
-    """Run FLOW (flow.py, or flow.py:name) until it is stopped, or ends by an error.
+    """Run FLOW (flow.py, or flow.py:name) until it is stopped or fails.
 
     It begins from its last commit, if it has one. With --floors-from a new job delivers, of what JOB has read so far,
     the same bytes as JOB: start a new version beside the old one, and compare. SIGINT and SIGTERM stop it cleanly; a

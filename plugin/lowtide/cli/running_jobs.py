@@ -33,11 +33,11 @@ def only_job(root: Path) -> JobFolder:
 
 
 def control_of(conf: Conf, name: str) -> ControlClient:
-    """Return the control API of a running job: its folder tells where it is, or else ZooKeeper.
+    """Return the control API of a running job, whose address is in its folder, or else in ZooKeeper.
 
     Raises:
         NotRunning: it does not run.
-        TokenRefused: it runs elsewhere, and its token is not known here.
+        TokenRefused: it runs elsewhere, and this machine does not have its token.
         ServiceUnavailable: ZooKeeper does not answer.
     """
     folder = JobFolder(Path(conf.job.folder), name)
@@ -62,9 +62,9 @@ def control_of(conf: Conf, name: str) -> ControlClient:
         )
     if conf.control.token_file is None:
         raise TokenRefused(
-            f'job "{name}" runs as {holder}, and the token of its control API is not known here',
+            f'job "{name}" runs as {holder}, but the token of its control API is not available here',
             where=at.address,
-            way_out="ask in the folder that it was started in ([job].folder); or give it and this command the same "
+            way_out="run this command in the folder that the job was started in ([job].folder); or give both the same "
             "[control].token_file",
         )
     return ControlClient(at, job_token(conf.control))

@@ -26,7 +26,7 @@ KIB, MIB = 1 << 10, 1 << 20
 def up(conf: Conf) -> None:
     """Start the embedded Kafka and ZooKeeper and wait until they answer.
 
-    They go on running when this command ends. What runs already is left as it is.
+    They keep running when this command ends. Services that already run stay as they are.
     """
     embedded = conf.embedded
     wanted = servers(Path(embedded.folder), {"kafka": embedded.kafka_port, "zookeeper": embedded.zookeeper_port})

@@ -36,9 +36,9 @@ def _checked_name(_context: click.Context, _parameter: click.Parameter, value: s
 def snapshot(
     *, conf: Conf, job: str | None, name: str | None, no_commit: bool, timeout: float | None, as_json: bool
 ) -> None:
-    """Have JOB, or the only one that runs, take a snapshot; it is committed unless --no-commit is given.
+    """Take a snapshot of JOB, or of the only one that runs, and commit it unless --no-commit is given.
 
-    The job goes on meanwhile. With 6 if the snapshot failed or is not over in time; the job goes on then, too.
+    The job keeps running. Exits with 6 if the snapshot fails or times out; the job keeps running then too.
     """
     job = only_job(Path(conf.job.folder)).name if job is None else job
     view = take(control_of(conf, job), job, name, commit=not no_commit, limit_s=timeout)
@@ -87,7 +87,7 @@ def take(
 
 
 def described(view: SnapshotView) -> str:
-    """Return in a line what has become of a snapshot."""
+    """Return a line about a snapshot's outcome."""
     called = f' "{view.name}"' if view.name else ""
     what = f"{count_of(view.parts_done, 'part')} written, {count_of(view.rows, 'row')}, {size(view.bytes)} in all"
     until = f"all before {time_of(view.min_time_ms)} UTC"
@@ -95,7 +95,7 @@ def described(view: SnapshotView) -> str:
 
 
 def _look(client: ControlClient, id_: str) -> tuple[SnapshotView | None, str]:
-    """The snapshot; or None, and why the job did not answer: nothing if it did, and does not know it."""
+    """Return the snapshot; or None, and why the job did not answer: empty if it answered without the snapshot."""
     try:
         return next((view for view in client.snapshots() if view.id == id_), None), ""
     except ControlUnreachable as error:
@@ -110,8 +110,7 @@ def _failed(id_: str, job: str, why: Cause | None) -> SnapshotFailed:
 
 def _lost(id_: str, job: str, silence: str) -> SnapshotFailed:
     return SnapshotFailed(
-        f'what became of snapshot {id_} of job "{job}" is not known: '
-        + (silence or "the job knows nothing of it any more"),
+        f'the outcome of snapshot {id_} of job "{job}" is unknown: ' + (silence or "the job no longer knows it"),
         way_out=f"`lowtide snapshots list {job}` shows whether it is committed, `lowtide status {job}` the job",
     )
 
@@ -119,6 +118,6 @@ def _lost(id_: str, job: str, silence: str) -> SnapshotFailed:
 def _late(id_: str, job: str, limit_s: float, view: SnapshotView | None) -> SnapshotFailed:
     waits = "; ".join(view.waits_for) if view is not None else ""
     return SnapshotFailed(
-        f'snapshot {id_} of job "{job}" is not over after {limit_s:g} s' + (f": {waits}" if waits else ""),
-        way_out=f"it goes on, for [snapshots].taking_limit_s at most: lowtide snapshots list {job}",
+        f'snapshot {id_} of job "{job}" is not complete after {limit_s:g} s' + (f": {waits}" if waits else ""),
+        way_out=f"it continues for [snapshots].taking_limit_s at most: lowtide snapshots list {job}",
     )

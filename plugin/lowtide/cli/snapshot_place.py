@@ -28,9 +28,9 @@ def opened(conf: Conf, job: str) -> Iterator[tuple[KnownSnapshots, JobStore]]:
     """Give a job's snapshots and its place in ZooKeeper until the block ends.
 
     Raises:
-        ConfError: the block asks for a snapshot that is not there; those that are there are named.
+        ConfError: the block asks for a snapshot that does not exist; the text names those that do.
         NotRunning: there never was such a job.
-        ServiceUnavailable: ZooKeeper or the store does not answer, or does not let us in.
+        ServiceUnavailable: ZooKeeper or the store does not answer, or refuses us.
         SnapshotDamaged, SnapshotFailed: by what the block does.
     """
     with fence_fails_snapshot(), ZooKeeperAccess.of(conf.zookeeper).store(job) as store:

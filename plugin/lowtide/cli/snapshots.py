@@ -33,7 +33,7 @@ MOST_DAMAGES = 20
 def snapshots() -> None:
     """List, show, verify, compare, commit, prune and drop the snapshots of a job.
 
-    JOB is the name of the flow. The job need not run: all is asked of ZooKeeper and of the store.
+    JOB is the name of the flow. The job need not run: the answers come from ZooKeeper and the store.
     """
 
 
@@ -42,7 +42,7 @@ def snapshots() -> None:
 @with_conf
 @as_json
 def list_snapshots(conf: Conf, job: str, as_json: bool) -> None:
-    """List the snapshots of JOB, oldest first: those that are committed, and those that are sealed only."""
+    """List the snapshots of JOB, oldest first: committed ones, and those that are only sealed."""
     with opened(conf, job) as (place, _):
         found, last, restored = place.all(), place.log.last(), place.log.restored()
     if as_json:
@@ -59,7 +59,7 @@ def list_snapshots(conf: Conf, job: str, as_json: bool) -> None:
 @with_conf
 @as_json
 def show(conf: Conf, job: str, snapshot: str | None, as_json: bool) -> None:
-    """Show all of SNAPSHOT, an id or a name; by default the last commit."""
+    """Show the whole of SNAPSHOT, an id or a name; by default the last commit."""
     with opened(conf, job) as (place, _):
         known = place.find(snapshot)
         manifest = place.read(known)
@@ -77,7 +77,7 @@ def show(conf: Conf, job: str, snapshot: str | None, as_json: bool) -> None:
 @with_conf
 @as_json
 def verify(conf: Conf, job: str, snapshot: tuple[str, ...], every: bool, as_json: bool) -> int:
-    """Read all parts of each SNAPSHOT, ids or names, and see that they are whole; by default of the last commit.
+    """Read all parts of each SNAPSHOT, ids or names, and check that they are whole; by default of the last commit.
 
     Exits with 6 if any snapshot is damaged.
     """
@@ -101,7 +101,7 @@ def verify(conf: Conf, job: str, snapshot: tuple[str, ...], every: bool, as_json
 @with_conf
 @as_json
 def diff(conf: Conf, job: str, before: str, after: str | None, as_json: bool) -> None:
-    """Say what lies between the snapshots BEFORE and AFTER, ids or names; by default up to the last commit."""
+    """Show what lies between the snapshots BEFORE and AFTER, ids or names; by default up to the last commit."""
     with opened(conf, job) as (place, _):
         pair = [place.read(known) for known in (place.find(before), place.find(after))]
         found = between(*pair)
@@ -117,10 +117,10 @@ def diff(conf: Conf, job: str, before: str, after: str | None, as_json: bool) ->
 @with_conf
 @as_json
 def commit(conf: Conf, job: str, snapshot: str, as_json: bool) -> None:
-    """Verify SNAPSHOT, an id or a name, and make it the one that JOB is recovered from.
+    """Verify and commit SNAPSHOT, an id or a name: JOB then recovers from it.
 
-    It is one that was taken with --no-commit. With 6 if it is damaged, or cannot be committed any more: a newer one is,
-    or the job has begun another life since.
+    Use it for a snapshot taken with --no-commit. Exits with 6 if it is damaged, or can no longer be committed: a newer
+    one is, or the job has begun another life since.
     """
     with opened(conf, job) as (place, _):
         known = place.find(snapshot)
@@ -146,10 +146,10 @@ def commit(conf: Conf, job: str, snapshot: str, as_json: bool) -> None:
 @with_conf
 @as_json
 def prune(*, conf: Conf, job: str, keep: int | None, max_age: float | None, dry_run: bool, as_json: bool) -> None:
-    """Drop old commits of JOB, and delete what no other one needs.
+    """Drop old commits of JOB, and delete everything that no other commit needs.
 
-    Kept whatever is asked for: the last commit, the one that the present life began from, and those with a name. It
-    warns of kept ones that the source topics do not reach back to any more.
+    It always keeps the last commit, the one that the current life began from, and those with a name. It warns about
+    kept commits that the source topics no longer reach back to.
     """
     rule = Rule(keep or conf.snapshots.keep, conf.snapshots.max_age_s if max_age is None else max_age)
     with opened(conf, job) as (place, _):
@@ -167,10 +167,10 @@ def prune(*, conf: Conf, job: str, keep: int | None, max_age: float | None, dry_
 @with_conf
 @as_json
 def drop(*, conf: Conf, job: str, snapshot: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
-    """Drop the commits SNAPSHOT of JOB, ids or names, and delete what no other one needs.
+    """Drop the commits SNAPSHOT of JOB, ids or names, and delete everything that no other commit needs.
 
-    The way to be rid of those with a name, which prune keeps for ever. With 2 if one is needed: the last one, and what
-    the present life began from.
+    Use it for commits with a name, which prune never drops. Exits with 2 if one is needed: the last one, or the one
+    that the current life began from.
     """
     with opened(conf, job) as (place, _):
         pruning = PrunePlan.of(place, snapshot)
@@ -218,7 +218,7 @@ def _commit(place: KnownSnapshots, manifest: Manifest, known: KnownSnapshot) -> 
         last, life = place.log.last(), place.log.incarnation()
         why = f"the last one is {last.id} at {time_of(last.min_time_ms)} UTC, and " if last is not None else ""
         raise SnapshotFailed(
-            f"snapshot {known.called} cannot be committed any more: {why}the job is in life {life}",
+            f"snapshot {known.called} can no longer be committed: {why}the job is in life {life}",
             where=f'job "{place.job}"',
             way_out=f"take another one: lowtide snapshot {place.job}",
         )

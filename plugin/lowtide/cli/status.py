@@ -39,10 +39,10 @@ HEADINGS = ("job", "state", "process", "since (UTC)", "in", "out", "workers", "l
 @with_conf
 @as_json
 def status(*, conf: Conf, name: str | None, opens: bool, as_json: bool) -> None:
-    """Show all jobs of [job].folder: those that run, and how and why the others ended.
+    """Show all jobs of [job].folder: the running ones, and how and why the others ended.
 
-    With NAME, all of one job: how far it is behind and who holds it up, its latency, segments, fronts and workers.
-    With --open, the same in a browser, over time.
+    With NAME, show one job in full: its lag and what holds it up, its latency, segments, fronts and workers. With
+    --open, show the same in a browser, over time.
     """
     root = Path(conf.job.folder)
     folder = None if name is None else JobFolder.find(root, name)
@@ -67,7 +67,7 @@ def status(*, conf: Conf, name: str | None, opens: bool, as_json: bool) -> None:
     click.echo(table(HEADINGS, [_row(state, *said) for (_, state), said in zip(found, known, strict=True)]))
     for folder, state in found:
         if "\n" in str(state.cause):
-            click.echo(f'\njob "{state.name}", why it has {state.phase}; log: {folder.log_file}\n{state.cause}')
+            click.echo(f'\njob "{state.name}" has {state.phase}; log: {folder.log_file}\n{state.cause}')
 
 
 @click.command()
@@ -80,13 +80,13 @@ def status(*, conf: Conf, name: str | None, opens: bool, as_json: bool) -> None:
 def stop(
     *, conf: Conf, name: str | None, timeout: float | None, with_snapshot: bool, force: bool, as_json: bool
 ) -> int:
-    """Stop the job NAME, or the only one that runs; with 5 if it had to be killed.
+    """Stop the job NAME, or the only one that runs; exits with 5 if it had to be killed.
 
-    What its sinks were given is delivered first; the rest is read again by the next start. After the limit,
-    [job].stop_limit_s, it is killed with all its processes.
+    It first delivers what its sinks already have; the next start reads the rest again. After [job].stop_limit_s, it is
+    killed with all its processes.
     """
     if force and not with_snapshot:
-        raise click.UsageError("--force belongs to --with-snapshot")
+        raise click.UsageError("--force needs --with-snapshot")
     root = Path(conf.job.folder)
     folder = JobFolder.find(root, name) if name is not None else only_job(root)
     view = _snapshot_first(conf, folder, force=force) if with_snapshot else None
@@ -101,10 +101,10 @@ def stop(
 
 
 def _snapshot_first(conf: Conf, folder: JobFolder, *, force: bool) -> SnapshotView | None:
-    """Take and commit a snapshot before a job is stopped; None if that failed and it is to be stopped all the same.
+    """Take and commit a snapshot before a job is stopped; None if that failed and the job is to stop anyway.
 
     Raises:
-        SnapshotFailed: it failed; the job goes on.
+        SnapshotFailed: it failed; the job keeps running.
     """
     try:
         view = take(control_of(conf, folder.name), folder.name, None)
@@ -112,12 +112,12 @@ def _snapshot_first(conf: Conf, folder: JobFolder, *, force: bool) -> SnapshotVi
         raise
     except LowtideError as error:
         if force:
-            click.echo(f"warning: it is stopped without a snapshot: {error}", err=True)
+            click.echo(f"warning: stopping without a snapshot: {error}", err=True)
             return None
         raise SnapshotFailed(
-            f'job "{folder.name}" was not stopped, as its snapshot failed: {error.what}',
+            f'job "{folder.name}" was not stopped because its snapshot failed: {error.what}',
             where=error.where,
-            way_out=f"{error.way_out or 'take it again'}; or stop it all the same, with --force",
+            way_out=f"{error.way_out or 'try again'}; or stop it anyway with --force",
         ) from error
     click.echo(described(view), err=True)
     return view
@@ -146,7 +146,7 @@ def _row(state: JobState, figures: Figures | None, view: JobView | None) -> tupl
 def _remark(state: JobState, figures: Figures | None) -> str:
     if state.ended:
         left = len(marked(state.life))
-        rest = f"; {left} processes are left: lowtide stop {state.name}" if left else ""
+        rest = f"; {left} processes still run: lowtide stop {state.name}" if left else ""
         return _first_line(state.cause) + rest
     if state.phase == "running" and figures is None:
         return "its service does not answer"

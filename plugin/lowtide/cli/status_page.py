@@ -77,9 +77,7 @@ def _summary(view: JobView) -> Table:
     late = "yellow" if (view.lag_ms or 0) >= REMARKABLE_LAG_MS else ""
     held = "" if view.held_s is None else f" for {duration(view.held_s * 1000)}"
     durable = (
-        "nothing yet that is sure"
-        if view.delivered_time_ms is None
-        else f"all before {time_of(view.delivered_time_ms)}"
+        "nothing for sure yet" if view.delivered_time_ms is None else f"all before {time_of(view.delivered_time_ms)}"
     )
     rows: list[tuple[str, str | Text]] = [
         ("rate", f"{count(rates.records_in)} records/s in, {count(rates.delivered)} records/s delivered"),

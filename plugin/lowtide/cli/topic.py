@@ -51,7 +51,7 @@ def create(conf: Conf, name: str, partitions: int | None, settings: tuple[str, .
     there = set(topics.names())
     for new in needed_topics(compile_job(load_flow(name), conf), conf, sources=partitions):
         if new.name in there:
-            click.echo(f"{new.name} is there already")
+            click.echo(f"{new.name} exists already")
         else:
             _create(topics, new, {**new.config, **config})
 
@@ -71,7 +71,7 @@ def _is_flow(name: str) -> bool:
 @with_conf
 @as_json
 def list_topics(conf: Conf, as_json: bool) -> None:
-    """List the topics, Kafka's own left out."""
+    """List the topics, except Kafka's own."""
     topics = Topics(conf.kafka)
     found = topics.describe_all(topics.names())
     if as_json:

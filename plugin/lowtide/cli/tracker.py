@@ -1,4 +1,4 @@
-"""`lowtide tracker`: the tracker of several jobs that are connected by topics, and what it knows."""
+"""`lowtide tracker`: the tracker of several jobs that are connected by topics, and its state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEADINGS = ("job", "life", "runs", "delivered before (UTC)", "min time (UTC)", "
 def tracker(context: click.Context, conf: Conf) -> None:
     """Run the tracker that jobs connected by topics share, at [tracker].graph, until it is stopped.
 
-    It keeps nothing on disk: started again, it is told everything by the jobs.
+    It keeps nothing on disk: after a restart, the jobs report everything again.
     """
     if context.invoked_subcommand is None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -40,13 +40,13 @@ def tracker(context: click.Context, conf: Conf) -> None:
 @with_conf
 @as_json
 def status(conf: Conf, as_json: bool) -> None:
-    """Show all jobs of the graph: how far each is, and who holds it, along the chain."""
+    """Show all jobs of the graph: the progress of each, and the chain of jobs that hold it."""
     whole = ask_graph(conf, Look())
     assert isinstance(whole, Whole), "a look is answered so"
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(whole), indent=2))
         return
-    click.echo(f"all jobs have delivered what lies before {time_of(whole.delivered_ms)}")
+    click.echo(f"all jobs have delivered everything before {time_of(whole.delivered_ms)}")
     click.echo(table(HEADINGS, [_row(known) for known in whole.jobs]))
     for lines in whole.chains.values():
         click.echo("\n" + "\n  ".join(lines))
@@ -56,7 +56,7 @@ def status(conf: Conf, as_json: bool) -> None:
 @click.argument("job")
 @with_conf
 def forget(conf: Conf, job: str) -> None:
-    """Take the retired JOB out of the graph: nobody waits for it any more."""
+    """Remove the retired JOB from the graph: no job waits for it any more."""
     ask_graph(conf, Forget(job))
     click.echo(f'job "{job}" is forgotten', err=True)
 
@@ -70,7 +70,7 @@ async def _serve(address: str, secret: str) -> None:
         raise PortTaken(
             f"the graph's tracker cannot listen at {address}: {error.strerror or error}",
             where="[tracker].graph",
-            way_out="stop what listens there, or give it an address of this machine that is free",
+            way_out="stop the process that listens there, or set a free address of this machine",
         ) from error
     click.echo(f"the graph's tracker listens at {address}", err=True)
     stopped = asyncio.Event()

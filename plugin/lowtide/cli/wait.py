@@ -1,4 +1,4 @@
-"""`lowtide wait`: wait until a job has come to a time."""
+"""`lowtide wait`: waits until a job reaches a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lowtide.status.subscriber import follow
 from lowtide_snapshots.commits.moment import ms_of
 from lowtide_snapshots.job.news import COMMIT, DELIVERED, DONE, END, LIFE, SEGMENT, News
 
-STOPPED_WAY_OUT = "start it again, then wait again: what it delivered it will not deliver twice"
+STOPPED_WAY_OUT = "start it again, then wait again: it delivers nothing twice"
 
 
 def _moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -27,7 +27,7 @@ def _moment(_context: click.Context, _parameter: click.Parameter, value: str | N
     try:
         return ms_of(value)
     except ValueError as error:
-        raise click.BadParameter(f"{value!r} is neither ISO, as 2026-01-02T13:00, nor ms since 1970") from error
+        raise click.BadParameter(f"{value!r} is neither ISO, such as 2026-01-02T13:00, nor ms since 1970") from error
 
 
 @click.command()
@@ -50,10 +50,10 @@ def wait(
     timeout: float | None,
     as_json: bool,
 ) -> None:
-    """Wait until JOB, or the only one that runs, has come to a time, or to the end of a label; give one of the four.
+    """Wait until JOB, or the only one that runs, reaches a time, or the end of a label; give one of the four options.
 
-    Times are ISO, in UTC unless they name a zone, or ms since 1970. Deaths of the job are waited out. With 6 if it has
-    not come so far in time.
+    Times are ISO, in UTC unless they name a zone, or ms since 1970. If the job dies, the command waits for its next
+    life. Exits with 6 on a timeout.
     """
     asked = [
         *([(DELIVERED, delivered)] if delivered is not None else []),
@@ -67,7 +67,7 @@ def wait(
     (subject, at_ms) = asked[0]
     for news in follow(lambda: control_of(conf, name), [subject], at_ms=at_ms, limit_s=timeout):
         if news.kind == END and news.data.get("cause") is None:
-            raise NotRunning(f'job "{name}" was stopped before it had come so far', way_out=STOPPED_WAY_OUT)
+            raise NotRunning(f'job "{name}" was stopped before it got there', way_out=STOPPED_WAY_OUT)
         if news.kind == END:
             click.echo(_said(name, news), err=True)
         elif news.kind != LIFE:
@@ -82,7 +82,7 @@ def _left_moment(text: str) -> int:
 
 def _said(job: str, news: News) -> str:
     if news.kind == END:
-        return f'life {news.incarnation} of job "{job}" has ended; the next one is waited for: {news.data["cause"]}'
+        return f'life {news.incarnation} of job "{job}" has ended; waiting for the next one: {news.data["cause"]}'
     until = "the end of time" if news.time_ms is None else f"{time_of(news.time_ms)} UTC"
     if news.kind == DELIVERED:
         return f"all before {until} is delivered"

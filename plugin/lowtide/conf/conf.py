@@ -138,7 +138,7 @@ def _check_keys(tables: Mapping[str, Any], file: str) -> None:
 def _check_registries(tables: Mapping[str, Any], file: str) -> None:
     for name, content in tables.items():
         if not isinstance(content, dict):
-            raise ConfError(f"`{name}` in [registry] is no table", where=file, way_out="write [registry.default]")
+            raise ConfError(f"`{name}` in [registry] is not a table", where=file, way_out="write [registry.default]")
         for key in content:
             if key not in _keys(RegistryConf):
                 known = ", ".join(_keys(RegistryConf))
@@ -209,7 +209,7 @@ def _convert(value: object, kind: Any, where: str, path: tuple[str, ...], *, str
         raise ConfError(
             f"[{table}] {'.'.join(keys)}: {what[0].lower()}{what[1:]}",
             where=where,
-            way_out=f"give it {_wanted(table, keys[0], given)}; `lowtide conf embedded` says what each key means",
+            way_out=f"give it {_wanted(table, keys[0], given)}; `lowtide conf embedded` explains each key",
         ) from None
 
 

@@ -41,7 +41,7 @@ def read_text(table: str, key: str, file: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         # The error's own text may quote the file, which is a secret.
         what = f"{key} names {file}, which cannot be read as text ({type(error).__name__})"
-        raise _wrong(table, what, "mend it") from None
+        raise _wrong(table, what, "fix it") from None
 
 
 def _wrong(table: str, what: str, way_out: str) -> ConfError:

@@ -33,7 +33,7 @@ def job_token(control: ControlConf) -> str:
         ) from error
     if len(token) < MIN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfError(
-            f"the control API's token is no line of {MIN_CHARS} or more plain characters",
+            f"the control API's token must be one line of at least {MIN_CHARS} plain characters",
             where=where,
             way_out=f"put one there: openssl rand -hex {TOKEN_BYTES}",
         )

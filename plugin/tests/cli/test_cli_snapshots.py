@@ -129,7 +129,7 @@ def test_sources_that_do_not_reach_back_are_named(tmp_path: Path) -> None:
     manifest = seal(open_store(StoreSetting(str(tmp_path))), "words", 1, tick=10)
     docs = Topic("docs", 1, "CreateTime", "delete", "x")
     assert gone(manifest, [docs], {("docs", 0): 20}) == []
-    assert gone(manifest, [docs], {("docs", 0): 21}) == ["docs-0 begins at offset 21, and would be read from 20"]
+    assert gone(manifest, [docs], {("docs", 0): 21}) == ["docs-0 begins at offset 21, but would be read from 20"]
     assert gone(manifest, [], {}) == ["docs-0 is gone"]
     anew = Topic("docs", 1, "CreateTime", "delete", "y")
     assert gone(manifest, [anew], {("docs", 0): 0}) == ["docs-0 is gone"]
@@ -224,10 +224,10 @@ def test_a_snapshot_that_fails_comes_late_or_is_forgotten_is_said_with_the_way_o
         'snapshot 000003-0001 of job "index" failed: min time stands', "ask again",
     )  # fmt: skip
     job.taking = [VIEW]
-    with pytest.raises(SnapshotFailed, match=r"not over after 0\.01 s: worker 1/0 has saved 1 of 2 parts"):
+    with pytest.raises(SnapshotFailed, match=r"not complete after 0\.01 s: worker 1/0 has saved 1 of 2 parts"):
         take(client, "index", None, limit_s=0.01)
     job.taking = [VIEW, msgspec.structs.replace(VIEW, id="000004-0001")]
-    with pytest.raises(SnapshotFailed, match="the job knows nothing of it any more"):
+    with pytest.raises(SnapshotFailed, match="the job no longer knows it"):
         take(client, "index", None)
 
 
@@ -263,12 +263,12 @@ def test_a_job_is_not_stopped_if_its_snapshot_fails_unless_forced(
     with sleeping(tmp_path, job) as process:
         assert run(["stop", "--with-snapshot", *conf]) == 6
         said = capfd.readouterr().err
-        assert 'job "index" was not stopped, as its snapshot failed: ' in said
-        assert "what to do: ask again; or stop it all the same, with --force" in said
+        assert 'job "index" was not stopped because its snapshot failed: ' in said
+        assert "what to do: ask again; or stop it anyway with --force" in said
         assert process.poll() is None
         assert run(["snapshot", *conf]) == 6
         assert run(["stop", "index", "--with-snapshot", "--force", *conf]) == 5
-        assert "warning: it is stopped without a snapshot" in capfd.readouterr().err
+        assert "warning: stopping without a snapshot" in capfd.readouterr().err
         assert process.wait(HANGS_S) != 0
 
 

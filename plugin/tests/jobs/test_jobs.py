@@ -276,7 +276,7 @@ def test_status_shows_the_whole_cause(tmp_path: Path, capsys: pytest.CaptureFixt
         folder.write(state(name=name, phase="failed", cause=cause))
     assert run(["status", "--set", f"job.folder={tmp_path}"]) == 0
     told = capsys.readouterr().out
-    assert f'job "one", why it has failed; log: {tmp_path}/one/job.log\n{raised}\n' in told
+    assert f'job "one" has failed; log: {tmp_path}/one/job.log\n{raised}\n' in told
     assert 'job "other", why' not in told
 
 

@@ -151,7 +151,7 @@ def test_a_step_that_fails_with_all_samples_is_named_and_gets_real_ones(
     file.write_text(f"{dedent(FLOW)}\nwords.map(picky).write('out', kafka('out', json(Word)))\n")
     words.write_text('{"text":"made","tags":[]}\n{"text":"real","tags":[]}\n')
     assert run(["check", str(file)]) == 0
-    assert '"picky" failed with each record it was tried with: raised AssertionError' in capfd.readouterr().out
+    assert '"picky" failed with every sample record: raised AssertionError' in capfd.readouterr().out
     assert run(["check", str(file), "--json"]) == 0
     assert [each["step"] for each in as_json.loads(capfd.readouterr().out)["failing"]] == ["picky"]
     assert run(["check", str(file), "--samples", f"words={words}"]) == 3
