@@ -167,7 +167,7 @@ def test_a_token_of_ones_own_comes_from_a_file(tmp_path: Path) -> None:
         job_token(control)
     for wrong in ("short", "with a blank in it", "not ascii ÄÖÜäöüß€", "two-lines-of-it-\nand-another"):
         file.write_text(wrong)
-        with pytest.raises(ConfError, match="16 or more"):
+        with pytest.raises(ConfError, match="at least 16"):
             job_token(control)
     file.write_text("0123456789abcdef\n")
     assert job_token(control) == "0123456789abcdef"

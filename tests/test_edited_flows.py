@@ -97,11 +97,13 @@ def test_another_key_is_refused_before_the_first_commit_and_without_state(spark:
     with spark.job(topics.flow(), job__lanes=2):
         assert Judge(topics.flow(), conf).right() == 120
     for start in (StartFrom(), StartFrom(no_state=True)):
-        with pytest.raises(FlowError, match=r'(?s)"out" goes by number \(int64\), and went by word \(string\)'):
+        with pytest.raises(
+            FlowError, match=r'(?s)"out" is keyed by number \(int64\), but was keyed by word \(string\)'
+        ):
             Job.start(topics.flow(key="number"), conf, start=start)
         foretold = look(topics.flow(key="number"), conf, start, lambda *_: None)
-        assert 'it cannot begin from here: the flow is not the one that delivered: "out" goes by' in foretold.page()
-        with pytest.raises(FlowError, match=r'"out" goes by number \(int64\), and went by word \(string\)'):
+        assert 'it cannot begin from here: the flow is not the one that delivered: "out" is keyed by' in foretold.page()
+        with pytest.raises(FlowError, match=r'"out" is keyed by number \(int64\), but was keyed by word \(string\)'):
             foretold.refuse()
     as_it_was = look(topics.flow(), conf, StartFrom(), lambda *_: None)
     as_it_was.refuse()

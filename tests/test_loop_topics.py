@@ -141,7 +141,7 @@ def test_what_was_deleted_before_it_was_read_ends_the_life(conf: Conf, lines: An
     topic = opened(conf, plan(unique("loops")))
     line = lines(1)
     line.listen((5, 0), topic.name, 1_000)
-    with pytest.raises(LifeEnded, match=r"frames of a loop cannot be read from topic"):
+    with pytest.raises(LifeEnded, match=r"cannot read frames of a loop from topic"):
         heard(line, 1)
 
 
@@ -152,5 +152,5 @@ def test_a_topic_that_somebody_made_with_too_few_partitions_is_refused(conf: Con
     narrow = plan(unique("loops"))
     (name,) = loop_topics(narrow).values()
     Topics(conf.kafka).create(name, partitions=1)
-    with pytest.raises(FlowError, match=r"has 1 partitions, and the loop 2 workers"):
+    with pytest.raises(FlowError, match=r"has 1 partitions, but the loop has 2 workers"):
         open_loops(narrow, conf)

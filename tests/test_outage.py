@@ -63,7 +63,7 @@ def test_a_short_outage_is_waited_out_and_a_long_one_ends_the_job(spark: Spark, 
         assert job.outage_s == 0
 
         own.services.stop("kafka")
-        with pytest.raises(ServiceUnavailable, match=r"no Kafka broker was reached for 4\d s") as caught:
+        with pytest.raises(ServiceUnavailable, match=r"no Kafka broker has answered for 4\d s") as caught:
             job.wait()
     assert own.address in str(caught.value)
     assert "kafka.outage_limit_ms" in str(caught.value)

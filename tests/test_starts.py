@@ -55,7 +55,7 @@ def test_a_job_begins_where_its_first_start_said_and_goes_on_from_there(
                 compile_flow(flow_from(name, source, wrong), parallelism=1), conf, (topic,), topics.earliest([topic])
             )
     to_come = compile_flow(flow_from(name, source, datetime.now(UTC) + timedelta(days=1)), parallelism=1)
-    with pytest.raises(FlowError, match=r"and it is .* now"):
+    with pytest.raises(FlowError, match=r"but it is only .* now"):
         first_offsets(to_come, conf, (topic,), topics.earliest([topic]))
     with spark.job(flow):
         assert Judge(flow, conf).right()

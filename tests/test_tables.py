@@ -171,7 +171,7 @@ def test_joins_over_a_kill_and_a_table_that_was_compacted(spark: Spark) -> None:
     conf = spark.conf(job__parallelism=2, job__lanes=LANES)
     name = unique("tables")
     assert compacted(conf, topics.products) > 2 * KEYS
-    with pytest.raises(FlowError, match=r'topic "products.*" is compacted: read again'):
+    with pytest.raises(FlowError, match=r'topic "products.*" is compacted: reading it again'):
         Job.start(topics.flow(name), conf)
     with pytest.raises(FlowError, match=r"is compacted after 0 ms") as refused:
         Job.start(topics.flow(name, preload=True, compacted=True), conf)

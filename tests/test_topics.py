@@ -39,7 +39,7 @@ def test_a_login_that_fails_is_told_from_a_broker_that_is_away(
         settings = settings | {"sasl_password_file": str(tmp_path / "password")}
     given = {"bootstrap_servers": kafka.address, "reach_limit_ms": 2_000, **settings}
     conf = Conf.load(None, {f"kafka.{key}": value for key, value in given.items()})
-    with pytest.raises(LoginRefused, match=f"Kafka does not let the job in: .*{says}"):
+    with pytest.raises(LoginRefused, match=f"Kafka refuses the job's login: .*{says}"):
         Topics(conf.kafka).names()
 
 

@@ -80,7 +80,7 @@ def _claim(settings: dict[str, str], name: str, deadline: float, limit_s: float)
                 raise ServiceUnavailable(
                     f'Kafka did not grant the transactional id "{name}" within {limit_s:g} s: {error.str()}',
                     where=f"Kafka at {settings['bootstrap.servers']} ([kafka].bootstrap_servers)",
-                    way_out="see that the broker runs, has its topic __transaction_state and allows this id, then "
+                    way_out="check that the broker runs, has its topic __transaction_state and allows this id, then "
                     "start the job again",
                 ) from caught
             time.sleep(RETRY_S)

@@ -163,7 +163,7 @@ class _Acknowledged:
 
     def _ended(self, error: KafkaError) -> LifeEnded:
         return LifeEnded(
-            f"Kafka's client cannot go on: {error.str()}",
+            f"Kafka's client has failed: {error.str()}",
             where=f"broker {self._producing.brokers}",
             way_out="start the job again",
         )

@@ -137,10 +137,10 @@ def _opened(settings: Mapping[str, str], archive: str, known: Archived | None, l
         found = _shown(settings, archive, limit_s)
     if found is None or (known is not None and found != known.topic_id):
         raise LastsLost(
-            f'the topic "{archive}", which has the floors of what was delivered before the last commit, '
-            + ("is gone" if found is None else "is not the one it was"),
+            f'the topic "{archive}", which has the floors of everything delivered before the last commit, '
+            + ("is gone" if found is None else "has been replaced by another"),
             where=f"Kafka at {settings['bootstrap.servers']}",
-            way_out="restore the topic; or begin from the last commit, which needs none of it",
+            way_out="restore the topic; or begin from the last commit, which does not need it",
         )
     return found
 
@@ -157,7 +157,7 @@ def _make(settings: Mapping[str, str], archive: str, limit_s: float) -> None:
         error = caught.args[0]
         if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise ServiceUnavailable(
-                f'the topic "{archive}" could not be made: {error.str()}',
+                f'cannot create the topic "{archive}": {error.str()}',
                 where=f"Kafka at {settings['bootstrap.servers']}",
                 way_out="let the job's user create it, or create it with one partition and cleanup.policy=compact",
             ) from caught

@@ -118,7 +118,7 @@ def _has_certificate(kafka: KafkaConf) -> bool:
         given, missing = ("ssl_key_file", "ssl_certificate_file")
         if kafka.ssl_key_file is None:
             given, missing = missing, given
-        raise _wrong(f"{given} is set and {missing} is not", f"set both, or neither: {missing} = …")
+        raise _wrong(f"{given} is set, but {missing} is not", f"set both, or neither: {missing} = …")
     return kafka.ssl_key_file is not None
 
 
@@ -128,7 +128,7 @@ def _login(kafka: KafkaConf) -> tuple[str, str, str]:
     given["sasl_password_env or sasl_password_file"] = password
     for key, value in given.items():
         if value is None:
-            raise _wrong(f"security_protocol is {kafka.security_protocol}, and {key} is not set", f"set {key}")
+            raise _wrong(f"security_protocol is {kafka.security_protocol}, but {key} is not set", f"set {key}")
     assert kafka.sasl_mechanism is not None
     assert kafka.sasl_username is not None
     assert password is not None
@@ -149,7 +149,7 @@ def _file(path: str | None, key: str) -> Path:
     assert path is not None
     file = Path(path).absolute()
     if not file.is_file():
-        raise _wrong(f"{key} names {path}, which is no file", "correct the path, or put the file there")
+        raise _wrong(f"{key} names {path}, which is not a file", "correct the path, or put the file there")
     return file
 
 

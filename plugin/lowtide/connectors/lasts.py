@@ -109,7 +109,7 @@ def open_lasts(kafka: KafkaConf, job: str, known_id: str | None, generation: int
     if found is None:
         raise _lost(settings, topic, "is gone")
     if known_id is not None and found != known_id:
-        raise _lost(settings, topic, f"is not the one it was: its id is {found}, not {known_id}")
+        raise _lost(settings, topic, f"has been replaced by another: its id is {found}, not {known_id}")
     described = Topics(kafka).describe(topic)
     if described.cleanup != "compact":
         raise _lost(settings, topic, f"has cleanup.policy={described.cleanup} and may have forgotten records")
@@ -183,10 +183,10 @@ def write(
     left = producer.flush(limit_s + 1)
     if left or lost:
         raise ServiceUnavailable(
-            f'Kafka did not take {left + len(lost)} records for topic "{topic}" within {limit_s:g} s'
+            f'Kafka did not accept {left + len(lost)} records for topic "{topic}" within {limit_s:g} s'
             + (f": {lost[0]}" if lost else ""),
             where=f"Kafka at {settings['bootstrap.servers']}",
-            way_out="see that the broker runs, then start the job again",
+            way_out="check that the broker runs, then start the job again",
         )
 
 
@@ -270,10 +270,10 @@ def _newest(
         now, before = time.monotonic(), position
         if now > deadline:
             raise ServiceUnavailable(
-                f'the topic "{topic}" could not be read to its end: it ends at offset {end}, and for {limit_s:g} s '
-                f"offset {position} was not to be had",
+                f'cannot read the topic "{topic}" to its end, offset {end}: Kafka has not returned offset {position} '
+                f"for {limit_s:g} s",
                 where=f"Kafka at {settings['bootstrap.servers']}",
-                way_out="see that the broker runs; if it does, a transaction on the topic is still open: wait until "
+                way_out="check that the broker runs; if it does, a transaction on the topic is still open: wait until "
                 "Kafka ends it, 15 min at most, and start the job again",
             )
         if now > say_at:
@@ -345,7 +345,7 @@ def _unanswered(settings: Mapping[str, str], topic: str, limit_s: float, caught:
     return ServiceUnavailable(
         f'Kafka did not answer about topic "{topic}" within {limit_s:g} s: {caught.args[0].str()}',
         where=f"Kafka at {settings['bootstrap.servers']} ([kafka].bootstrap_servers)",
-        way_out="see that the broker runs, then start the job again",
+        way_out="check that the broker runs, then start the job again",
     )
 
 
@@ -353,6 +353,6 @@ def _lost(settings: Mapping[str, str], topic: str, what: str) -> LastsLost:
     return LastsLost(
         f'the topic "{topic}", which says what the job has delivered, {what}',
         where=f"Kafka at {settings['bootstrap.servers']}",
-        way_out="to go on would deliver everything again: restore the topic, or run the flow under another name and "
-        "with new output topics",
+        way_out="starting without it would deliver everything again: restore the topic, or run the flow under another "
+        "name and with new output topics",
     )

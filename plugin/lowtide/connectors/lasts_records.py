@@ -217,8 +217,8 @@ def durable_of(table: Mapping[bytes, bytes], topic: str) -> Durable:
                 raise LastsUnreadable(
                     f'the topic "{topic}" has a record that this version of Lowtide does not know: '
                     f"key {key.hex()}, value {value.hex()}",
-                    where=f"it knows versions {VERSION} and {LATER} of the topic's form",
-                    way_out="start the job with the version that ran it last; nobody but Lowtide may write this topic",
+                    where=f"it knows versions {VERSION} and {LATER} of the topic's format",
+                    way_out="start the job with the version that ran it last; only Lowtide may write this topic",
                 )
     return Durable(last, tuple(floors), archived, owner)
 

@@ -217,16 +217,16 @@ class LoopLine:
 
     def _lost(self, message: Any, error: KafkaError) -> LowtideError:
         return LifeEnded(
-            f'frames of a loop cannot be read from topic "{message.topic()}": {error.str()}',
+            f'cannot read frames of a loop from topic "{message.topic()}": {error.str()}',
             where=f"partition {message.partition()}",
             way_out="start the job again: it reads its sources again from its last commit, and nothing is lost or "
-            "doubled; and see that nobody deletes the topic or what is in it while the job runs",
+            "doubled; and do not delete the topic or its records while the job runs",
         )
 
     def _ended(self, error: KafkaError) -> LifeEnded:
         assert self._sending is not None
         return LifeEnded(
-            f"Kafka's client cannot go on with a loop's frames: {error.str()}",
+            f"Kafka's client has failed on a loop's frames: {error.str()}",
             where=f"broker {self._sending.brokers}",
             way_out="start the job again",
         )

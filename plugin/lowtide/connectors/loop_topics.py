@@ -65,14 +65,14 @@ def open_loops(plan: Plan, conf: Conf) -> Mapping[int, LoopTopic]:
                 topics.create(name, partitions=plan.lanes, config=config)
     found = {id_: topics.describe(name) for id_, name in names.items()}
     for topic in found.values():
-        way_out = "delete the topic: the next start makes it, and nothing of an earlier life is needed from it"
+        way_out = "delete the topic: the next start creates it, and needs nothing of an earlier life from it"
         if topic.partitions < plan.parallelism:
             raise FlowError(
-                f'topic "{topic.name}" has {topic.partitions} partitions, and the loop {plan.parallelism} workers',
+                f'topic "{topic.name}" has {topic.partitions} partitions, but the loop has {plan.parallelism} workers',
                 way_out=way_out,
             )
         if topic.cleanup != "delete":
-            raise FlowError(f'topic "{topic.name}" is cleaned up by {topic.cleanup}, not by age', way_out=way_out)
+            raise FlowError(f'topic "{topic.name}" has cleanup.policy={topic.cleanup}, not delete', way_out=way_out)
     ends = topics.ends(found.values())
     workers = range(plan.parallelism)
     return {id_: LoopTopic(topic.name, tuple(ends[topic.name, n] for n in workers)) for id_, topic in found.items()}

@@ -78,7 +78,7 @@ class SchemaRegistry:
                     raise ServiceUnavailable(
                         f"the schema registry does not answer within {self.limit_s:g} s: {error}",
                         where=self.url,
-                        way_out="see that it runs, and that [registry] of the conf names it",
+                        way_out="check that it runs, and that [registry] of the conf names it",
                     ) from error
             time.sleep(PAUSE_S)
 
@@ -101,15 +101,15 @@ class SchemaRegistry:
                 return None
             if error.code in (401, 403):
                 raise ServiceUnavailable(
-                    f"the schema registry refuses us: {error.code} {said}",
+                    f"the schema registry refuses the login: {error.code} {said}",
                     where=self.url,
                     way_out="correct username and password in [registry] of the conf",
                 ) from None
             if error.code < 500:
                 raise FlowError(
-                    f"the schema registry does not take what the flow writes: {said}",
+                    f"the schema registry rejects the flow's schema: {said}",
                     where=f"{self.url}{path}",
-                    way_out="change the dataclass so that its schema is compatible with those before, or name another "
+                    way_out="change the dataclass so that its schema is compatible with earlier ones, or name another "
                     "subject=",
                 ) from None
             raise OSError(f"{error.code} {said}") from None
@@ -139,7 +139,7 @@ def registry_of(conf: Conf, name: str) -> SchemaRegistry:
     known = conf.registry.get(name)
     if known is None:
         raise ConfError(
-            f"the flow asks the schema registry {name!r}, and the conf names none of that name",
+            f"the flow uses the schema registry {name!r}, which the conf does not name",
             where=f"[registry.{name}] of the conf",
             way_out=f'write [registry.{name}] with url = "http://..."',
         )

@@ -100,14 +100,14 @@ def refusal(error: KafkaError, topic: str | None, partition: int | None, size: i
     where = f"broker {brokers}, partition {partition}"
     if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
         return FrameTooLarge(
-            f'topic "{topic}" does not take a record of {size} bytes',
+            f'topic "{topic}" does not accept a record of {size} bytes',
             where=where,
             way_out="raise the topic's max.message.bytes, or make the record smaller",
         )
     return ServiceUnavailable(
         f'Kafka refuses a record for topic "{topic}": {error.str()}',
         where=where,
-        way_out="see that the topic is there, has its partitions and may be written, then start the job again",
+        way_out="check that the topic exists, has its partitions and may be written, then start the job again",
     )
 
 
@@ -116,7 +116,7 @@ def too_slow(what: str, limit_ms: int, reason: str, brokers: str) -> ServiceUnav
     return ServiceUnavailable(
         f"Kafka did not {what} within {limit_ms} ms: {reason}",
         where=f"broker {brokers}",
-        way_out="see that the broker runs and the topics have their partitions, or raise [kafka].delivery_limit_ms; "
+        way_out="check that the broker runs and the topics have their partitions, or raise [kafka].delivery_limit_ms; "
         "then start the job again",
     )
 

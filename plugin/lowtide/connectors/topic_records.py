@@ -73,10 +73,10 @@ def read_topic(
                     left.pop(place, None)
             if left and time.monotonic() > deadline:
                 raise ServiceUnavailable(
-                    f'topic "{name}", partitions {sorted(number for _, number in left)}: the end is not reached, and '
-                    f"Kafka gave nothing for {limit_s:g} s",
+                    f'topic "{name}", partitions {sorted(number for _, number in left)}: Kafka returned nothing for '
+                    f"{limit_s:g} s before their end",
                     where=f"Kafka at {kafka.bootstrap_servers}",
-                    way_out="see whether the broker answers: lowtide doctor",
+                    way_out="check that the broker answers: lowtide doctor",
                 )
     finally:
         consumer.close()
@@ -90,7 +90,7 @@ def _shown(message: Any, kafka: KafkaConf) -> bool:
     if error is None or error.code() == KafkaError._PARTITION_EOF or error.retriable():
         return error is None
     raise ServiceUnavailable(
-        f'topic "{message.topic()}" cannot be read: {error.str()}', where=f"Kafka at {kafka.bootstrap_servers}"
+        f'cannot read topic "{message.topic()}": {error.str()}', where=f"Kafka at {kafka.bootstrap_servers}"
     )
 
 
@@ -130,8 +130,8 @@ def write_topic(kafka: KafkaConf, name: str, values: Iterable[bytes], partition:
     left = producer.flush(kafka.delivery_limit_ms / 1000)
     if left or failed:
         raise ServiceUnavailable(
-            f'topic "{name}" did not take {left + len(failed)} of {written} records: {(failed or ["no answer"])[0]}',
+            f'topic "{name}" did not accept {left + len(failed)} of {written} records: {(failed or ["no answer"])[0]}',
             where=f"Kafka at {kafka.bootstrap_servers}",
-            way_out="see that the broker runs and the topic has that partition",
+            way_out="check that the broker runs and the topic has that partition",
         )
     return written

@@ -184,9 +184,9 @@ class Topics:
             self._client.poll(0)
             if self._refusal:
                 raise LoginRefused(
-                    f"Kafka does not let the job in: {self._refusal}",
+                    f"Kafka refuses the job's login: {self._refusal}",
                     where=f"Kafka at {self._kafka.bootstrap_servers}",
-                    way_out="correct security_protocol, sasl_* and ssl_* in [kafka]: `lowtide doctor` asks with them",
+                    way_out="correct security_protocol, sasl_* and ssl_* in [kafka]: `lowtide doctor` tests them",
                 ) from error
             raise self._unavailable("no Kafka broker answers") from error
 

@@ -203,19 +203,19 @@ class Transactions:
                 "another life of the job has claimed this worker's deliveries, or Kafka has given up waiting for the "
                 f"end of a transaction: {error.str()}",
                 where=where,
-                way_out="if another life is running, nothing; else start the job again: nothing is lost or doubled",
+                way_out="nothing if another life is running; else start the job again: nothing is lost or doubled",
             )
         if error.code() in DENIED:
             return ServiceUnavailable(
                 f"Kafka does not allow this worker's transactions: {error.str()}",
                 where=where,
-                way_out="let the job's user write with transactional ids that begin with lowtide., and see that "
-                "[kafka].delivery_limit_ms is below the broker's transaction.max.timeout.ms",
+                way_out="let the job's user write with transactional ids that begin with lowtide., and keep "
+                "[kafka].delivery_limit_ms below the broker's transaction.max.timeout.ms",
             )
         return LifeEnded(
-            f"it is not known whether a transaction was committed, or Kafka's client cannot go on: {error.str()}",
+            f"the outcome of a transaction is unknown, or Kafka's client has failed: {error.str()}",
             where=where,
             # A broker that is just fencing this id may answer a commit with no more than "unknown error".
-            way_out="if another life is running, nothing; else start the job again: it reads what was committed, "
+            way_out="nothing if another life is running; else start the job again: it reads what was committed, and "
             "nothing is lost or doubled",
         )

@@ -44,7 +44,7 @@ def refuse_borrowing(plan: Plan, conf: Conf, other: str) -> None:
         ServiceUnavailable: ZooKeeper does not answer.
     """
     if other == plan.name:
-        raise FlowError(f'job "{other}" cannot begin with its own floors', where=WHERE, way_out="name another job")
+        raise FlowError(f'job "{other}" cannot take over its own floors', where=WHERE, way_out="name another job")
     if conf.job.delivery != "exactly_once":
         raise FlowError(
             "only a job that delivers exactly once stores floors",
@@ -59,7 +59,7 @@ def refuse_borrowing(plan: Plan, conf: Conf, other: str) -> None:
         record = store.record()
         if record is None or not theirs or store.lasts()[0] is None:
             raise FlowError(
-                f'no job "{other}" has delivered exactly once here',
+                f'no job "{other}" with exactly-once delivery exists here',
                 where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
                 way_out="correct the name, or name that job's ZooKeeper",
             )
@@ -67,7 +67,7 @@ def refuse_borrowing(plan: Plan, conf: Conf, other: str) -> None:
             raise _half(plan, borrowed)
         if fronts:
             raise FlowError(
-                f'job "{plan.name}" has started before, and its labels go by its own floors',
+                f'job "{plan.name}" has started before, so its labels depend on its own floors',
                 where=WHERE,
                 way_out="leave --floors-from out; or give the flow another name",
             )
@@ -78,7 +78,7 @@ def refuse_borrowing(plan: Plan, conf: Conf, other: str) -> None:
             raise FlowError(
                 f'the flow does not order records as job "{other}": {", ".join(differs.fields)} differ',
                 where=f'the record of job "{other}" in ZooKeeper',
-                way_out=f"give this job the same, as the record says: {record.to_json()}",
+                way_out=f"give this job the values of the record: {record.to_json()}",
             ) from differs
 
 

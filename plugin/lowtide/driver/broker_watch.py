@@ -43,10 +43,10 @@ class BrokerWatch:
         down_s = now - self._down_since
         if down_s * 1000 > self._kafka.outage_limit_ms:
             raise ServiceUnavailable(
-                f"no Kafka broker was reached for {down_s:.0f} s",
+                f"no Kafka broker has answered for {down_s:.0f} s",
                 where=f"Kafka at {self._kafka.bootstrap_servers}",
-                way_out="mend the broker (`lowtide services` shows the embedded one), then start the job again; "
-                "kafka.outage_limit_ms says how long a job waits",
+                way_out="repair the broker (`lowtide services` shows the embedded one), then start the job again; "
+                "kafka.outage_limit_ms sets how long a job waits",
             )
         return down_s
 

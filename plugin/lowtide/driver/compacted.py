@@ -42,9 +42,9 @@ def refuse_compacted(plan: Plan, topics: Sequence[Topic], max_commit_age_s: floa
         where = f"its cleanup.policy is {topic.cleanup}"
         if topic.name not in said:
             raise FlowError(
-                f'topic "{topic.name}" is compacted: read again, it would not give the same records (R3)',
+                f'topic "{topic.name}" is compacted: reading it again would not give the same records (R3)',
                 where=where,
-                way_out="read a topic with cleanup.policy=delete; or, if its records are the rows of a table, say "
+                way_out="read a topic with cleanup.policy=delete; or, if its records are the rows of a table, write "
                 "lt.kafka(..., compacted=True)",
             )
         need_ms = least_lag_ms(max_commit_age_s)
@@ -52,7 +52,7 @@ def refuse_compacted(plan: Plan, topics: Sequence[Topic], max_commit_age_s: floa
             raise FlowError(
                 f'topic "{topic.name}" is compacted after {topic.compaction_lag_ms:,} ms, and '
                 + (
-                    f"the job may have to read again what came within {need_ms:,} ms"
+                    f"the job may have to read the last {need_ms:,} ms again"
                     if need_ms
                     else "the job takes no commits of its own"
                 ),
@@ -97,9 +97,9 @@ def refuse_compacted_replay(
     if faults:
         raise SourceTooShort(
             "; ".join(faults),
-            where="a compacted topic may have lost rows that the life before has read",
-            way_out="start a job of another name, which reads the tables anew, with preload=True if they are to be "
-            "known from the beginning; and keep commits younger than half of min.compaction.lag.ms",
+            where="a compacted topic may have lost rows that the previous life read",
+            way_out="start a job under another name, which reads the tables from scratch, with preload=True if it "
+            "needs them from the beginning; and keep commits younger than half of min.compaction.lag.ms",
         )
 
 
@@ -116,5 +116,5 @@ def replay_faults(entries: Sequence[FrontEntry], offsets: Mapping[int, int], you
         safe = young.get((entry.partition.source, entry.partition.partition))
         again = max(offsets.get(entry.number, entry.offset), entry.preloaded or 0)
         if safe is not None and again < safe:
-            found.append(f"{entry.partition} is read again from offset {again}, and is compacted up to {safe}")
+            found.append(f"{entry.partition} is read again from offset {again}, but is compacted up to {safe}")
     return found

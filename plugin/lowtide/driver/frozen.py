@@ -54,10 +54,10 @@ def _settled(frozen: JobRecord, plan: Plan, conf: Conf) -> tuple[Plan, Conf]:
     frozen.check(replace(asked, lanes=frozen.lanes))
     if conf.job.parallelism > frozen.lanes:
         raise FlowError(
-            f"job.parallelism is {conf.job.parallelism}, and since its first start the job has {frozen.lanes} lanes: "
-            "each has one worker",
+            f"job.parallelism is {conf.job.parallelism}, but since its first start the job has only {frozen.lanes} "
+            "lanes, each for one worker",
             where=f'the record of job "{plan.name}" in ZooKeeper',
-            way_out=f"set job.parallelism to {frozen.lanes} or less; a job that is to grow is started with more "
+            way_out=f"set job.parallelism to {frozen.lanes} or less; to leave room to grow, start a job with more "
             "job.lanes than workers",
         )
     return replace(plan, lanes=frozen.lanes), replace(conf, job=replace(conf.job, lanes=frozen.lanes))

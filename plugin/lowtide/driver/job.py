@@ -221,7 +221,7 @@ class Job:
             if time.monotonic() > deadline:
                 raise ServiceUnavailable(
                     f"the job was not ready within {limit_s:g} s",
-                    way_out="see the log; a slow machine wants a larger job.start_limit_s",
+                    way_out="see the log; a slow machine needs a larger job.start_limit_s",
                 )
             time.sleep(0.05)
         self._executors = self.state().totals["executors"]
@@ -233,7 +233,7 @@ class Job:
             return bool(self._query.isActive()) and not self._side.cause(self.incarnation)
         except Exception as error:
             raise LifeEnded(
-                "Spark's JVM is gone: it was killed, or it ended by itself", way_out="see the log; start the job again"
+                "Spark's JVM is gone: it was killed, or it exited", way_out="see the log; start the job again"
             ) from error
 
     def client(self) -> ControlClient:
@@ -342,7 +342,7 @@ class Job:
             executors = self.state().executors
             if len(executors) < self._executors and self._may_lose_executors():
                 lost = drop_executors(self._session, executors)
-                LOG.warning("Spark gives executor %s no more tasks", ", ".join(lost))
+                LOG.warning("excluding lost executor %s from further tasks", ", ".join(lost))
 
     def stop(self, *, session: bool = True) -> None:
         """Stop the query; workers deliver what they hold. Spark stops too if the job started it, unless told not to.
@@ -381,4 +381,4 @@ class Job:
         except Exception as error:
             if "TimeoutException" not in exception_of(error):
                 raise
-            LOG.warning("the query still waits for Kafka and is left alone; Spark's end ends it")
+            LOG.warning("the query still waits for Kafka; leaving it to end with Spark")

@@ -64,16 +64,16 @@ class LifeNote:
         self._say("running")
 
     def stopping(self) -> None:
-        """Say that it is being stopped on purpose, if it is: so it counts as stopped though it be killed meanwhile."""
+        """Note that it is being stopped on purpose, if it is: it then counts as stopped even if killed meanwhile."""
         if not self.cause:
             self._say("stopping", BRIEF_S)
 
     def over(self) -> None:
-        """Say how it has ended."""
+        """Note how it has ended."""
         self._say("failed" if self.cause else "stopped")
 
     def _say(self, phase: Literal["running", "stopping", "stopped", "failed"], limit_s: float | None = None) -> None:
-        """Write it down; where ZooKeeper is away, it is left out."""
+        """Write the note, unless ZooKeeper is away."""
         if not self.incarnation:
             return
         life = {
@@ -93,4 +93,4 @@ class LifeNote:
         try:
             self._store.set_life(self.incarnation, life, limit_s)
         except SnapshotsError as error:
-            LOG.warning("the job's place in ZooKeeper does not say that it is %s: %s", phase, error)
+            LOG.warning("could not record in ZooKeeper that the job is %s: %s", phase, error)

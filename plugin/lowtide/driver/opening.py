@@ -246,10 +246,10 @@ def _refuse_after_the_end(plan: Plan, fresh: Sequence[Topic], register: FrontReg
     """Nothing stands behind the end of time (errors: FlowError)."""
     if fresh and register.entries and relied >= end_tick(plan.slack_ms):
         raise FlowError(
-            f'topic "{fresh[0].name}" is new to the job, which has come to its end: all its sources have ended, and '
+            f'topic "{fresh[0].name}" is new to the job, but the job is finished: all its sources have ended, and '
             "everything is delivered and committed",
             where=f"job {plan.name!r}",
-            way_out="give the job another name: it then starts anew",
+            way_out="give the job another name: a new job starts from the beginning",
         )
 
 
@@ -283,18 +283,18 @@ def _refuse_unknown(topic: str, durable: Durable, conf: Conf, job_id: str) -> No
     if durable.owner not in ("", job_id):
         raise LifeEnded(
             f'topic "{topic}" belongs to another job of this name: it runs with another ZooKeeper or under another '
-            "root, or its place in this one was deleted",
+            "root, or its nodes in this one were deleted",
             where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
             way_out="name the ZooKeeper and the root of the job that made it; or give this job another name; or delete "
-            "the topic once no job writes it, and everything is delivered again",
+            "the topic once no job writes it, which delivers everything again",
         )
     if durable.last or durable.floors:
         raise LifeEnded(
-            f'topic "{topic}" has what a life of the job has delivered, but ZooKeeper knows nothing of such a life: '
-            "the job runs with another ZooKeeper, or its place in this one was lost, and with it its fronts' numbers",
+            f'topic "{topic}" says that a life of the job has delivered, but ZooKeeper does not know that life: the '
+            "job runs with another ZooKeeper, or its nodes in this one were lost, and with them its fronts' numbers",
             where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
             way_out="name the job's own ZooKeeper, or restore its data; or give this job another name; or delete the "
-            "topic once no job writes it, and everything is delivered again",
+            "topic once no job writes it, which delivers everything again",
         )
 
 
@@ -302,7 +302,7 @@ def _delivered_again(
     store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, generation: int, known: Durable, say: Say
 ) -> Durable:
     """Open a new output generation: nothing of it has been delivered, but its labels rest on what those before had."""
-    say(f"everything from here on is delivered again, as output generation {generation}")
+    say(f"delivering everything from here on again, as output generation {generation}")
     topic = topic_of(plan.name, generation)
     topic_id = open_lasts(conf.kafka, plan.name, None, generation)
     keep_floors(conf.kafka, topic, known.floors, incarnation, conf.kafka.delivery_limit_ms / 1000, known.archived)

@@ -53,11 +53,11 @@ def refuse_forgotten(plan: Plan, last: Collection[LaneName]) -> None:
     gone = sorted({lane.sink for lane in last if lane.sink} - sinks)
     if gone:
         raise FlowError(
-            f'the job has delivered to sink "{gone[0]}", which the flow does not have any more; it has '
+            f'the job has delivered to sink "{gone[0]}", which the flow no longer has; its sinks are '
             f"{', '.join(sorted(sinks))}",
             where=f'job "{plan.name}"',
-            way_out="give the sink its old name; or give the flow another name: that is a new job, which reads its "
-            "sources from their beginning",
+            way_out="give the sink its old name; or give the flow another name: a new job reads its sources from their "
+            "beginning",
         )
 
 
@@ -70,7 +70,7 @@ def refuse_other_delivery(
     begins: int,
     generation: int,
 ) -> None:
-    """Refuse a start that does not fit what was delivered, if it is to go on from there.
+    """Refuse a start that does not fit the delivered output, if it continues from there.
 
     Arguments as of `refuse_other_places`, and the output's generation.
 
@@ -94,7 +94,7 @@ def refuse_other_places(
 
     Args:
         plan: The current flow.
-        delivered: What `kept_steps` gave for the life before; None if that kept nothing.
+        delivered: The result of `kept_steps` for the life before; None if that kept nothing.
         manifest: Of the commit that the life begins from, if it begins from one.
         last: What is durable, by lane.
         begins: The tick at which the life begins.
@@ -102,8 +102,8 @@ def refuse_other_places(
     Raises:
         FlowError: something was, or may have been.
     """
-    behind = [key.tick for key in last.values() if key.tick >= begins]
-    if not behind:
+    after = [key.tick for key in last.values() if key.tick >= begins]
+    if not after:
         return
     what = ""
     if delivered is not None and delivered["steps"] != steps_of(plan):
@@ -111,15 +111,15 @@ def refuse_other_places(
     elif delivered is not None and begins < delivered["since"]:
         what = f"the flow had other steps before {delivered['since'] * plan.slack_ms} ms"
     elif manifest is not None and manifest.steps not in ("", text_of(plan), _digest(_without_keys(plan))):
-        what = f"steps of the flow were added, removed, renamed, keyed or joined otherwise since commit {manifest.id}"
+        what = f"steps of the flow were added, removed, renamed, rekeyed or rejoined since commit {manifest.id}"
     if what:
-        again = "deliver again what came behind the commit: lowtide recover --redeliver"
+        again = "redeliver everything after the commit: lowtide recover --redeliver"
         raise FlowError(
-            f"{what}; this start begins at {begins * plan.slack_ms} ms, and output was delivered up to "
-            f"{max(behind) * plan.slack_ms} ms: which of it would come twice, or be missing, cannot be told",
+            f"{what}; this start begins at {begins * plan.slack_ms} ms, but output is delivered up to "
+            f"{max(after) * plan.slack_ms} ms: some of it could come twice, or be missing",
             where=f"job {plan.name!r}",
-            way_out="run the flow as it was, let its sources rest until all is delivered, take a snapshot and stop it; "
-            "then start the new one from that snapshot. "
+            way_out="run the old flow, pause its sources until everything is delivered, take a snapshot and stop it; "
+            "then start the new flow from that snapshot. "
             f"Or {again if manifest is not None else 'give the flow another name and other output topics'}",
         )
 
@@ -156,8 +156,8 @@ def _difference(was: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]]) -> s
     found += [f'"{name}" is gone' for name, kind in old if (name, kind) not in new]
     for key in old.keys() & new.keys():
         if old[key][-1] != new[key][-1]:
-            found.append(f'"{key[0]}" goes by {_said(new[key][-1])}, and went by {_said(old[key][-1])}')
-    return "; ".join(sorted(found)) or "steps of the flow were joined otherwise"
+            found.append(f'"{key[0]}" is keyed by {_said(new[key][-1])}, but was keyed by {_said(old[key][-1])}')
+    return "; ".join(sorted(found)) or "steps of the flow are joined differently"
 
 
 def _said(keys: Sequence[Sequence[str]]) -> str:

@@ -106,7 +106,7 @@ def look(plan: Plan, conf: Conf) -> Surroundings:
     both = sorted(set(sources) & set(sinks))
     if both:
         raise FlowError(
-            f'the flow reads and writes topic "{both[0]}", so it would read its own output for ever',
+            f'the flow reads and writes topic "{both[0]}": it would read its own output for ever',
             way_out="write to another topic",
         )
     _refuse_shared(plan)
@@ -126,8 +126,8 @@ def _refuse_shared(plan: Plan) -> None:
         other = writers.setdefault(topic, "dead letters" if letters else vertex.name)
         if other != vertex.name:
             raise FlowError(
-                f'sink "{vertex.name}" and sink "{other}" both write topic "{topic}": which of them writes first would '
-                "be by chance",
+                f'sink "{vertex.name}" and sink "{other}" both write topic "{topic}": the order of their records would '
+                "be random",
                 way_out="merge the streams before one sink, or give each a topic of its own",
             )
 

@@ -120,7 +120,7 @@ def recover(
     commits = log.commits()
     if start.without_state(commits):
         if commits:
-            say(f"the job has {len(commits)} commits, and begins without state as --allow-no-state says")
+            say(f"the job has {len(commits)} commits, but begins without state because of --allow-no-state")
         log.set_restored(incarnation, None)
         return None
     files = open_store(store_setting(conf.snapshots))
@@ -150,7 +150,7 @@ def _chosen(
             log, files, commit=start.commit, before_ms=start.before_ms, told=_telling(say), verified=start.verified
         )
         for skipped, why in choice.skipped:
-            say(f"DAMAGED: commit {skipped.id} is passed over: {why}")
+            say(f"DAMAGED: skipping commit {skipped.id}: {why}")
         refuse_other_state(plan, choice.manifest, say)
         try:
             log.set_restored(incarnation, choice.commit)
@@ -180,15 +180,15 @@ def refuse_other_state(plan: Plan, manifest: Manifest, say: Say) -> None:
         raise FlowError(
             "the flow cannot read the state of its last commit: " + "; ".join(fatal),
             where=f"commit {manifest.id} of job {manifest.job!r}",
-            way_out="start the flow as it was; or change it so that new fields have defaults and steps keep their "
-            "names; or begin without state, with --allow-no-state and another job name",
+            way_out="start the old flow; or give new fields defaults, and steps their old names; or begin without "
+            "state, with --allow-no-state and another job name",
         )
     for each in differences:
         say(f"the flow has changed: {each.what}")
 
 
 def refuse_shorter_lasts(manifest: Manifest, last: Mapping[LaneName, OrderKey], generation: int) -> None:
-    """See that no lane has delivered less than it had at the snapshot: its topic has lost something (R13).
+    """Refuse a lane that has delivered less than it had at the snapshot: its topic has lost something (R13).
 
     Raises:
         LifeEnded: one has.
@@ -201,7 +201,7 @@ def refuse_shorter_lasts(manifest: Manifest, last: Mapping[LaneName, OrderKey], 
         if was is not None and (now is None or now < was):
             raise LifeEnded(
                 f'lane {lane.lane} of sink "{lane.sink or "dead letters"}" had delivered up to tick {was.tick} at '
-                f"snapshot {manifest.id}, and now says {'nothing' if now is None else f'tick {now.tick}'}",
+                f"snapshot {manifest.id}, but now has {'nothing' if now is None else f'tick {now.tick}'}",
                 where=f"the lasts topic of job {manifest.job!r}",
                 way_out="restore the topic; or begin from an older commit, which may deliver records again",
             )

@@ -188,7 +188,7 @@ def _running(conf: Conf) -> SparkSession | None:
         raise SessionTaken(
             "a SparkSession without Lowtide's plugin is already running in this program",
             where=f"application {context.appName} at {context.master}",
-            way_out=f"stop it before the flow is run, or start it with spark.plugins={PLUGIN} and the jars that "
+            way_out=f"stop it before you run the flow, or start it with spark.plugins={PLUGIN} and the jars that "
             "`lowtide submit-args` prints",
         )
     session = SparkSession.builder.getOrCreate()
@@ -196,12 +196,12 @@ def _running(conf: Conf) -> SparkSession | None:
         if key.startswith("spark.sql."):
             session.conf.set(key, value)
         elif key.startswith("spark.shuffle.") and has.get(key, "") != value:
-            LOG.warning("the running SparkSession has %s=%s; a job of its own has %s", key, has.get(key, ""), value)
+            LOG.warning("the running SparkSession has %s=%s; Lowtide would set %s", key, has.get(key, ""), value)
     return session
 
 
 def _check_interpreter() -> None:
-    """Let executors run this interpreter where nothing else is said (else they take any `python3`)."""
+    """Let executors run this interpreter unless another is set (else they take any `python3`)."""
     chosen = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if os.sep in chosen and not os.access(chosen, os.X_OK):
         raise InterpreterMismatch(
@@ -221,5 +221,5 @@ def _start_failed(error: Exception) -> Exception:
     told = [line.strip() for line in text.splitlines() if "Lowtide's service did not start" in line]
     return LifeEnded(
         told[0] if told else f"Spark did not start: {text.splitlines()[0] if text else type(error).__name__}",
-        way_out="see the lines above; `lowtide doctor` looks at everything a job needs",
+        way_out="see the lines above; `lowtide doctor` checks everything a job needs",
     )

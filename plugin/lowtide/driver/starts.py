@@ -52,18 +52,18 @@ def refuse_other_starts(plan: Plan, register: FrontRegister) -> None:
         first = next((entry for entry in register.entries if entry.partition.source == topic), None)
         if first is not None and first.start != str(start):
             raise FlowError(
-                f'topic "{topic}" is now to be read from start={start}, and the job has read it from {first.start} on',
+                f'topic "{topic}" has start={start} now, but the job has read it from {first.start}',
                 where="the front register in ZooKeeper",
-                way_out=f"say start={first.start} again, or give the job another name: it then starts anew",
+                way_out=f"set start={first.start} again, or give the job another name: a new job chooses its own start",
             )
     for topic, source in _sources(plan).items():
         first = next((entry for entry in register.entries if entry.partition.source == topic), None)
         if first is not None and source.preload != (first.preloaded is not None):
             before, now = ("without ", "with ") if source.preload else ("with ", "without ")
             raise FlowError(
-                f'topic "{topic}" is now to be read {now}preload=True, and the job has read it {before}it',
+                f'topic "{topic}" is now read {now}preload=True, but the job has read it {before}it',
                 where="the front register in ZooKeeper",
-                way_out="say it as before, or give the job another name: it then starts anew",
+                way_out="set preload as before, or give the job another name: a new job chooses its own start",
             )
 
 
@@ -105,8 +105,8 @@ def refuse_to_come(topic: Topic, moment: datetime, now: datetime, *, word: str =
         read = f"from start={moment.isoformat()} on" if word == "start" else f"to stop={moment.isoformat()}"
         other = 'start="latest" for what comes from now on' if word == "start" else 'stop="now" for what is there'
         raise FlowError(
-            f'topic "{topic.name}" is to be read {read}, and it is {now.isoformat()} now',
-            way_out=f"name a moment that has passed, or say {other}",
+            f'topic "{topic.name}" is to be read {read}, but it is only {now.isoformat()} now',
+            way_out=f"name a moment in the past, or write {other}",
         )
 
 
@@ -119,7 +119,7 @@ def _named(
             have = f"has {there[place]} to {ends[place]}" if place in there else "is not there"
             raise FlowError(
                 f'start= names offset {offset} of partition {place[1]} of topic "{topic.name}", which {have}',
-                way_out="name offsets that are there; partitions that are not named are read from their beginning",
+                way_out="name existing offsets; partitions without one are read from their beginning",
             )
     return named
 

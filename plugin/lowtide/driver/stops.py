@@ -37,10 +37,10 @@ def refuse_other_stops(plan: Plan, register: FrontRegister) -> None:
         now = str(stops.get(topic, ""))
         if first is not None and first.ends != now:
             raise FlowError(
-                f'topic "{topic}" is now to be read {_to(now)}, and the job began to read it {_to(first.ends)}',
+                f'topic "{topic}" is now to be read {_to(now)}, but the job began to read it {_to(first.ends)}',
                 where="the front register in ZooKeeper",
-                way_out=f"{f'say stop={first.ends} again' if first.ends else 'leave stop= out'}, or give the job "
-                "another name: it then starts anew",
+                way_out=f"{f'set stop={first.ends} again' if first.ends else 'leave stop= out'}, or give the job "
+                "another name: a new job chooses its own stop",
             )
 
 
@@ -86,7 +86,7 @@ def _named(
             have = f"is read from {firsts[place]} on and has {ends[place]}" if place in ends else "is not there"
             raise FlowError(
                 f'stop= names offset {offset} of partition {place[1]} of topic "{topic.name}", which {have}',
-                way_out="name offsets that are there; partitions that are not named end where they do now",
+                way_out="name existing offsets; partitions without one end where they do now",
             )
     return named
 

@@ -166,9 +166,9 @@ def test_javas_client_opens_with_the_properties(
         ({"sasl_password_env": None, "sasl_password_file": "/no/file"}, "sasl_password_file names /no/file"),
         ({"sasl_password_file": "x"}, "both sasl_password_env and sasl_password_file are set"),
         ({"sasl_mechanism": None, "sasl_password_env": "HOME"}, "sasl_mechanism is not set"),
-        ({"security_protocol": "SSL", "ssl_ca_file": "/no/ca"}, "ssl_ca_file names /no/ca, which is no file"),
-        ({"security_protocol": "SSL", "ssl_key_file": "k"}, "ssl_key_file is set and ssl_certificate_file is not"),
-        ({"security_protocol": "SSL", "ssl_certificate_file": "k"}, "ssl_certificate_file is set and ssl_key_file"),
+        ({"security_protocol": "SSL", "ssl_ca_file": "/no/ca"}, "ssl_ca_file names /no/ca, which is not a file"),
+        ({"security_protocol": "SSL", "ssl_key_file": "k"}, "ssl_key_file is set, but ssl_certificate_file is not"),
+        ({"security_protocol": "SSL", "ssl_certificate_file": "k"}, "ssl_certificate_file is set, but ssl_key_file"),
     ],
 )
 def test_what_is_missing_is_told(changes: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def test_a_commit_that_failed_for_an_unknown_reason_may_have_met_another_life() 
         way.open()
     ended = way._ended(KafkaError(KafkaError.UNKNOWN))
     assert isinstance(ended, LifeEnded)
-    assert "if another life is running, nothing; else start the job again" in ended.way_out
+    assert "nothing if another life is running; else start the job again" in ended.way_out
 
 
 def test_a_record_that_is_too_large_is_said_with_both_sizes() -> None:

@@ -80,4 +80,4 @@ def test_a_zookeeper_that_is_away_ends_nothing(caplog: pytest.LogCaptureFixture)
     place = Place()
     place.away = True
     note(place).running()
-    assert "does not say that it is running" in caplog.text
+    assert "could not record in ZooKeeper that the job is running" in caplog.text

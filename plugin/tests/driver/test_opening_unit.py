@@ -131,7 +131,7 @@ def test_lanes_that_nobody_names_are_those_of_the_record() -> None:
     plan, conf = _settled(frozen, deployment().plan, fewer)
     assert (plan.lanes, conf.job.lanes) == (4, 4)
     more = Conf.load(overrides={"job.parallelism": 5})
-    with pytest.raises(FlowError, match=r"(?s)5.*has 4 lanes.*set job.parallelism to 4 or less"):
+    with pytest.raises(FlowError, match=r"(?s)5.*has only 4 lanes.*set job.parallelism to 4 or less"):
         _settled(frozen, deployment(parallelism=5).plan, more)
     named = Conf.load(overrides={"job.parallelism": 2, "job.lanes": 2})
     with pytest.raises(RecordDiffers, match=r"set job\.lanes to 4 again"):
@@ -358,11 +358,11 @@ def test_other_steps_are_refused_where_the_old_ones_have_delivered_behind_the_sn
 @pytest.mark.parametrize(
     ("was", "now", "what"),
     [
-        (payments("user"), payments("account"), r'"out" goes by account \(string\), and went by user \(string\)'),
-        (payments("user"), payments("user", record=Numbered), r"user \(int64\), and went by user \(string\)"),
-        (payments("user"), payments(None), r'"out" goes by nothing, and went by user \(string\)'),
-        (payments(by="user"), payments(by="account"), r'"grouped" goes by account \(string\), and went by user'),
-        (payments(by="user"), payments(by="user", key="account"), r'"out" goes by account \(string\), and went by'),
+        (payments("user"), payments("account"), r'"out" is keyed by account .*but was keyed by user'),
+        (payments("user"), payments("user", record=Numbered), r"user \(int64\), but was keyed by user \(string\)"),
+        (payments("user"), payments(None), r'"out" is keyed by nothing, but was keyed by user \(string\)'),
+        (payments(by="user"), payments(by="account"), r'"grouped" is keyed by account .*but was keyed by user'),
+        (payments(by="user"), payments(by="user", key="account"), r'"out" is keyed by account .*but was keyed by'),
         (payments(), payments(alarms=True), r'"alarms" is new; "alarms/exchange" is new; "large" is new'),
         (payments(alarms=True), payments(), r'"alarms" is gone; "alarms/exchange" is gone; "large" is gone'),
     ],
@@ -410,6 +410,6 @@ def test_a_job_that_kept_no_steps_is_held_against_its_commit_alone() -> None:
     before = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
     refuse_other_places(plan, None, None, BEHIND, 0)
     refuse_other_places(plan, None, manifest(before), BEHIND, 10)
-    with pytest.raises(FlowError, match="added, removed, renamed, keyed or joined otherwise since commit 000001-0001"):
+    with pytest.raises(FlowError, match="added, removed, renamed, rekeyed or rejoined since commit 000001-0001"):
         refuse_other_places(payments(alarms=True), None, manifest(before), BEHIND, 10)
     assert kept_steps(plan, None, BEHIND, 10) == {"steps": steps_of(plan), "since": 0}

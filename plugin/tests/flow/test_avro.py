@@ -244,7 +244,7 @@ def test_a_start_binds_formats_and_registers_what_is_written(server: RegistrySer
     )
     assert server.subjects == {"a/b": [1]}
     assert bound(compile_flow(flow(), parallelism=1), conf) == plan, "the same number each time"
-    with pytest.raises(ConfError, match="the flow asks the schema registry 'default', and the conf names none"):
+    with pytest.raises(ConfError, match="the flow uses the schema registry 'default', which the conf does not name"):
         bound(compile_flow(flow(), parallelism=1), Conf())
 
 
@@ -256,9 +256,9 @@ def test_who_asks_says_who_it_is(server: RegistryServer, monkeypatch: pytest.Mon
     registry = registry_of(conf, "default")
     assert "secret" not in repr(registry)
     assert registry.register("s", schema_text(Line)) == 1
-    with pytest.raises(ServiceUnavailable, match="refuses us: 401"):
+    with pytest.raises(ServiceUnavailable, match="refuses the login: 401"):
         SchemaRegistry(server.url, 0.5, "ann", "other").schema(1)
-    with pytest.raises(FlowError, match="does not take what the flow writes"):
+    with pytest.raises(FlowError, match="rejects the flow's schema"):
         registry.register("s", "[]")
 
 

@@ -60,18 +60,20 @@ def test_a_later_start_that_says_otherwise_is_refused_with_both() -> None:
     assert (again, again.entries[0].start, entry.offset) == (register, "latest", 5)
     refuse_other_starts(compile_flow(flow_from("latest"), parallelism=1), again)
     refuse_other_starts(compile_flow(flow_from("earliest"), parallelism=1), FrontRegister())
-    with pytest.raises(FlowError, match=r'topic "in" is now to be read from start=offsets 0: 3, .* from latest on'):
+    with pytest.raises(FlowError, match=r'topic "in" has start=offsets 0: 3 now, .* from latest'):
         refuse_other_starts(compile_flow(flow_from({0: 3}), parallelism=1), again)
     before, _ = FrontRegister().opened(Partition("in", "x", 0), offset=0, above=NO_TICK)
     assert "start" not in before.to_json()[0], "entries of jobs that began before there was a choice are as they were"
-    with pytest.raises(FlowError, match="start=latest, and the job has read it from earliest on"):
+    with pytest.raises(FlowError, match="start=latest now, but the job has read it from earliest"):
         refuse_other_starts(compile_flow(flow_from("latest"), parallelism=1), before)
 
 
 def test_a_moment_that_is_still_to_come_is_refused() -> None:
     now, topic = datetime(2026, 3, 1, tzinfo=UTC), Topic("in", 1, "CreateTime", "delete", "")
     refuse_to_come(topic, now + timedelta(seconds=30), now)  # A broker's clock may be so far ahead.
-    with pytest.raises(FlowError, match=r'"in" is to be read from start=2026-03-02.* and it is 2026-03-01') as refused:
+    with pytest.raises(
+        FlowError, match=r'"in" is to be read from start=2026-03-02.* but it is only 2026-03-01'
+    ) as refused:
         refuse_to_come(topic, now + timedelta(days=1), now)
     assert 'start="latest"' in refused.value.way_out
 
@@ -153,9 +155,9 @@ def test_a_later_start_preloads_as_the_first_one_did() -> None:
     again = FrontRegister.from_json(register.to_json())
     assert (again, entry.preloaded) == (register, 0), "an empty partition is preloaded, too"
     refuse_other_starts(compile_flow(tables(preload=True), parallelism=1), again)
-    with pytest.raises(FlowError, match="without preload=True, and the job has read it with it"):
+    with pytest.raises(FlowError, match="without preload=True, but the job has read it with it"):
         refuse_other_starts(compile_flow(tables(), parallelism=1), again)
     before, other = FrontRegister().opened(Partition("rows", "x", 0), offset=0, above=0)
     assert "preloaded" not in other.to_json()
-    with pytest.raises(FlowError, match="with preload=True, and the job has read it without it"):
+    with pytest.raises(FlowError, match="with preload=True, but the job has read it without it"):
         refuse_other_starts(compile_flow(tables(preload=True), parallelism=1), before)

@@ -68,18 +68,18 @@ def test_a_later_start_that_says_otherwise_is_refused_with_both() -> None:
     refuse_other_stops(compile_flow(flow_to("now"), parallelism=1), again)
     with pytest.raises(FlowError, match=r'"in" is now to be read to stop=offsets 0: 8, .* to stop=now') as refused:
         refuse_other_stops(compile_flow(flow_to({0: 8}), parallelism=1), again)
-    assert refused.value.way_out.startswith("say stop=now again, or give the job another name")
-    with pytest.raises(FlowError, match="is now to be read without stop=, and the job began to read it to stop=now"):
+    assert refused.value.way_out.startswith("set stop=now again, or give the job another name")
+    with pytest.raises(FlowError, match="is now to be read without stop=, but the job began to read it to stop=now"):
         refuse_other_stops(compile_flow(flow_to(None), parallelism=1), again)
     before, _ = FrontRegister().opened(Partition("in", "x", 0), offset=0, above=NO_TICK)
     assert "stop" not in before.to_json()[0], "entries of jobs without an end are as they were"
-    with pytest.raises(FlowError, match=r"to stop=now, and the job began to read it without stop=") as refused:
+    with pytest.raises(FlowError, match=r"to stop=now, but the job began to read it without stop=") as refused:
         refuse_other_stops(compile_flow(flow_to("now"), parallelism=1), before)
     assert refused.value.way_out.startswith("leave stop= out, or give the job another name")
 
 
 def test_a_moment_that_is_still_to_come_is_refused() -> None:
     now, topic = datetime(2026, 3, 1, tzinfo=UTC), Topic("in", 1, "CreateTime", "delete", "")
-    with pytest.raises(FlowError, match=r'"in" is to be read to stop=2026-03-02.* and it is 2026-03-01') as refused:
+    with pytest.raises(FlowError, match=r'"in" is to be read to stop=2026-03-02.* only 2026-03-01') as refused:
         refuse_to_come(topic, now + timedelta(days=1), now, word="stop")
     assert 'stop="now"' in refused.value.way_out
