@@ -258,7 +258,7 @@ def watch(place: Place, run: subprocess.Popen[str]) -> None:
     assert not certificate.exists()
     said = place.said(run)
     assert [word for word in ("WARN", "ERROR", "Exception", "py4j", "\033") if word in said] == []
-    assert (place.state()["phase"], place.state()["cause"]["what"]) == ("stopped", "SIGTERM asked for it")
+    assert (place.state()["phase"], place.state()["cause"]["what"]) == ("stopped", "it received SIGTERM")
     assert list((place.folder / ".lowtide/checkpoints").iterdir()) == []
 
 
@@ -482,7 +482,7 @@ def test_a_signal_to_all_processes_at_once_stops_the_job(place: Place) -> None:
     assert place.ended(run, 25) == 0, place.said(run)
     place.none_left(0)
     assert place.state()["phase"] == "stopped"
-    assert place.state()["cause"]["what"].startswith("SIGTERM asked for it")
+    assert place.state()["cause"]["what"].startswith("it received SIGTERM")
 
 
 def test_a_job_is_stopped_while_kafka_is_down(kafka: Any, zookeeper: str, tmp_path: Path) -> None:
@@ -493,7 +493,7 @@ def test_a_job_is_stopped_while_kafka_is_down(kafka: Any, zookeeper: str, tmp_pa
         place.prepare()
         run = place.lowtide("run", "flow.py")
         place.until_ready(run)
-    until(lambda: "no Kafka broker is reached" in place.said(run), HANGS_S)
+    until(lambda: "no Kafka broker answers" in place.said(run), HANGS_S)
     time.sleep(6)
     run.send_signal(signal.SIGTERM)
     assert place.ended(run, 15) == 0, place.said(run) + place.log()

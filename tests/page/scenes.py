@@ -145,7 +145,7 @@ def _give_past(served: ControlledJob, commits: int = 3) -> None:
     now_ms = time.time_ns() // 1_000_000
     began_ms = served.watch.shape.started_ms
     served.lives = [
-        _life(1, "stopped", now_ms - 9 * HOUR_MS, now_ms - 5 * HOUR_MS, "a start by hand", "SIGTERM asked for it"),
+        _life(1, "stopped", now_ms - 9 * HOUR_MS, now_ms - 5 * HOUR_MS, "a start by hand", "it received SIGTERM"),
         _life(2, "failed", now_ms - 5 * HOUR_MS, began_ms - 6_000, "DAG lowtide_recover__orders", KILLED),
         _life(3, "running", began_ms, None, "its program, after the previous life"),
     ]

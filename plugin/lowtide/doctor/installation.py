@@ -55,7 +55,7 @@ def pyspark(_: Surroundings) -> Answer:
     try:
         installed = version("pyspark")
     except PackageNotFoundError:
-        return Answer("fail", f"{folder} is no installed distribution", way_out)
+        return Answer("fail", f"{folder} is not an installed distribution", way_out)
     if installed != PYSPARK:
         return Answer("fail", f"pyspark {installed}: {folder}", way_out)
     if not (folder / "jars" / f"spark-core_2.13-{PYSPARK}.jar").is_file():
@@ -67,7 +67,7 @@ def pyspark(_: Surroundings) -> Answer:
     return Answer(
         "fail",
         f"pyspark-client {client} is installed beside pyspark {installed} and overwrites its files",
-        "uninstall pyspark-client and install pyspark anew",
+        "uninstall pyspark-client and reinstall pyspark",
     )
 
 

@@ -46,9 +46,9 @@ def slots(surroundings: Surroundings) -> Answer:
     found = f"{master}: {'the cluster knows how many' if have is None else have} slots"
     plan = surroundings.plan
     if plan is None:
-        return Answer("ok", f"{found}; name a flow to hear how many it needs")
+        return Answer("ok", f"{found}; name a flow to see how many it needs")
     if unreachable(surroundings):
-        return Answer("warn", f"{found}; how many the flow needs depends on its topics", "mend the broker first")
+        return Answer("warn", f"{found}; how many the flow needs depends on its topics", "fix the broker first")
     fronts = preflight.look(plan, surroundings.conf).fronts
     check_slots(plan, fronts, have, master)
     return Answer("ok", f"{found}, {slots_needed(plan, fronts)} needed")
@@ -98,7 +98,7 @@ def folders(surroundings: Surroundings) -> Answer:
     for setting, folder in wanted.items():
         there = _existing(folder.absolute())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            return Answer("fail", f"{there} cannot be written to", f"mend its rights, or set {setting} to another")
+            return Answer("fail", f"cannot write to {there}", f"fix its permissions, or set {setting} to another")
         free = shutil.disk_usage(there).free // MIB
         if least is None or free < least[0]:
             least = (free, there, setting)
@@ -106,7 +106,7 @@ def folders(surroundings: Surroundings) -> Answer:
     free, there, setting = least
     found = f"all can be written to; {free} MiB free at {there}"
     if free < ENOUGH_MIB:
-        return Answer("fail" if free < LEAST_MIB else "warn", found, f"make room there, or set {setting} to another")
+        return Answer("fail" if free < LEAST_MIB else "warn", found, f"free space there, or set {setting} to another")
     return Answer("ok", found)
 
 
@@ -141,7 +141,7 @@ def ports(surroundings: Surroundings) -> Answer:
     """The embedded services' ports are free, or held by these services."""
     embedded = surroundings.conf.embedded
     if not embedded.enabled:
-        return Answer("ok", "no embedded services wanted ([embedded].enabled)")
+        return Answer("ok", "embedded services are off ([embedded].enabled)")
     found = []
     kinds: list[tuple[type[Server], int]] = [
         (KafkaServer, embedded.kafka_port),

@@ -40,9 +40,9 @@ def topics(surroundings: Surroundings) -> Answer:
 
     plan = surroundings.plan
     if plan is None:
-        return Answer("ok", "name a flow to have its topics looked at")
+        return Answer("ok", "name a flow to check its topics")
     if unreachable(surroundings):
-        return Answer("warn", "not looked at, as no broker answers", "mend the broker first")
+        return Answer("warn", "not checked: no broker answers", "fix the broker first")
     sinks = preflight.look(plan, surroundings.conf).sinks
     described = surroundings.topics.describe_all([*dict.fromkeys(topics_of(plan)), *sinks])
     noun = {1: "partition"}
@@ -86,11 +86,11 @@ def clock(surroundings: Surroundings) -> Answer:
     """
     kafka = surroundings.conf.kafka
     if unreachable(surroundings):
-        return Answer("warn", "not compared, as no broker answers", "mend the broker first")
+        return Answer("warn", "not compared: no broker answers", "fix the broker first")
     if not surroundings.probe:
         if all(address.startswith(("127.", "localhost:")) for address in kafka.bootstrap_servers.split(",")):
             return Answer("ok", "the broker is on this machine")
-        return Answer("warn", "not compared with the broker's", "allow a scratch topic for it: lowtide doctor --probe")
+        return Answer("warn", "not compared with the broker's", "allow a scratch topic: lowtide doctor --probe")
     name = f"lowtide-doctor-{uuid.uuid4().hex[:12]}"
     surroundings.topics.create(name, config={"message.timestamp.type": "LogAppendTime"})
     try:
@@ -100,7 +100,7 @@ def clock(surroundings: Surroundings) -> Answer:
     found = f"the broker's is {abs(skew_ms)} ms {'ahead' if skew_ms > 0 else 'behind'} (known within {within_ms} ms)"
     excess = abs(skew_ms) - within_ms
     if excess > WARN_MS:
-        way_out = "have both machines keep their clocks by NTP"
+        way_out = "synchronise both machines' clocks by NTP"
         return Answer("fail" if excess > FAIL_MS else "warn", found, way_out)
     return Answer("ok", found)
 
@@ -131,9 +131,9 @@ def measure(kafka: KafkaConf, topic: str) -> tuple[int, int]:
         consumer.close()
     if len(messages) != 2 or any(message.error() for message in messages):
         raise ServiceUnavailable(
-            f"a record did not come through within {limit_s:g} s",
+            f"a record did not arrive within {limit_s:g} s",
             where=kafka.bootstrap_servers,
-            way_out="look at the broker's log",
+            way_out="read the broker's log",
         )
     _, stamped_ms = messages[1].timestamp()
     return round(stamped_ms - (before + after) * 500), round((after - before) * 500) + 1

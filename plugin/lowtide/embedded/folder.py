@@ -23,7 +23,7 @@ def make_folder(folder: Path) -> None:
     """
     if wrong := sorted(SPECIAL & set(str(folder.absolute()))):
         raise FolderInUse(
-            f"the services' folder has {' '.join(wrong)} in its path, which their configuration gives a meaning",
+            f"the path of the services' folder has {' '.join(wrong)}, which their configuration cannot take",
             where=str(folder.absolute()),
             way_out="set another with [embedded].folder in conf",
         )
@@ -34,7 +34,7 @@ def make_folder(folder: Path) -> None:
             ignore.write_text("*\n")
     except OSError as error:
         raise FolderInUse(
-            f"the services' folder cannot be used: {error.strerror}",
+            f"cannot use the services' folder: {error.strerror}",
             where=str(folder),
             way_out="set another with [embedded].folder in conf",
         ) from error
@@ -56,7 +56,7 @@ def locked(folder: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
                 raise FolderInUse(
                     f"process {holder} has been starting or stopping the services for {timeout_s:.0f} s",
                     where=str(folder),
-                    way_out="wait for it or end it",
+                    way_out="wait for that process, or kill it",
                 )
             time.sleep(LOCK_POLL_S)
         os.ftruncate(descriptor, 0)

@@ -145,8 +145,8 @@ class KafkaServer(Server):
         except subprocess.TimeoutExpired:
             fault = f"Kafka's storage tool did not end within {FORMAT_TIMEOUT_S:.0f} s"
         if fault:
-            way_out = "mend what it names, or set another folder with [embedded].folder in conf"
-            raise DataDamaged(f"no data folder for Kafka can be made: {fault}", where=str(self.data), way_out=way_out)
+            way_out = "fix what it names, or set another folder with [embedded].folder in conf"
+            raise DataDamaged(f"cannot create Kafka's data folder: {fault}", where=str(self.data), way_out=way_out)
         draft.replace(self.data)
 
 

@@ -135,7 +135,7 @@ def _placed(server: Server, dies_with_us: bool) -> Server:
         )
     if server.port not in (0, record.port):
         raise ServerDiffers(
-            f"{server.name} runs already, at port {record.port} and not {server.port}",
+            f"{server.name} runs already, at port {record.port} instead of {server.port}",
             where=f"{server.folder}, process {record.pid}",
             way_out=f"run `lowtide down` first, or set {server.setting} = {record.port} in conf",
         )
@@ -187,7 +187,7 @@ def _with_last_words(
     return kind(
         f"{what}; its last lines:\n{server.last_words(logged_bytes)}",
         where=f"the whole log is {server.log}",
-        way_out=f"mend what the lines name; if the data is damaged, remove {server.data} (all the server kept is lost)",
+        way_out=f"fix what the lines name; if the data is damaged, remove {server.data}: this deletes all its data",
     )
 
 

@@ -67,5 +67,5 @@ def java_version(executable: Path) -> int:
     said = done.stderr or done.stdout
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     if match is None:
-        raise JavaMissing(f"`{executable} -version` tells no version: {said.strip()[:200]!r}", way_out=WAY_OUT)
+        raise JavaMissing(f"`{executable} -version` prints no version: {said.strip()[:200]!r}", way_out=WAY_OUT)
     return int(match.group(1))

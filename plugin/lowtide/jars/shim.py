@@ -45,10 +45,10 @@ def shim_fault() -> str:
         with zipfile.ZipFile(SHIM) as archive:
             said = archive.read("META-INF/MANIFEST.MF").decode()
     except (OSError, KeyError, zipfile.BadZipFile) as error:
-        return f"the jar of the Java shim cannot be read: {error}"
+        return f"cannot read the jar of the Java shim: {error}"
     found = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
     if found.get(_VERSION) != __version__:
-        return f"the jar of the Java shim is of version {found.get(_VERSION)}, Lowtide is {__version__}"
+        return f"the jar of the Java shim has version {found.get(_VERSION)}, but Lowtide is {__version__}"
     if _SOURCES.is_dir() and found.get(_DIGEST) != sources_digest():
         return "the jar of the Java shim is older than its sources"
     return ""

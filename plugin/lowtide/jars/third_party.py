@@ -139,9 +139,9 @@ def _jars(group: str) -> list[Path]:
 
 def _damaged(what: str, folder: Path) -> JarDamaged:
     return JarDamaged(
-        f"third-party jars are not what they should be: {what}",
+        f"third-party jars are damaged: {what}",
         where=str(folder),
-        way_out="delete the folder if it is still there, and fetch them again: "
+        way_out="delete the folder if it still exists, and fetch them again: "
         f"{sys.executable} -m lowtide.jars.third_party",
     )
 
@@ -161,7 +161,7 @@ def _alone() -> Iterator[None]:
         handle = (locks / "jars").open("w")
     except OSError as error:
         raise JarMissing(
-            f"third-party jars are not there yet, and the cache folder cannot be written: {error}",
+            f"the third-party jars are missing, and the cache folder cannot be written: {error}",
             where=str(cache_folder()),
             way_out="set LOWTIDE_CACHE to a folder you may write to",
         ) from error
@@ -203,7 +203,7 @@ def _run_ivy(target: Path) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_LIMIT_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise _not_fetched(f"Ivy was not done after {FETCH_LIMIT_S:.0f} s") from error
+        raise _not_fetched(f"Ivy did not finish within {FETCH_LIMIT_S:.0f} s") from error
     if done.returncode:
         # What could not be found is told last; the many lines before it tell where it was looked for.
         log = [line.strip(":\t ") for line in (done.stdout + done.stderr).splitlines()]
@@ -213,7 +213,7 @@ def _run_ivy(target: Path) -> None:
 def _not_fetched(why: str) -> JarMissing:
     lines = "\n    ".join(why.splitlines()[-LOG_LINES_SHOWN:])
     return JarMissing(
-        f"third-party jars could not be fetched:\n    {lines}",
+        f"cannot fetch the third-party jars:\n    {lines}",
         where=str(jars_folder()),
         way_out="connect this machine to a Maven registry, or name a mirror in an Ivy settings file and set "
         f"{_SETTINGS_VARIABLE} to its path, or copy the folder above from a machine that has it",
@@ -225,7 +225,7 @@ def _java() -> str:
     found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
     if found is None:
         raise JavaMissing(
-            "third-party jars are not there yet, and fetching them needs Java, which is not installed",
+            "the third-party jars are missing, and fetching them needs Java, which is not installed",
             where=f"JAVA_HOME={home}" if home else "PATH",
             way_out="install a JDK 17 or newer, or set JAVA_HOME to one",
         )

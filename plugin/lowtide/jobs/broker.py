@@ -27,7 +27,7 @@ def check_broker(conf: Conf) -> None:
         way_out = "start the embedded one: lowtide up; or correct kafka.bootstrap_servers"
         runs = [service for service in service_status(Path(conf.embedded.folder)) if service.name == "kafka"]
         if runs and runs[0].state == "running":
-            way_out = f"the embedded one runs at {runs[0].address}: give that as kafka.bootstrap_servers"
+            way_out = f"the embedded one runs at {runs[0].address}: set kafka.bootstrap_servers to that"
     raise ServiceUnavailable(
         "no Kafka broker runs",
         where=f"{conf.kafka.bootstrap_servers} refuses connections (kafka.bootstrap_servers)",

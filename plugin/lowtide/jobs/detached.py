@@ -77,7 +77,7 @@ def _until_ready(folder: JobFolder, supervisor: subprocess.Popen[bytes]) -> JobS
                 said = state.step
                 progress.say(said)
             if state.phase == "running":
-                progress.say(f'ready: job "{folder.name}" goes on by itself; log: {folder.log_file}')
+                progress.say(f'ready: job "{folder.name}" runs in the background; log: {folder.log_file}')
                 return state
             if state.ended and (gone or state.phase in ("stopped", "finished")):
                 return state
@@ -87,5 +87,5 @@ def _until_ready(folder: JobFolder, supervisor: subprocess.Popen[bytes]) -> JobS
             time.sleep(POLL_S)
     except KeyboardInterrupt:
         supervisor.send_signal(signal.SIGTERM)
-        progress.say("the job is told to stop")
+        progress.say("stopping the job")
         raise

@@ -76,7 +76,7 @@ class JobFolder:
                 ignore.write_text("*\n")
         except OSError as error:
             raise ConfError(
-                f"the job's folder cannot be made: {error.strerror}",
+                f"cannot create the job's folder: {error.strerror}",
                 where=str(self.path),
                 way_out="set another: [job].folder in the conf",
             ) from error
@@ -104,7 +104,7 @@ class JobFolder:
         return AlreadyRunning(
             f'job "{self.name}" runs already' + (f", as process {runner.pid}" if runner else ""),
             where=str(self.path),
-            way_out=f"stop it: lowtide stop {self.name}; or give the other another name, or another [job].folder",
+            way_out=f"stop it: lowtide stop {self.name}; or give this one another name, or another [job].folder",
         )
 
     def state(self) -> JobState | None:

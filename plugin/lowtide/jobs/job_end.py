@@ -85,7 +85,7 @@ def _ask(folder: JobFolder, process: Process) -> None:
         process.send(signal.SIGTERM)
     except PermissionError as error:
         raise NotOurs(
-            f'job "{folder.name}" is another user\'s: process {process.pid} takes no signal from us',
+            f'job "{folder.name}" belongs to another user: we may not signal process {process.pid}',
             where=str(folder.path),
             way_out=f"have {_owner(process.pid)} stop it: lowtide stop {folder.name}",
         ) from error

@@ -66,4 +66,4 @@ def said_of(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - whatever asking a JVM that has gone may raise
-        return f"{type(error).__name__}, whose text is lost with Spark's JVM; see the log"
+        return f"{type(error).__name__}; its text is lost with Spark's JVM, see the log"

@@ -51,10 +51,10 @@ class Reporter:
         """Say when Kafka has gone and when it is back; in between the job waits."""
         if outage_s >= OUTAGE_TOLD_AFTER_S and not self._outage:
             self._outage = True
-            what = f"no Kafka broker is reached at {self._kafka}; the job waits"
+            what = f"no Kafka broker answers at {self._kafka}; the job waits"
             self._note(what)
             self._progress.say(what)
         elif outage_s == 0 and self._outage:
             self._outage = False
             self._note("")
-            self._progress.say("a Kafka broker is reached again")
+            self._progress.say("a Kafka broker answers again")

@@ -199,11 +199,11 @@ class Runner:
                 self._again(job, error)
         self._note(phase="stopping")
         if self._finished:
-            self._progress.say("all sources have come to their stops, and everything is delivered")
+            self._progress.say("all sources have reached their stops, and everything is delivered")
             return
         asked = self._signals.asked
         assert asked is not None
-        self._progress.say(f"stopping, as {asked.name} asks; once more stops it at once")
+        self._progress.say(f"stopping on {asked.name}; send it again to stop at once")
 
     def _again(self, job: Job, error: LowtideError) -> None:
         """Begin another life in the place of one that has ended; in a new SparkSession, if the old one is not whole."""
@@ -260,7 +260,7 @@ class Runner:
             # A JVM that PySpark had not yet met waits for nothing, and there is nothing to wait for.
             killed = end_marked(self._state.life, LEFT_OVER_GRACE_S if ended or job else 0.0)
             if killed and ended:
-                self._progress.say(f"{killed} processes did not end by themselves and were killed")
+                self._progress.say(f"{killed} processes did not exit and were killed")
 
     def _stop_cleanly(self, job: Job) -> None:
         if self._is_abandoned() and not job.finished:
@@ -293,8 +293,8 @@ class Runner:
         asked = self._signals.asked
         if self._is_abandoned():
             return "failed", LifeEnded(ABANDONED).cause(), LifeEnded.exit_code
-        rest = ", and Spark with it: what was not delivered is read again" if self._together else ""
-        return "stopped", Cause("stop", f"{asked.name if asked else 'somebody'} asked for it{rest}"), 0
+        rest = ", which also ended Spark: the next start reads undelivered input again" if self._together else ""
+        return "stopped", Cause("stop", f"{f'it received {asked.name}' if asked else 'it was asked to stop'}{rest}"), 0
 
     # -- the folder ------------------------------------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class Runner:
 
     def _give_up(self, why: str, code: int) -> None:
         """End now, with all processes of this life; what the workers hold is lost, the input is still there."""
-        self._progress.say(f"{why}: its processes are killed")
+        self._progress.say(f"{why}: killing its processes")
         jvm = child_jvm()
         if jvm is not None:
             jvm.send(signal.SIGKILL)

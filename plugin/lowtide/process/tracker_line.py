@@ -181,8 +181,8 @@ class TrackerLine:
             return True
         if self._broken_s >= self._limit_s:
             raise LifeEnded(
-                f"worker {self.name} has had no line to {self._absent()} for {self._limit_s:g} s: "
-                + (self._why or "it takes no connection"),
+                f"worker {self.name} has had no connection to {self._absent()} for {self._limit_s:g} s: "
+                + (self._why or "it accepts no connection"),
                 way_out="see the service's log, then start the job again",
             )
         return False

@@ -28,13 +28,13 @@ def test_the_folder_is_invisible_to_git(tmp_path: Path) -> None:
 
 def test_a_file_in_the_folders_place_is_refused_with_the_setting(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(FolderInUse, match=r"(?s)cannot be used.*\[embedded\]\.folder"):
+    with pytest.raises(FolderInUse, match=r"(?s)cannot use the services' folder.*\[embedded\]\.folder"):
         make_folder(tmp_path / "file")
 
 
 @pytest.mark.parametrize("name", ["a,b", "a$b", "a\\b"])
 def test_a_path_that_means_something_to_the_servers_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(FolderInUse, match="in its path"):
+    with pytest.raises(FolderInUse, match="the path of the services' folder has"):
         make_folder(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

@@ -52,7 +52,7 @@ def test_an_installation_without_sources_is_not_told_to_build(shim: Path, monkey
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (__version__, "0.0.1", f"is of version 0.0.1, Lowtide is {__version__}"),
+        (__version__, "0.0.1", f"has version 0.0.1, but Lowtide is {__version__}"),
         (jar.sources_digest(), "0" * 40, "is older than its sources"),
     ],
     ids=["another version", "other sources"],
@@ -65,7 +65,7 @@ def test_a_stale_jar_is_refused(shim: Path, old: str, new: str, said: str) -> No
 
 def test_a_damaged_jar_is_refused(shim: Path) -> None:
     shim.write_bytes(b"no jar")
-    with pytest.raises(JarMissing, match="cannot be read"):
+    with pytest.raises(JarMissing, match="cannot read"):
         jar.shim_jar()
 
 

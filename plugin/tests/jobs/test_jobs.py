@@ -260,7 +260,7 @@ def test_a_job_of_another_user_is_not_stopped_and_its_owner_is_named(
     folder.make()
     folder.write(state())
     monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
-    with pytest.raises(NotOurs, match=f"process {os.getpid()} takes no signal from us") as caught:
+    with pytest.raises(NotOurs, match=f"we may not signal process {os.getpid()}") as caught:
         end_job(folder, 1)
     assert f"have {pwd.getpwuid(os.getuid()).pw_name} stop it" in caught.value.way_out
     known = folder.state()
@@ -270,7 +270,7 @@ def test_a_job_of_another_user_is_not_stopped_and_its_owner_is_named(
 
 def test_status_shows_the_whole_cause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raised = Cause("flow", "it raised", "flow.py:3", "correct it")
-    for name, cause in (("one", raised), ("other", Cause("stop", "SIGTERM asked for it"))):
+    for name, cause in (("one", raised), ("other", Cause("stop", "it received SIGTERM"))):
         folder = JobFolder(tmp_path, name)
         folder.make()
         folder.write(state(name=name, phase="failed", cause=cause))

@@ -128,7 +128,7 @@ def test_a_line_that_stays_broken_ends_the_life() -> None:
     line = line_to(address, limit_s=20.0)
     for turn in range(80):
         assert not line.mend(100.0 + turn / 4)
-    with pytest.raises(LifeEnded, match=r"worker 1/0 has had no line to the tracker at .* for 20 s: .*refused"):
+    with pytest.raises(LifeEnded, match=r"worker 1/0 has had no connection to the tracker at .* for 20 s: .*refused"):
         line.mend(120.0)
 
 
