@@ -258,7 +258,7 @@ def test_a_life_that_has_ended_says_why_and_what_to_do(window: Window, served: S
     assert 'step "count": raised ValueError: no such word' in verdict
     assert tab.locator("#verdict li").all_inner_texts() == [
         "Correct the function.",
-        "Then start it again: lowtide recover flow.py. Its program does not, as the next life would end as well.",
+        "Then start it again: lowtide recover flow.py. Its program does not, because the next life would end too.",
     ]
     shoot(tab, "page-ended")
 

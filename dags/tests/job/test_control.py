@@ -70,7 +70,7 @@ def test_a_wrong_token_is_refused_with_where_the_right_one_comes_from(served: An
 
 
 def test_what_a_job_refuses_is_said_as_it_says_it(control: Control) -> None:
-    with pytest.raises(ControlRefused, match="the body is not understood"):
+    with pytest.raises(ControlRefused, match="cannot read the body"):
         control.take_snapshot(name="n" * 201)
 
 

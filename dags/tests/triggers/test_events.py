@@ -249,7 +249,7 @@ def test_the_end_of_a_label_is_told_without_a_poll_over_a_death(
 
 
 @pytest.mark.zookeeper
-@pytest.mark.parametrize(("step", "error"), [("index", "no when_done with labels"), ("paid", "is no label of")])
+@pytest.mark.parametrize(("step", "error"), [("index", "no when_done with labels"), ("paid", "is not a label of")])
 def test_a_label_that_there_cannot_be_fails_at_once(
     step: str, error: str, job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

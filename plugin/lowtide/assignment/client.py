@@ -55,14 +55,14 @@ class ServiceClient:
         self._connection.settimeout(limit_s)
 
     def begin(self, setting: LifeSetting, deployment: bytes) -> tuple[str, str]:
-        """Begin a life with its setting, and the pickled deployment that every worker is given.
+        """Begin a life with its setting, and the pickled deployment for every worker.
 
         Returns:
-            Where the life's control API listens, `host:port`, and the certificate that it shows, in PEM.
+            The address of the life's control API, `host:port`, and its certificate, in PEM.
 
         Raises:
             AlreadyRunning: another life runs in this session.
-            LifeEnded: a life with this number or a later one was there, or the service is gone.
+            LifeEnded: a life with this number or a later one existed, or the service is gone.
         """
         answer = self._send(Kind.PLAN, pack(setting, deployment))
         if isinstance(answer, StillRuns):
@@ -129,16 +129,16 @@ LIMIT_S = 300.0
 
 
 def check_current(service: str, secret: bytes, incarnation: int, worker: str) -> None:
-    """Ask the service, and through it ZooKeeper, whether a life goes on; blocks for a few ms.
+    """Ask the service, and through it ZooKeeper, whether a life is current; blocks for a few ms.
 
     Args:
-        service: Where it listens, `host:port`.
+        service: Its address, `host:port`.
         secret: The job's.
         incarnation: The life.
-        worker: Who asks, for the log.
+        worker: The worker that asks, for the log.
 
     Raises:
-        LifeEnded: another life has begun, or nobody can say.
+        LifeEnded: another life has begun, or the service does not answer.
     """
     try:
         connection = connect(service, secret)
@@ -148,16 +148,18 @@ def check_current(service: str, secret: bytes, incarnation: int, worker: str) ->
             _, payload = receive(connection)
     except (ConnectionClosed, HandshakeError, OSError) as error:
         raise LifeEnded(
-            f"the service does not say whether incarnation {incarnation} is still the current one: {error}",
+            f"cannot ask the service whether incarnation {incarnation} is still the current one: {error}",
             where=service,
             way_out="see the log; start the job again",
         ) from error
-    _expect(Done, read_answer(payload), way_out="this life is over; the newer one goes on where it was")
+    _expect(Done, read_answer(payload), way_out="nothing: this life is over, and the newer one continues from it")
 
 
 def _expect(kind: type[T], answer: Answer, way_out: str = "start the job again") -> T:
     """Return an answer of this kind; any other, a refusal above all, is an error."""
     if isinstance(answer, kind):
         return answer
-    cause = answer.cause if isinstance(answer, Refused) else f"the service answers {type(answer).__name__}"
+    cause = (
+        answer.cause if isinstance(answer, Refused) else f"unexpected answer of the service: {type(answer).__name__}"
+    )
     raise LifeEnded(cause, way_out=way_out)

@@ -496,11 +496,11 @@ def line(message: Message) -> bytes:
 
 
 def reader(kind: Any, receiver: str) -> Callable[[Raw], Any]:
-    """Make what reads messages of these kinds.
+    """Make a reader for messages of these kinds.
 
     Args:
         kind: The type, or a union of types.
-        receiver: Who reads them, for errors.
+        receiver: A name for the reader, for errors.
 
     Returns:
         A function of a message's JSON; it raises `Malformed`.
@@ -513,7 +513,7 @@ def reader(kind: Any, receiver: str) -> Callable[[Raw], Any]:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise Malformed(
                 f"{receiver} cannot read a message: {error}",
-                way_out="see that all machines of the job have the same version of Lowtide",
+                way_out="check that all machines of the job have the same version of Lowtide",
             ) from error
 
     return read

@@ -96,21 +96,21 @@ def read_certificate(cert: str | None, key: str | None) -> Certificate | None:
     if cert is None or key is None:
         given, missing = ("tls_cert", "tls_key") if key is None else ("tls_key", "tls_cert")
         raise ConfError(
-            f"[control].{given} is given without [control].{missing}",
+            f"[control].{given} is set, but [control].{missing} is not",
             where=cert or key or "",
-            way_out="give both, or neither: each life then makes a certificate of its own",
+            way_out="set both, or neither: each life then makes its own certificate",
         )
     first = _first_of(_read("tls_cert", cert), cert)
     if b"ENCRYPTED" in _read("tls_key", key):
         raise _unusable(
-            "tls_key", key, "the key has a password", "give it without one, readable for the job's user alone"
+            "tls_key", key, "the key has a password", "remove its password, and let only the job's user read it"
         )
     tls = _context()
     try:
         tls.load_cert_chain(cert, key)
     except ssl.SSLError as error:
         why = (
-            "it is not the certificate's" if error.reason == "KEY_VALUES_MISMATCH" else f"it is no key in PEM: {error}"
+            "it is not the certificate's" if error.reason == "KEY_VALUES_MISMATCH" else f"it is not a PEM key: {error}"
         )
         raise _unusable("tls_key", key, why, f"give the key of {cert}") from error
     return Certificate(first.public_bytes(Encoding.PEM).decode(), tls)
@@ -129,7 +129,7 @@ def _first_of(data: bytes, file: str) -> x509.Certificate:
     try:
         first = x509.load_pem_x509_certificates(data)[0]
     except ValueError as error:
-        raise _unusable("tls_cert", file, f"it is no certificate in PEM: {error}", "give one") from error
+        raise _unusable("tls_cert", file, f"it is not a PEM certificate: {error}", "give one") from error
     ends = first.not_valid_after_utc
     if ends <= datetime.now(UTC):
         raise _unusable("tls_cert", file, f"the certificate is valid until {ends:%Y-%m-%d %H:%M} UTC", "renew it")

@@ -50,23 +50,23 @@ MAX_HEADER_BYTES = 8 << 10
 MAX_TIME_DIGITS = 15
 
 ROUTES = {
-    "GET /": "the job's page, for a browser: it asks for the token, which it needs for what it shows",
+    "GET /": "the job's page, for a browser; it asks for the token",
     "GET /status": "the job's status as JSON",
     "GET /metrics": "the same for Prometheus",
-    "GET /history?since_ms=TIME": "figures per second for 15 min and per 15 s for 6 h, and what happened",
+    "GET /history?since_ms=TIME": "figures per second for 15 min and per 15 s for 6 h, and events",
     "GET /api/jobs": "the jobs that the page shows: this one",
-    "GET /api/job?since_ms=TIME": "what the page shows of it: of the status, history, snapshots and lives",
+    "GET /api/job?since_ms=TIME": "the content of its page: of the status, history, snapshots and lives",
     "GET /events?about=SUBJECT&at_ms=TIME": "server-sent events, each once and in order: about `delivered`, `commit`, "
-    "`min_time`, `segment:STEP` or `done:STEP:LABEL`, several if wanted; with at_ms only when it has come to this "
-    "time. Goes on after the header `Last-Event-ID`",
+    "`min_time`, `segment:STEP` or `done:STEP:LABEL`, one or several; with at_ms only once it reaches this time. "
+    "Continues after the header `Last-Event-ID`",
     "GET /state/STEP?COLUMN=VALUE": "the state of one key as of min time, with that time",
-    "GET /done/STEP?label=LABEL": "when the substream of a label has ended, all that came of it being delivered; null "
-    "if it has not, or is not known any more",
+    "GET /done/STEP?label=LABEL": "the time at which the substream of a label ended, with all its results delivered; "
+    "null if it has not ended, or is forgotten",
     "GET /snapshots": "the snapshots of this life as JSON, oldest first",
-    "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false, "key": "..."}: a key that was heard '
-    "before gets the snapshot that it began",
-    "POST /stop": "end the job: what its sinks were given is delivered first",
-    "GET /health": "whether this answers; needs no token",
+    "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false, "key": "..."}: a repeated key '
+    "returns the snapshot that it began",
+    "POST /stop": "stop the job; it first delivers what its sinks already have",
+    "GET /health": "answers while the job does; needs no token",
 }
 HOW_TO_GET_IN = (
     "send the header `Authorization: Bearer TOKEN`. The token is in the file `token` of the job's folder "
@@ -255,9 +255,7 @@ class Control:
         try:
             asked = msgspec.json.decode(await request.read() or b"{}", type=_Asked)
         except msgspec.MsgspecError as error:
-            return _says(
-                400, f"the body is not understood: {error}", 'send {"name": "...", "commit": true}, or nothing'
-            )
+            return _says(400, f"cannot read the body: {error}", 'send {"name": "...", "commit": true}, or nothing')
         try:
             view = self._take(asked.name, asked.commit, asked.key)
         except LowtideError as error:
@@ -266,7 +264,7 @@ class Control:
 
     async def _show_state(self, request: web.Request) -> web.Response:
         if self._look is None:
-            return _says(409, "this job's state cannot be asked for", "ask a job that takes snapshots")
+            return _says(409, "this job does not serve its state", "ask a job that takes snapshots")
         try:
             answer = await self._look(request.match_info["step"], dict(request.query))
         except LowtideError as error:
@@ -283,7 +281,7 @@ class Control:
         return _encoded({"step": step, "label": label, "ended_ms": ended_ms})
 
     async def _ask_stop(self, request: web.Request) -> web.Response:
-        LOG.info("%s asks over the control API that the job be stopped", request.remote)
+        LOG.info("%s requested over the control API that the job stop", request.remote)
         self._stop()
         return _encoded({"stopping": True}, 202)
 
@@ -309,19 +307,19 @@ class Control:
         answer = await self._page(since_ms)
         return _not_yet() if answer is None else _encoded(answer)
 
-    # -- who asks --------------------------------------------------------------------------------------------------
+    # -- access ----------------------------------------------------------------------------------------------------
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let in who has the token, and turn every failure into JSON; the connection ends with the answer."""
+        """Let in requests with the token, and turn every failure into JSON; the connection ends with the answer."""
         try:
             response = await self._answer(request, handler)
         except web.HTTPException as error:
             response = _refusal(request, error)
         except Exception:
             LOG.exception("a request to %s failed", request.path)
-            response = _says(500, "this is a fault of Lowtide", "the job goes on; its log has the traceback")
-        if response.prepared:  # A stream, which has said all of this itself.
+            response = _says(500, "this is a fault of Lowtide", "the job keeps running; its log has the traceback")
+        if response.prepared:  # A stream has sent its headers itself.
             return response
         response.force_close()
         response.headers["Cache-Control"] = "no-store"
@@ -333,12 +331,12 @@ class Control:
         if request.match_info.http_exception is None and not is_open:
             if not self._knows_token(request):
                 return _says(401, "this needs the job's token", HOW_TO_GET_IN, {"WWW-Authenticate": WHO_IS_ASKED})
-            if request.path == EVENTS:  # Its body, if there is one, nobody waits for.
+            if request.path == EVENTS:  # Its body, if any, is never read.
                 room = self._let_subscribe(request.protocol)
-                full = f"there are {MAX_SUBSCRIBERS} subscribers", "ask again when one has gone"
+                full = f"all {MAX_SUBSCRIBERS} subscriptions are taken", "try again later"
                 return await handler(request) if room else _says(503, *full)
             if not self._let_in(request.protocol):
-                return _says(503, f"{MAX_USERS} others are being answered", "ask again in a second")
+                return _says(503, f"the job is answering {MAX_USERS} other requests", "try again in a second")
             await request.read()
         return await handler(request)
 
@@ -395,34 +393,34 @@ def _refusal(request: web.Request, error: web.HTTPException) -> web.Response:
             return _says(
                 413,
                 f"a request's body has at most {MAX_BODY_BYTES} bytes",
-                "a name of 200 characters is the most that one needs",
+                "send a name of 200 characters at most",
             )
-    return _says(error.status, error.reason, "GET /routes tells what there is")
+    return _says(error.status, error.reason, "GET /routes lists all routes")
 
 
 def _silent() -> logging.Logger:
-    """A logger for aiohttp's complaints about what clients send: those must not fill the job's log."""
+    """Return a logger for aiohttp's complaints about clients, which must not fill the job's log."""
     return logging.Logger(f"{__name__}.http", logging.CRITICAL + 1)
 
 
 def _since_ms(request: web.Request) -> int | web.Response:
-    """The time after which a request asks, or what is wrong with it."""
+    """Return the time after which a request asks, or the answer if it is malformed."""
     found = _time_ms(request, "since_ms")
     return 0 if found is None else found
 
 
 def _time_ms(request: web.Request, name: str) -> int | web.Response | None:
-    """The time that a request gives, None if it gives none, or what is wrong with it."""
+    """Return the time that a request gives, None if it gives none, or the answer if it is malformed."""
     asked = request.query.get(name)
     if asked is None:
         return None
     if asked.isascii() and asked.isdecimal() and len(asked) <= MAX_TIME_DIGITS:
         return int(asked)
-    return _says(400, f"{name} is {asked[:40]!r}", "give a time as ms since 1970, or leave it out")
+    return _says(400, f"{name} is {asked[:40]!r}, not a time", "give ms since 1970, or leave it out")
 
 
 def _not_yet() -> web.Response:
-    return _says(503, "the job has only begun to start", "ask again in a second")
+    return _says(503, "the job is still starting", "try again in a second")
 
 
 def _says(status: int, what: str, way_out: str, headers: dict[str, str] | None = None) -> web.Response:

@@ -82,13 +82,13 @@ class ControlClient(ControlRequests):
         try:
             return msgspec.json.decode(body, type=kind)
         except msgspec.MsgspecError as error:
-            raise self._unreachable(f"this version of Lowtide does not know its answer: {error}") from error
+            raise self._unreachable(f"this version of Lowtide cannot read its answer: {error}") from error
 
     def _unreachable(self, why: str) -> ControlUnreachable:
         return ControlUnreachable(
             f"the job's control API does not answer: {why}",
             where=self._at.address,
-            way_out="`lowtide status` says whether the job still runs; then ask again",
+            way_out="`lowtide status` shows whether the job still runs; then try again",
         )
 
     def _unproven(self, error: AddressUnproven) -> TokenRefused:
@@ -98,7 +98,7 @@ class ControlClient(ControlRequests):
         return TokenRefused(
             "the job does not take this token",
             where=self._at.address,
-            way_out="the file `token` in the job's folder has that of its present life",
+            way_out="the file `token` in the job's folder has the token of its current life",
         )
 
     def _refused(self, what: str, way_out: str) -> ControlRefused:

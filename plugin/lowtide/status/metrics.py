@@ -80,7 +80,7 @@ def _counts(view: JobView) -> Iterator[Metric]:
     yield _counter("repairs", "Results that a late record replaced before they were delivered.", totals.repairs)
     late = CounterMetricFamily(
         "lowtide_late_records",
-        "Records that came too late for a window or a join, or lay too far ahead of log time.",
+        "Records that were too late for a window or a join, or too far ahead of log time.",
         labels=["step", "why"],
     )
     for step, seen in sorted(totals.late.items()):
@@ -94,33 +94,39 @@ def _counts(view: JobView) -> Iterator[Metric]:
 
 
 def _times(view: JobView) -> Iterator[Metric]:
-    lags = _gauge("min_time_lag_seconds", "How far a segment's min time is behind the broker's clock.", "segment")
+    lags = _gauge("min_time_lag_seconds", "Lag of a segment's min time behind the broker's clock.", "segment")
     known = {str(segment.segment): segment.lag_ms for segment in view.segments} | {ALL: view.lag_ms}
     for name, lag_ms in known.items():
         if lag_ms is not None:
             lags.add_metric([name], lag_ms / 1000)
     yield lags
-    holders = InfoMetricFamily("lowtide_min_time_holder", "Who keeps min time from moving.", labels=["segment"])
+    holders = InfoMetricFamily("lowtide_min_time_holder", "The holder of min time.", labels=["segment"])
     said = {str(segment.segment): segment.holder for segment in view.segments} | {ALL: view.holder}
     for name, holder in said.items():
         if holder:
             # Without the time: a label that changes all the time is a new series each time.
             holders.add_metric([name], {"holder": holder.partition(AT)[0]})
     yield holders
-    yield _one("held_seconds", "For how long the job's min time has stood where it is.", view.held_s)
+    yield _one("held_seconds", "How long the job's min time has not moved.", view.held_s)
     yield _one(
-        "min_time_seconds", "The job's min time, since 1970: all before it has left all segments.", _s(view.min_time_ms)
+        "min_time_seconds",
+        "The job's min time, since 1970: everything before it has left all segments.",
+        _s(view.min_time_ms),
     )
     yield _one(
-        "delivered_time_seconds", "Since 1970: all before it is durable in the sinks.", _s(view.delivered_time_ms)
+        "delivered_time_seconds",
+        "The delivered time, since 1970: everything before it is durable in the sinks.",
+        _s(view.delivered_time_ms),
     )
-    yield _one("started_time_seconds", "When the life began, since 1970.", _s(view.started_ms))
+    yield _one("started_time_seconds", "Start of the life, since 1970.", _s(view.started_ms))
 
 
 def _fronts(view: JobView) -> Iterator[Metric]:
-    lags = _gauge("front_lag_seconds", "How far a front's heartbeat is behind the broker's clock.", "partition")
-    parked = _gauge("front_parked", "Records that a front has read and keeps, as it is ahead of others.", "partition")
-    pulling = _gauge("front_pulling", "1 while a front reads on, 0 while it is stopped.", "partition")
+    lags = _gauge("front_lag_seconds", "Lag of a front's heartbeat behind the broker's clock.", "partition")
+    parked = _gauge(
+        "front_parked", "Records that a front has read and holds back because it is ahead of others.", "partition"
+    )
+    pulling = _gauge("front_pulling", "1 while a front reads, 0 while it is stopped.", "partition")
     ticks = _gauge("front_tick_bytes", "Bytes of the records that a front has given its last tick so far.", "partition")
     overfull = _gauge(
         "front_overfull", "1 while one tick has 128 MiB, or twice a larger job.max_front_bytes.", "partition"
@@ -130,7 +136,9 @@ def _fronts(view: JobView) -> Iterator[Metric]:
         "How often a front advanced by itself because it read older records.",
         labels=["partition"],
     )
-    spare = _gauge("commit_spare_records", "Records that a source still has before what the commit needs.", "partition")
+    spare = _gauge(
+        "commit_spare_records", "Records that a source still has before those that the last commit needs.", "partition"
+    )
     for front in view.fronts:
         if front.spare is not None:
             spare.add_metric([front.partition], front.spare)
@@ -150,7 +158,7 @@ def _processes(view: JobView) -> Iterator[Metric]:
     for level in sorted(set(levels)):
         workers.add_metric([str(level)], levels.count(level))
     yield workers
-    yield _counter("tracker_restarts", "How often the tracker's process was restarted.", view.tracker.restarts)
+    yield _counter("tracker_restarts", "Restarts of the tracker's process.", view.tracker.restarts)
     if view.tracker.shards:
         working = _gauge("tracker_shard_working", "1 while a shard of the tracker works, 0 if not.", "shard")
         for shard in view.tracker.shards:
@@ -159,7 +167,11 @@ def _processes(view: JobView) -> Iterator[Metric]:
         yield from _shard_traffic(view)
     yield _one("tracker_floors", "Floors that the tracker keeps.", view.tracker.floors)
     yield from _traffic(view)
-    yield _one("clock_jump_seconds", "How far the broker's clock is off what is believed.", view.clock_jump_ms / 1000)
+    yield _one(
+        "clock_jump_seconds",
+        "Difference between the broker's clock and the job's estimate of it.",
+        view.clock_jump_ms / 1000,
+    )
     yield _one("troubles", "Number of open problems that do not stop the job.", len(view.troubles))
     yield _one("incarnation", "The number of the job's life.", view.incarnation)
     yield _one("running", "1 while the job runs, 0 while it starts or stops.", int(view.phase == "running"))
@@ -176,7 +188,7 @@ def _traffic(view: JobView) -> Iterator[Metric]:
         messages.add_metric([direction], number)
         sizes.add_metric([direction], size)
     yield from (messages, sizes)
-    yield _counter("tracker_flushes", "Flushes that have come to the tracker.", told.flushes)
+    yield _counter("tracker_flushes", "Flushes that the tracker has received.", told.flushes)
     yield _counter("tracker_acks", "Entries of these flushes.", told.acks)
     yield _counter("tracker_notices", "Notices that the tracker has sent, each to one subscriber.", told.notices)
     acks = CounterMetricFamily("lowtide_segment_acks", "Entries that workers have flushed.", labels=["segment"])
@@ -202,7 +214,7 @@ def _shard_traffic(view: JobView) -> Iterator[Metric]:
     )
     sizes = CounterMetricFamily("lowtide_tracker_shard_bytes", "Their bytes, handshakes included.", labels=labels)
     acks = CounterMetricFamily(
-        "lowtide_tracker_shard_acks", "Entries of flushes that have come to it.", labels=["shard"]
+        "lowtide_tracker_shard_acks", "Entries of flushes that it has received.", labels=["shard"]
     )
     for shard in view.tracker.shards:
         number, told = str(shard.shard), shard.traffic
@@ -218,7 +230,7 @@ def _kept(view: JobView) -> Iterator[Metric]:
     counts = _gauge(
         "kept", "Keys, timers, open windows, records in joins and rows of tables that steps keep.", "step", "what"
     )
-    sizes = _gauge("kept_bytes", "About how much memory they take.", "step", "what")
+    sizes = _gauge("kept_bytes", "The memory they take, approximately.", "step", "what")
     for step, kept in sorted(view.kept.items()):
         counts.add_metric([step, kept.what], kept.count)
         sizes.add_metric([step, kept.what], kept.bytes)
@@ -231,7 +243,7 @@ def _snapshots(view: JobView) -> Iterator[Metric]:
     yield _one("commit_time_seconds", "The last commit's min time, since 1970.", _s(told.last_ms))
     yield _one("snapshot_seconds", "How long the last snapshot took.", told.took_s)
     yield _one("snapshot_bytes", "The size of the last snapshot's state.", told.bytes)
-    snapshots = _gauge("snapshots", "The last snapshots of this life, 20 at most, by what became of them.", "phase")
+    snapshots = _gauge("snapshots", "The last snapshots of this life, 20 at most, by outcome.", "phase")
     for phase in ("committed", "sealed", "failed"):
         snapshots.add_metric([phase], told.counts.get(phase, 0))
     yield snapshots

@@ -18,8 +18,8 @@ State = Literal["starting", "running", "stopping", "failed"]
 STATES: Mapping[str, State] = {"starting": "starting", "stopping": "stopping", "ended": "failed"}
 ONLY_JOB_KEPT_MS = 3_600_000
 """The page shows the state of the one job by the job's own answers."""
-NEXT_LIFE = "Its program begins the next life by itself in a moment, unless too many have ended: `lowtide status` says."
-IN_VAIN = "Then start it again: `lowtide recover flow.py`. Its program does not, as the next life would end as well."
+NEXT_LIFE = "Its program begins the next life in a moment, unless too many have ended: see `lowtide status`."
+IN_VAIN = "Then start it again: `lowtide recover flow.py`. Its program does not, because the next life would end too."
 
 
 def jobs_answer(view: JobView, now_ms: int) -> JobsAnswer:

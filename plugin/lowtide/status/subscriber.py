@@ -80,7 +80,7 @@ def follow(
         if deadline is not None and time.monotonic() > deadline:
             missing = ", ".join(each for each in about if each in waiting) or ", ".join(about)
             raise NotYet(
-                f"{limit_s:g} s are over, and there is nothing yet about {missing}" + (f": {why}" if why else ""),
-                way_out="`lowtide status` shows how far the job has come, and who holds it; then wait again",
+                f"{limit_s:g} s have passed without news about {missing}" + (f": {why}" if why else ""),
+                way_out="`lowtide status` shows the job's progress, and what holds it; then wait again",
             )
         time.sleep(AGAIN_S)

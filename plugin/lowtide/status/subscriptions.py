@@ -153,16 +153,16 @@ class Hub:
 
         Args:
             subjects: Of "delivered", "commit", "min_time", "segment:STEP", "segment:NUMBER" and "done:STEP:LABEL".
-            at_ms: Tell of each subject once: when it has come to this moment or past it. None for every step.
-            last_id: The id of the last news that the subscriber has had of these subjects; empty for none.
-            wake: Called when `take` may have something; often enough, perhaps in vain.
+            at_ms: Tell of each subject once: when it reaches this moment. None for every step.
+            last_id: The id of the last news about these subjects that the subscriber has; empty for none.
+            wake: Called when `take` may have something; sometimes in vain.
 
         Raises:
-            SubscriptionRefused: it cannot be told of that.
+            SubscriptionRefused: the job has no such subject.
         """
         if not 1 <= len(subjects) <= MAX_SUBJECTS or len(set(subjects)) < len(subjects):
             raise SubscriptionRefused(
-                f"a subscription is about 1 to {MAX_SUBJECTS} different subjects, and this one names {len(subjects)}",
+                f"a subscription names 1 to {MAX_SUBJECTS} different subjects, but this one names {len(subjects)}",
                 way_out="name each of them once: `about=delivered`, `commit`, `min_time`, `segment:STEP` or "
                 "`done:STEP:LABEL`",
             )
@@ -236,12 +236,12 @@ class Hub:
                 way_out=f"its segments and their steps are {there}",
             )
         raise SubscriptionRefused(
-            f"there is nothing to tell about {asked[:100]!r}",
-            way_out=f"ask about {DELIVERED}, {COMMIT}, {MIN_TIME}, {SEGMENT}:STEP or {DONE}:STEP:LABEL",
+            f"there is no subject {asked[:100]!r}",
+            way_out=f"subscribe to {DELIVERED}, {COMMIT}, {MIN_TIME}, {SEGMENT}:STEP or {DONE}:STEP:LABEL",
         )
 
     def check_label(self, step: str, label: str) -> None:
-        """Refuse a label that there cannot be.
+        """Refuse an impossible label.
 
         Raises:
             SubscriptionRefused: the step has no labels, or none such.
@@ -254,8 +254,8 @@ class Hub:
             )
         if not label or len(label) > MAX_LABEL_CHARACTERS or (self._labels[step] == "int" and not _is_int(label)):
             raise SubscriptionRefused(
-                f'{label[:100]!r} is no label of "{step}", which is {self._labels[step]}',
-                way_out=f"say {DONE}:{step}:LABEL, with a value of its column as text",
+                f'{label[:100]!r} is not a label of "{step}", whose labels are {self._labels[step]}',
+                way_out=f"write {DONE}:{step}:LABEL, with a value of its column as text",
             )
 
     def _place(self, last_id: str, known: Sequence[str]) -> _Place:
@@ -267,12 +267,12 @@ class Hub:
         if len(parts) != 1 + len(known) or not parts[0]:
             raise SubscriptionRefused(
                 f"{last_id[:100]!r} is not the id of news about these subjects",
-                way_out="show the id of the last news with the same subjects in the same order, or none to begin anew",
+                way_out="send the id of the last news with the same subjects in the same order, or none to start over",
             )
         if int(parts[0]) > self.incarnation:
             raise SubscriptionRefused(
-                f"life {parts[0]} has told of this, and this is life {self.incarnation}, which is older",
-                way_out="ask the job's present life: `lowtide status` shows its address",
+                f"the id is from life {parts[0]}, but this is life {self.incarnation}, which is older",
+                way_out="ask the job's current life: `lowtide status` shows its address",
             )
         place = _Place(int(parts[0]), [int(part) if part else BEFORE_ALL for part in parts[1:]])
         if COMMIT in known and int(parts[0]) < self.incarnation:

@@ -92,8 +92,8 @@ class _Teller:
         if held is None:
             return tracker.holder
         if held.owner is not None:
-            place = f"worker {held.owner} of those before segment {held.segment}"
-            return f"what is due for {place}{AT}{self._tick_name(held.tick)}" if held.told else f"{place}: not begun"
+            place = f"worker {held.owner} before segment {held.segment}"
+            return f"work due for {place}{AT}{self._tick_name(held.tick)}" if held.told else f"{place}: not begun"
         if not held.at_front:
             return f"an open ack of segment {held.segment}{AT}{self._tick_name(held.tick)}"
         return tracker.holder if held.front is None else self._front_name(held.front)

@@ -84,7 +84,7 @@ def test_without_the_token_nothing_is_told_and_nothing_done(job: ControlledJob, 
 
 
 def test_a_wrong_token_is_an_error_of_its_own(job: ControlledJob) -> None:
-    with pytest.raises(TokenRefused, match="present life"):
+    with pytest.raises(TokenRefused, match="current life"):
         job.client("another").status()
 
 

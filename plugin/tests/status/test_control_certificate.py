@@ -204,13 +204,13 @@ Spoil = Callable[[Path], tuple[str | None, str | None]]
 WRONG: dict[str, tuple[Spoil, str, str]] = {
     "no key": (
         lambda folder: (write(folder, "a")[0], None),
-        r"\[control\].tls_cert is given without \[control\].tls_key",
-        "give both, or neither",
+        r"\[control\].tls_cert is set, but \[control\].tls_key is not",
+        "set both, or neither",
     ),
     "no certificate": (
         lambda folder: (None, write(folder, "a")[1]),
-        r"\[control\].tls_key is given without \[control\].tls_cert",
-        "give both, or neither",
+        r"\[control\].tls_key is set, but \[control\].tls_cert is not",
+        "set both, or neither",
     ),
     "no file": (
         lambda folder: (str(folder / "none"), write(folder, "a")[1]),
@@ -219,12 +219,12 @@ WRONG: dict[str, tuple[Spoil, str, str]] = {
     ),
     "no PEM": (
         lambda folder: (write(folder, "a")[1], write(folder, "a")[1]),
-        "it is no certificate in PEM",
+        "it is not a PEM certificate",
         "give one",
     ),
     "no PEM key": (
         lambda folder: (write(folder, "a")[0],) * 2,
-        "key cannot be used: it is no key in PEM",
+        "key cannot be used: it is not a PEM key",
         "give the key",
     ),
     "another's key": (
@@ -235,7 +235,7 @@ WRONG: dict[str, tuple[Spoil, str, str]] = {
     "a key with a password": (
         lambda folder: write(folder, "a", password=b"secret"),
         "the key has a password",
-        "give it without one",
+        "remove its password",
     ),
     "an old one": (lambda folder: write(folder, "a", days=-1), "certificate is valid until 20", "renew it"),
 }

@@ -85,10 +85,10 @@ def test_a_label_may_have_any_characters() -> None:
     ("subject", "match"),
     [
         ("done:index:a", "no when_done with labels of this job is called 'index'"),
-        ("done:indexed", "'' is no label"),
-        ("done:indexed:", "'' is no label"),
-        ("done:paid:seven", "'seven' is no label of \"paid\", which is int"),
-        (f"done:indexed:{'x' * 1_001}", "is no label"),
+        ("done:indexed", "'' is not a label"),
+        ("done:indexed:", "'' is not a label"),
+        ("done:paid:seven", "'seven' is not a label of \"paid\", whose labels are int"),
+        (f"done:indexed:{'x' * 1_001}", "is not a label"),
     ],
 )
 def test_what_is_no_label_is_refused(subject: str, match: str) -> None:

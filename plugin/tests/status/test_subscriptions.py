@@ -232,7 +232,7 @@ def test_the_end_of_time_has_no_time() -> None:
     [
         ([], "", "1 to 64 different subjects"),
         (["delivered", "delivered"], "", "1 to 64 different subjects"),
-        (["speed"], "", "nothing to tell about 'speed'"),
+        (["speed"], "", "no subject 'speed'"),
         (["segment:9"], "", "no segment of this job has the number or the step '9'"),
         (["delivered"], "3", "not the id of news about these"),
         (["delivered"], "3.x", "not the id of news about these"),
