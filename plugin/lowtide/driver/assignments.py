@@ -72,7 +72,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
 
 
 def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSetting:
-    """Return what the service is told."""
+    """Return the setting for the service."""
     job, segments = conf.job, segments_of(plan)
     return LifeSetting(
         levels=plan.levels,

@@ -31,7 +31,7 @@ WHERE = "--floors-from"
 
 
 def refuse_borrowing(plan: Plan, conf: Conf, other: str) -> None:
-    """Check that a job can begin with the floors of another one, before anything of its own is written.
+    """Check that a job can begin with another one's floors, before it writes anything.
 
     Args:
         plan: What will run.

@@ -33,7 +33,7 @@ def error_of_query(text: str) -> LowtideError:
 
 
 def exception_of(error: Exception) -> str:
-    """The class of the Java exception behind py4j's; empty for any other error."""
+    """Return the class of the Java exception that py4j wraps; empty for any other error."""
     thrown = getattr(error, "java_exception", None)
     return str(thrown.getClass().getName()) if thrown is not None else ""
 

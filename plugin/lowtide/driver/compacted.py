@@ -80,9 +80,9 @@ def refuse_compacted_replay(
         kafka: Where Kafka is.
         register: The fronts.
         topics: The sources.
-        offsets: By front where the commit begins that the life goes on from.
+        offsets: By front, the offset of the commit that the life continues from.
         commit: Whether there is one.
-        delivered: Whether anything rests on what was read.
+        delivered: True if anything depends on what was read.
     """
     compacted = [topic for topic in topics if is_compacted(topic)]
     if not compacted or not (commit or delivered):

@@ -165,7 +165,7 @@ class Job:
         plan, conf = self.plan, self._conf
         with fence_ends_life():
             self._store.open()
-        # Tasks of the session's earlier lives may be about: they are told from this one's by its number.
+        # Tasks of the session's earlier lives may still run: the number tells this life's apart.
         before = self.state().incarnation
         self._note.incarnation = begin_life(self._store, plan, conf, say, above=before)
         opening = open_life(self._store, plan, conf, found, say, incarnation=self.incarnation, start=start)
@@ -192,9 +192,9 @@ class Job:
         self._side.watch(str(self._query.runId()))
 
     def fail(self, error: BaseException) -> None:
-        """Take down why it ends though nobody asked for that, to be told outside when it is stopped.
+        """Note why it ends although nobody asked for that, for the report when it is stopped.
 
-        A signal that came while it started is somebody's wish.
+        A signal that came during the start is a request.
         """
         if isinstance(error, Exception):
             self._note.fail(error)
@@ -228,7 +228,7 @@ class Job:
         self._note.ran, self._note.again = True, False
 
     def running(self) -> bool:
-        """Return whether the life goes on; LifeEnded if Spark's JVM has gone, which ends it as well."""
+        """Return whether the life still runs; LifeEnded if Spark's JVM has gone, which ends it as well."""
         try:
             return bool(self._query.isActive()) and not self._side.cause(self.incarnation)
         except Exception as error:
@@ -242,7 +242,7 @@ class Job:
         return ControlClient(self.control, self.token)
 
     def state(self) -> JobState:
-        """Return what the service knows of the job."""
+        """Return the job's state, as the service knows it."""
         return self._service.status()
 
     def status(self) -> dict[str, Any]:
@@ -345,7 +345,7 @@ class Job:
                 LOG.warning("excluding lost executor %s from further tasks", ", ".join(lost))
 
     def stop(self, *, session: bool = True) -> None:
-        """Stop the query; workers deliver what they hold. Spark stops too if the job started it, unless told not to.
+        """Stop the query; workers deliver what they hold. Spark stops too if the job started it and `session` is True.
 
         Where it stays, it gives no more tasks to executors that are lost.
         """

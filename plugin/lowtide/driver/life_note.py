@@ -1,4 +1,4 @@
-"""A life's own entry in ZooKeeper, for those who look at the job from outside."""
+"""A life's own entry in ZooKeeper, for observers outside the job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lowtide_snapshots.job.store import JobStore
 __all__ = ["LifeNote"]
 
 BRIEF_S = 1.0
-"""How long a stop waits for ZooKeeper to hear of it beforehand."""
+"""How long a stop waits until ZooKeeper has its note."""
 
 LOG = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class LifeNote:
         incarnation: The life's number; 0 before it has one, and then nothing is written.
         commit: The id of the snapshot that it began from; None for none.
         control: Where its control API listens; None before it does.
-        cause: Why it has ended by itself; None if it has not.
+        cause: Why it failed; None if it has not.
         ran: Whether it has come to run.
         finished: Whether all sources have ended, and everything is delivered and committed.
         again: Whether its program begins another life after it; None where that is not known.
@@ -40,7 +40,7 @@ class LifeNote:
         """Say where it is kept.
 
         Args:
-            store: The job's place, connected when something is said.
+            store: The job's nodes, connected when something is written.
             submission: The key under which the program was submitted; None for none.
             delivery: "exactly_once" or "at_least_once".
         """
@@ -56,7 +56,7 @@ class LifeNote:
         self._delivery = delivery
 
     def fail(self, error: Exception) -> None:
-        """Take down why the life has ended, unless something before it has; it is said with the end."""
+        """Note why the life has ended, unless there is a cause already; it is written with the end."""
         self.cause = self.cause or cause_of(error)
 
     def running(self) -> None:

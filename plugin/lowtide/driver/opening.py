@@ -129,7 +129,7 @@ def open_life(
     incarnation: int,
     start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
 ) -> Opening:
-    """Make a life that has begun the only one, and find out what it goes on from: steps 3 and 4 of the module.
+    """Make a life that has begun the only one, and find its start: steps 3 and 4 of the module.
 
     Args:
         store: The job's place, connected.
@@ -144,7 +144,7 @@ def open_life(
         FlowError: the flow does not fit what was delivered, or the commit.
         LifeEnded: another life has begun meanwhile.
         ServiceUnavailable: ZooKeeper or Kafka does not answer.
-        SourceGone, SourceTooShort: what would have to be read again is not there any more.
+        SourceGone, SourceTooShort: the sources no longer have what must be read again.
     """
     with fence_ends_life():
         register = FrontRegister.from_json(store.fronts())
@@ -216,7 +216,7 @@ def open_life(
             before=labels.get(entry.number),
             opening=max(begins, entry.opening),
             stop=entry.stop,
-            # What is preloaded lies below every commit since.
+            # Preloaded records are below every commit since.
             preloaded=0 if entry.opening < begins else entry.preloaded or 0,
         )
         for entry in register.entries
@@ -243,7 +243,7 @@ def open_life(
 
 
 def _refuse_after_the_end(plan: Plan, fresh: Sequence[Topic], register: FrontRegister, relied: int) -> None:
-    """Nothing stands behind the end of time (errors: FlowError)."""
+    """Refuse new partitions after the end of time (errors: FlowError)."""
     if fresh and register.entries and relied >= end_tick(plan.slack_ms):
         raise FlowError(
             f'topic "{fresh[0].name}" is new to the job, but the job is finished: all its sources have ended, and '
@@ -301,7 +301,7 @@ def _refuse_unknown(topic: str, durable: Durable, conf: Conf, job_id: str) -> No
 def _delivered_again(
     store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, generation: int, known: Durable, say: Say
 ) -> Durable:
-    """Open a new output generation: nothing of it has been delivered, but its labels rest on what those before had."""
+    """Open a new output generation: nothing of it is delivered yet, but its labels depend on the earlier ones."""
     say(f"delivering everything from here on again, as output generation {generation}")
     topic = topic_of(plan.name, generation)
     topic_id = open_lasts(conf.kafka, plan.name, None, generation)

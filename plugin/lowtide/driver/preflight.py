@@ -98,7 +98,7 @@ def look(plan: Plan, conf: Conf) -> Surroundings:
     Raises:
         ServiceUnavailable: no broker answers.
         TopicUnknown: a topic is not there.
-        FlowError: a topic cannot be read or written as the flow wants it.
+        FlowError: a topic cannot be read or written as the flow needs.
     """
     sources, sinks = topics_of(plan), sink_topics(plan)
     topics = Topics(conf.kafka)

@@ -57,7 +57,7 @@ def changed_records(was: Mapping[str, Any] | None, plan: Plan) -> list[Differenc
         plan: The current flow.
 
     Returns:
-        Each field that differs, in the order of the current flow, those that are gone behind the others of their step.
+        Each field that differs, in the order of the current flow; removed fields come after the others of their step.
         Steps that are new or gone are not among them.
     """
     found = []
@@ -82,7 +82,7 @@ def _changes(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
 
 
 def _fields(kind: Kind, path: str, none: str = "") -> Iterator[tuple[str, str]]:
-    """The paths below a value with what lies there; what holds others is named without them."""
+    """Return the paths below a value with their contents; containers are named without them."""
     if isinstance(kind, Nullable):
         yield from _fields(kind.inner, path, " | None")
     elif isinstance(kind, Sequenced):

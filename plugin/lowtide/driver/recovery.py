@@ -107,14 +107,14 @@ def recover(
 ) -> Recovered | None:
     """Choose the commit to begin from, see that all of it is there and that the flow can read it.
 
-    To be called by the life that is the newest: no older one can commit any more.
+    Only for the newest life: no older one can commit then.
 
     Returns:
         None for a job that begins without state.
 
     Raises:
         FlowError: the flow cannot read its state.
-        SnapshotsError: there is no commit that was asked for or that is whole; store or ZooKeeper do not answer.
+        SnapshotsError: no commit matches the request or is whole; or the store or ZooKeeper does not answer.
     """
     log = ZooKeeperCommitLog(store)
     commits = log.commits()
@@ -144,7 +144,7 @@ def recover(
 def _chosen(
     log: ZooKeeperCommitLog, files: Store, plan: Plan, incarnation: int, *, start: StartFrom, say: Say
 ) -> Choice:
-    """Choose a commit and write it down, so that nobody drops it; if somebody just has, choose again."""
+    """Choose a commit and record it, so that no one drops it; if it was just dropped, choose again."""
     while True:
         choice = choose(
             log, files, commit=start.commit, before_ms=start.before_ms, told=_telling(say), verified=start.verified
@@ -161,7 +161,7 @@ def _chosen(
 
 
 def refuse_other_state(plan: Plan, manifest: Manifest, say: Say) -> None:
-    """Hold the current flow against that of a snapshot; what differs and can be read is said.
+    """Compare the current flow with that of a snapshot; report readable differences.
 
     Raises:
         FlowError: what cannot be read, each with its reason.

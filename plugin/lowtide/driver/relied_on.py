@@ -10,14 +10,14 @@ __all__ = ["relied_on"]
 
 
 def relied_on(store: JobStore, durable: Durable, told: int | None) -> int:
-    """The largest tick that something rests on: what was delivered or told, a commit, or the job it began after.
+    """The largest tick that anything relies on: a delivery, a published time, a commit, or the job it began after.
 
     All commits count, not only the one that a life begins from: the life after that may begin from another.
 
     Args:
         store: The job's place, connected.
         durable: What its sinks have.
-        told: The largest delivered time that the outside was told.
+        told: The largest published delivered time.
 
     Raises:
         ServiceUnavailable: ZooKeeper does not answer.

@@ -154,7 +154,7 @@ def drop_executors(session: SparkSession, there: Collection[str]) -> list[str]:
     for name in lost:
         names.add(name)
     if lost:
-        # As many are wanted as before; none counts as a failure of the application's; tasks still run there.
+        # Ask for as many as before; none counts as a failure of the application; tasks still run there.
         context.schedulerBackend().killExecutors(jvm.PythonUtils.toSeq(names), False, False, True)
     return lost
 
@@ -168,7 +168,7 @@ def master_of(conf: Conf) -> str:
 
 
 def _context() -> SparkContext | None:
-    """Return this program's SparkContext; there is no public way to look without making one."""
+    """Return this program's SparkContext; PySpark has no public way to get it without making one."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext

@@ -1,4 +1,4 @@
-"""Keys of the conf that stand in Spark's own: `spark.lowtide.TABLE.KEY`, from `spark-submit --conf` or a SparkConf."""
+"""Keys of the conf in Spark's own: `spark.lowtide.TABLE.KEY`, from `spark-submit --conf` or a SparkConf."""
 
 from __future__ import annotations
 

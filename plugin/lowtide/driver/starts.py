@@ -18,7 +18,7 @@ __all__ = ["Place", "first_offsets", "preload_ends", "refuse_other_starts", "ref
 
 V = TypeVar("V")
 AHEAD_S = 60
-"""By how much a broker's clock may be ahead of this machine's, which stands for it before the job has begun."""
+"""How far a broker's clock may be ahead of this machine's, which replaces it before the job has begun."""
 Place = tuple[str, int]
 """A topic and a partition."""
 
@@ -47,7 +47,7 @@ def preload_ends(plan: Plan, conf: Conf, topics: tuple[Topic, ...]) -> dict[Plac
 
 
 def refuse_other_starts(plan: Plan, register: FrontRegister) -> None:
-    """Hold what a start says against what the first one said: what was read since hangs on it (errors: FlowError)."""
+    """Compare a start with the first one, which everything read since depends on (errors: FlowError)."""
     for topic, start in starts_of(plan).items():
         first = next((entry for entry in register.entries if entry.partition.source == topic), None)
         if first is not None and first.start != str(start):

@@ -66,7 +66,7 @@ def last_offsets(plan: Plan, conf: Conf, topics: tuple[Topic, ...], firsts: Mapp
         ends = kafka.ends([topic])
         if stop.moment is not None:
             refuse_to_come(topic, stop.moment, datetime.now(UTC), word="stop")
-            # What lies before the moment in a transaction that is open now is read once that is committed.
+            # Records before the moment in a transaction that is open now are read once it is committed.
             whole = kafka.ends([topic], undecided=True)
             since = kafka.since([topic], round(stop.moment.timestamp() * 1000), undecided=True)
             ends = {place: whole[place] if offset < 0 else offset for place, offset in since.items()}

@@ -1,4 +1,4 @@
-"""Errors of the embedded servers, beside those of `lowtide.errors`."""
+"""Errors of the embedded servers, in addition to those of `lowtide.errors`."""
 
 from lowtide.errors import AlreadyRunning, ServiceUnavailable
 

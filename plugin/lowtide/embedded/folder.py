@@ -42,7 +42,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-    """Hold the folder for one who starts or stops servers in it; the kernel lets go when the holder dies.
+    """Hold the folder while starting or stopping servers in it; the kernel lets go when the holder dies.
 
     Raises:
         FolderInUse: another process held it for `timeout_s`.

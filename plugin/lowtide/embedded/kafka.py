@@ -23,7 +23,7 @@ NODE = 1
 COORDINATOR_PARTITIONS = 8
 FORMAT_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 1.0
-# A log binding is all that the broker's own jars lack; it wants the slf4j that came with it.
+# The broker's own jars lack only a log binding; it needs the slf4j that came with it.
 LOGGING_JARS = ("slf4j-api-2*", "log4j-slf4j2-impl-2*")
 LOGGERS = """\
 logger.config.name = org.apache.kafka.common.config.AbstractConfig
@@ -124,7 +124,7 @@ class KafkaServer(Server):
         file.write_text(PROPERTIES.format(node=NODE, host=HOST, data=data, partitions=COORDINATOR_PARTITIONS, **ports))
 
     def _format(self, java: Java) -> None:
-        """Make the data folder's first content beside it, then put it in place: half a format is none."""
+        """Make the data folder's first content next to it, then rename it: half a format is none."""
         draft, properties = self.folder / "data.new", self.folder / "format.properties"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
@@ -159,7 +159,7 @@ def cluster_id() -> str:
 
 
 def brokers(bootstrap: str, timeout_s: float = ANSWER_TIMEOUT_S) -> list[str]:
-    """The addresses of a cluster's brokers; empty if nobody answers in time."""
+    """Return the addresses of a cluster's brokers; empty if none answers in time."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 

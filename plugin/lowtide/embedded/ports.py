@@ -1,4 +1,4 @@
-"""Ports of this machine: is one free, who holds it, which one may be used."""
+"""Ports of this machine: free ones, and the holders of the others."""
 
 import contextlib
 import os
@@ -47,10 +47,10 @@ def answers(port: int, timeout_s: float = 0.5) -> bool:
 
 
 def free_port(other_than: Collection[int] = ()) -> int:
-    """A port of loopback that nobody listens on.
+    """Return a free port of loopback.
 
     Args:
-        other_than: Ports that are spoken for, though nobody listens on them yet.
+        other_than: Ports that are reserved, although no process listens on them yet.
 
     Raises:
         OSError: no free port was found in `FREE_PORT_ATTEMPTS` tries.

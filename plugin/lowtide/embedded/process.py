@@ -88,7 +88,7 @@ def launch(
     dies_with_us: bool,
     grace_s: float,
 ) -> subprocess.Popen[bytes]:
-    """Start a server in a session of its own (a Ctrl-C at the terminal is not for it), output into a file.
+    """Start a server in its own session (a Ctrl-C at the terminal does not reach it), with its output in a file.
 
     Returns at once. The record is written before the server's first instruction (see `launcher`).
     """

@@ -35,7 +35,7 @@ class Server(ABC):
     """One embedded server: how it is set up, started and asked; it holds no process.
 
     Attributes:
-        folder: everything that belongs to this server lies here.
+        folder: the folder of everything that belongs to this server.
         port: the loopback port it listens on.
     """
 
@@ -100,7 +100,7 @@ class Server(ABC):
         """The last lines that the server or its Java runtime wrote, without stack frames.
 
         Args:
-            since_bytes: How long the log was before this start: what stands there is of an earlier one.
+            since_bytes: The log's length before this start: the part before it is of an earlier one.
         """
         lines = [*_tail(self.log, since_bytes), *_tail(self.output)]
         telling = [line for line in lines if line.strip() and not line.lstrip().startswith(("at ", "..."))]

@@ -16,7 +16,7 @@ class EmbeddedServices:
     """Servers that end with the block, and with this process however it dies.
 
     Attributes:
-        folder: where everything of theirs lies; kept when the block ends.
+        folder: the folder for everything of theirs; it stays when the block ends.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class EmbeddedServices:
             folder: made if it is missing; what it keeps from an earlier time is used again.
             kafka_port: 0 takes a free one.
             zookeeper_port: 0 takes a free one.
-            only: the servers wanted, of "kafka" and "zookeeper".
-            progress: told what happens, see `up`.
+            only: the servers to start, of "kafka" and "zookeeper".
+            progress: called with each event, see `up`.
             kafka_classes: a folder of classes that take the place of Kafka's own.
         """
         ports = {"kafka": kafka_port, "zookeeper": zookeeper_port}
@@ -71,7 +71,7 @@ class EmbeddedServices:
         return self.server("zookeeper").address
 
     def server(self, name: str) -> Server:
-        """The server of that name; KeyError if it is not among those wanted."""
+        """Return the server of that name; KeyError if it is not among those started."""
         return self._servers[name]
 
     def pid(self, name: str) -> int | None:

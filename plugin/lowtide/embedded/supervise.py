@@ -26,7 +26,7 @@ Progress = Callable[[str, str], None]
 
 
 def silent(name: str, what: str) -> None:
-    """Tell nobody."""
+    """Ignore it."""
 
 
 # In the order in which they are started.
@@ -34,7 +34,7 @@ KINDS: Mapping[str, type[Server]] = {"zookeeper": ZooKeeperServer, "kafka": Kafk
 
 
 def servers(folder: Path, ports: Mapping[str, int]) -> list[Server]:
-    """The servers named in `ports`, with their places below the folder; port 0 stands for any free port."""
+    """Return the servers named in `ports`, with their folders; port 0 takes any free port."""
     return [kind(folder.absolute() / name, ports[name]) for name, kind in KINDS.items() if name in ports]
 
 
@@ -47,13 +47,13 @@ def up(wanted: Sequence[Server], *, dies_with_us: bool = False, progress: Progre
     Args:
         wanted: servers of one folder (see `servers`).
         dies_with_us: whether they end with this process; if so, none of them may run yet.
-        progress: told what happens.
+        progress: called with each event.
 
     Raises:
-        PortTaken: somebody else listens on a server's port.
+        PortTaken: another process listens on a server's port.
         ServerDied: a server ended at its start; the message holds its last lines.
         ServerSilent: a server did not answer within `START_TIMEOUT_S`.
-        ServerDiffers: a server runs, with another port than wanted.
+        ServerDiffers: a server runs at another port than the given one.
         FolderInUse: the folder is locked, or its servers run already and `dies_with_us` was asked for.
     """
     java = find_java()
@@ -123,7 +123,7 @@ def running_record(server: Server) -> ProcessRecord | None:
 
 
 def _placed(server: Server, dies_with_us: bool) -> Server:
-    """The server with its real port: the one it runs at, else the wanted one, else a free one."""
+    """Return the server with its real port: the one it runs at, else the given one, else a free one."""
     record = running_record(server)
     if record is None:
         return server if server.port else replace(server, port=free_port())
@@ -152,7 +152,7 @@ def _launched(server: Server, command: Sequence[str], dies_with_us: bool) -> "su
         dies_with_us=dies_with_us,
         grace_s=STOP_GRACE_S,
     )
-    # Whoever has to stop the server now needs its record, which the launcher writes within milliseconds.
+    # A stop that comes now needs its record, which the launcher writes within milliseconds.
     deadline = time.monotonic() + RECORD_TIMEOUT_S
     while not server.record_file.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(POLL_S / 10)
@@ -192,7 +192,7 @@ def _with_last_words(
 
 
 def port_taken(server: Server) -> PortTaken:
-    """The error that names the port, who holds it, and the setting to change."""
+    """Return the error that names the port, its holder, and the setting to change."""
     owner = port_owner(server.port)
     return PortTaken(
         f"port {server.port} for {server.name} is taken",

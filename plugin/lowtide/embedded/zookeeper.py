@@ -79,7 +79,7 @@ class ZooKeeperServer(Server):
         )
 
     def command(self, java: Java) -> list[str]:
-        """The class with the purge timer; for one server it goes on as the stand-alone server."""
+        """The class with the purge timer; for one server it continues as the stand-alone server."""
         return [
             str(java.executable),
             f"-Xmx{HEAP_MB}m",

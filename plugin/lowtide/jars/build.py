@@ -33,8 +33,8 @@ def build() -> Path:
     """Return the jar of the shim, compiled if it is missing or stale.
 
     Raises:
-        JarMissing: it has to be built, and this is no clone, which has the sources.
-        JavaMissing: there is no JDK, only a runtime, or an old one.
+        JarMissing: it has to be built, but only a clone has the sources.
+        JavaMissing: there is only a runtime instead of a JDK, or an old JDK.
         ShimRefused: the compiler found faults.
     """
     if shim_fault():

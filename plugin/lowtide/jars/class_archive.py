@@ -36,13 +36,13 @@ class ClassArchive:
 
     Attributes:
         name: Whose it is.
-        path: Where it is, or would be, in a folder of its own.
+        path: Its path, made or not, in its own folder.
     """
 
     def __init__(self, name: str, jars: Iterable[Path]) -> None:
         """Say what the JVM runs: the jars in the order of its class path, which have to be there."""
         java = java_executable()
-        # Where there is no Java, whoever starts a JVM says so.
+        # Without Java, starting a JVM reports that.
         self._files = [] if java is None or not java.exists() else [java.resolve(), *jars]
         stats = [(path.name, path.stat()) for path in self._files]
         seen = "\n".join(f"{file} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
@@ -108,7 +108,7 @@ def _whole(draft: Path) -> bool:
 
 @contextmanager
 def _lock() -> Iterator[IO[str]]:
-    """Share a lock with all who make archives: it ends with the process, so a draft without it is nobody's."""
+    """Share a lock with all makers of archives: it ends with the process, so a draft without it is abandoned."""
     locks = cache_folder() / "locks"
     locks.mkdir(exist_ok=True)
     with (locks / "classes").open("w") as makers:
@@ -117,7 +117,7 @@ def _lock() -> Iterator[IO[str]]:
 
 
 def _tidy(makers: IO[str]) -> None:
-    """Leave the newest of each name, and no draft of a maker that was killed, unless somebody else makes one now."""
+    """Leave the newest of each name, and no draft of a maker that was killed, unless another one is at work now."""
     with suppress(BlockingIOError):
         fcntl.flock(makers, fcntl.LOCK_EX | fcntl.LOCK_NB)
         whole: dict[str, list[Path]] = {}

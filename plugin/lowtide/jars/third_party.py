@@ -4,7 +4,7 @@
 own jars fetches them into the cache folder, once for all clones and environments:
 
     python -m lowtide.jars.third_party            fetch what is missing, check every byte of what is there
-    python -m lowtide.jars.third_party lock       fetch anew and write jars.lock (after a change of ivy.xml)
+    python -m lowtide.jars.third_party lock       fetch again and write jars.lock (after a change of ivy.xml)
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _alone() -> Iterator[None]:
 
 @contextmanager
 def _retrieved() -> Iterator[Path]:
-    """Fetch the jars into a fresh folder beside their final place; the folder is gone after, unless renamed."""
+    """Fetch the jars into a fresh folder next to their final one; the folder is removed after, unless renamed."""
     scratch = Path(tempfile.mkdtemp(prefix="fetch-", dir=cache_folder() / "jars"))
     try:
         fresh = scratch / "jars"
@@ -205,7 +205,7 @@ def _run_ivy(target: Path) -> None:
     except subprocess.TimeoutExpired as error:
         raise _not_fetched(f"Ivy did not finish within {FETCH_LIMIT_S:.0f} s") from error
     if done.returncode:
-        # What could not be found is told last; the many lines before it tell where it was looked for.
+        # Ivy prints missing jars last, after many lines about where it looked for them.
         log = [line.strip(":\t ") for line in (done.stdout + done.stderr).splitlines()]
         raise _not_fetched("\n".join(line for line in log if line)[-1500:].split("\n", 1)[-1])
 
@@ -233,7 +233,7 @@ def _java() -> str:
 
 
 def _write_lock() -> None:
-    """Fetch the jars that ivy.xml names and write their digests down, to be looked at before they are committed."""
+    """Fetch the jars that ivy.xml names and write their digests, to be reviewed before they are committed."""
     with _alone(), _retrieved() as fresh:
         lines = ["# SHA-256, size in bytes and path of every jar that ivy.xml names; written by `make lock-jars`."]
         for path in sorted(fresh.rglob("*.jar")):

@@ -1,8 +1,8 @@
 """Jobs of this machine: each has a folder with its state, its lock and its logs, whoever runs it.
 
     runner.py       runs a job in this process: `lowtide run`, `python flow.py`, spark-submit
-    supervisor.py   runs it as a child of a small process of its own: `lowtide run --detach`
-    folder.py       where a job keeps what others look at
+    supervisor.py   runs it as a child of a small process: `lowtide run --detach`
+    folder.py       keeps what other programs look at
     job_end.py       ends a job from outside: `lowtide stop`
     figures.py      what a running job says of itself: `lowtide status`
 

@@ -13,12 +13,12 @@ LIMIT_S = 2.0
 
 
 def check_broker(conf: Conf) -> None:
-    """Refuse a start while nobody listens at any address of `kafka.bootstrap_servers`.
+    """Refuse a start while no server listens at any address of `kafka.bootstrap_servers`.
 
-    Only a refused connection counts: what is slow, or behind a name that cannot be found, is left to Kafka's client.
+    Only a refused connection counts: slow brokers, and names that cannot be resolved, are left to Kafka's client.
 
     Raises:
-        ServiceUnavailable: names `lowtide up` where the embedded services are to be used.
+        ServiceUnavailable: it names `lowtide up` if the conf uses the embedded services.
     """
     if not all(_refuses(address) for address in conf.kafka.bootstrap_servers.split(",")):
         return

@@ -37,7 +37,7 @@ def detach(name: str, conf: Conf, command: Callable[[str], list[str]]) -> JobSta
 
     Raises:
         AlreadyRunning: a job of this name runs in the same folder.
-        KeyboardInterrupt: somebody has had enough of waiting; the job has been told to stop.
+        KeyboardInterrupt: the user stopped waiting; the job is stopping too.
     """
     root = Path(conf.job.folder).absolute()
     folder = JobFolder(root, name)

@@ -14,7 +14,7 @@ from lowtide.status.job_view import JobView, Percentiles
 
 LIMIT_S = 2.0
 REMARKABLE_LAG_MS = 1000
-"""From here on people are told who holds min time: below, it is whatever record is under way."""
+"""From this lag on, show who holds min time: below it, that is just the record in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def ask_view(folder: JobFolder, state: JobState, limit_s: float = LIMIT_S) -> Jo
 
 
 def headline(view: JobView) -> str:
-    """Return what one wants to know at a glance: rates, lag and who causes it, latency, what is out of the ordinary."""
+    """Return the figures for one glance: rates, lag and its cause, latency, anything unusual."""
     rates, totals = view.rates, view.totals
     parts = [f"{count(rates.records_in)}/s in", f"{count(rates.delivered)}/s out", f"lag {lag(view)}"]
     if view.latency_ms.p50 is not None:
@@ -89,7 +89,7 @@ def headline(view: JobView) -> str:
 
 
 def lag(view: JobView) -> str:
-    """Return how far min time is behind; where that is remarkable, who holds it, and for how long."""
+    """Return the lag of min time; if it is remarkable, also its holder, and for how long."""
     text = duration(view.lag_ms)
     if (view.lag_ms or 0) < REMARKABLE_LAG_MS or not view.holder:
         return text

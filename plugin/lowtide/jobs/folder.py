@@ -21,8 +21,8 @@ class JobFolder:
         path: The folder.
         state_file: The state of its life, see `JobState`.
         secret_file: The secret of its service, in hexadecimal, for its owner alone; there while it runs.
-        token_file: The token of its control API, likewise.
-        page_file: Leads a browser to the job's page with the token, likewise; there once it was asked for.
+        token_file: The token of its control API, for the owner alone.
+        page_file: Leads a browser to the job's page with the token, for the owner alone; made on request.
         certificate_file: The certificate of its control API, in PEM, for everybody; there while it runs.
         lock_file: Locked by the processes of a life.
         log_file: What Spark, the workers and, if it is detached, the job itself have said.
@@ -51,7 +51,7 @@ class JobFolder:
         """Return the folder of a job that ran or runs.
 
         Raises:
-            NotRunning: there is no such job; those that are there are named.
+            NotRunning: there is no such job; the text names those that exist.
         """
         folder = cls(root, name)
         if not folder.state_file.exists():
@@ -85,7 +85,7 @@ class JobFolder:
         """Take the job for one life; the lock goes when all processes that hold the descriptor have ended.
 
         Raises:
-            AlreadyRunning: it is taken, with who has it.
+            AlreadyRunning: it is taken; the text names the holder.
         """
         self.make()
         descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -112,7 +112,7 @@ class JobFolder:
         return read_state(self.state_file)
 
     def write(self, state: JobState) -> None:
-        """Write down the job's state; by the one who runs it only."""
+        """Write the job's state; only the process that runs it may."""
         write_state(self.state_file, state)
 
     def keep_secret(self, secret: bytes) -> None:

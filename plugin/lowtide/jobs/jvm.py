@@ -23,7 +23,7 @@ def end_jvm(limit_s: float) -> bool:
     """Have the JVM end as PySpark does, by closing its standard input, and wait; kill it after the limit.
 
     Returns:
-        Whether PySpark has one of its own: not under spark-submit, nor when it was interrupted while starting one.
+        True if PySpark started one itself: not under spark-submit, nor when it was interrupted while starting one.
     """
     started = _started()
     if started is None:

@@ -38,7 +38,7 @@ class Log:
         os.truncate(self.file, 0)
 
     def open(self) -> int:
-        """Return a descriptor that appends, as all of this file's must, whoever has emptied it meanwhile."""
+        """Return a descriptor that appends, as all of this file's must: another process may empty it meanwhile."""
         return os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     @contextmanager

@@ -18,7 +18,7 @@ from lowtide.status.job_view import JobView
 class Progress:
     """Lines on standard error, and on a terminal one more that changes each second.
 
-    It keeps a descriptor of its own: standard error may lead into the log meanwhile.
+    It keeps its own descriptor: standard error may lead into the log meanwhile.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Progress:
         """Whether figures are shown."""
 
     def say(self, what: str) -> None:
-        """Print a line with the time since the program's start; a reader who has gone does not stop the job."""
+        """Print a line with the time since the program's start; a closed reader does not stop the job."""
         self.hide()
         with suppress(OSError):
             self._console.print(f"{age_s():6.1f} s  {what}", soft_wrap=True)

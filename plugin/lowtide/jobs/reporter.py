@@ -21,13 +21,13 @@ class Reporter:
     """Looks at a job now and then, and tells how it goes."""
 
     def __init__(self, progress: Progress, log: Log, kafka: str, note: Callable[[str], None]) -> None:
-        """Say where it is told.
+        """Set up where to report.
 
         Args:
             progress: The console.
             log: The job's log, which is kept within its limit.
             kafka: Where the brokers are, for people.
-            note: Given what the job waits for, as its state is to say it; empty when it goes on.
+            note: Called with what the job waits for, for its state; empty when it continues.
         """
         self._progress = progress
         self._log = log

@@ -26,7 +26,7 @@ class Restarts:
         self._ends: deque[float] = deque()
 
     def pause_s(self, now_s: float) -> float | None:
-        """Note that a life has ended; how long to wait before the next, None if there is to be none."""
+        """Note that a life has ended; return the wait before the next one, None if there must be none."""
         while self._ends and now_s - self._ends[0] > self._within_s:
             self._ends.popleft()
         if len(self._ends) >= self._most:

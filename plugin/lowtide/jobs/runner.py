@@ -97,7 +97,7 @@ class Runner:
             The state in which the life ended; its `exit_code` is the program's.
 
         Raises:
-            LowtideError: why the job could not start, or ended by itself.
+            LowtideError: why the job could not start, or why it failed.
         """
         os.environ[VARIABLE] = self._state.life
         self._verbose = verbose
@@ -161,7 +161,7 @@ class Runner:
     def _ready(self, job: Job) -> Job:
         """Wait until a job that was started takes records, and let others know."""
         try:
-            # PySpark has put a handler of its own in the place of ours.
+            # PySpark has replaced our handler by its own.
             self._signals.hear(breaks_off=True)
             self._folder.keep_secret(job.secret)
             self._folder.keep_token(job.token)
@@ -187,7 +187,7 @@ class Runner:
         """Wait until the job is to stop, over as many lives as it may have.
 
         Raises:
-            LifeEnded: one has ended, and there is to be no other.
+            LifeEnded: one has ended, and no other may follow.
         """
         while True:
             job = self._job

@@ -20,11 +20,11 @@ class Signals:
     """The signals of one run.
 
     Attributes:
-        asked: The signal that asked for the end first; None while nobody has.
+        asked: The first signal that asked for the end; None before one came.
     """
 
     def __init__(self, limit_s: float, give_up: Callable[[str, int], None]) -> None:
-        """Say what is done when a clean end takes too long or is not wanted; nothing is heard yet.
+        """Set what happens when a clean end takes too long or a second signal comes; no handler is installed yet.
 
         Args:
             limit_s: How long the end may take after the first signal.
@@ -57,7 +57,7 @@ class Signals:
     def check(self) -> None:
         """Raise `StopAsked` once more where it was lost; to be called between the steps of a start.
 
-        Python drops what a handler raises in a finalizer, or in what runs at a fork; a start would go on to its end.
+        Python drops exceptions that a handler raises in a finalizer or at a fork; a start would then run to its end.
         """
         if self._breaks_off and self.asked is not None:
             raise StopAsked

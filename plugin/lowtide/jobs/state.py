@@ -33,7 +33,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
         address: Where the job's service listens, `host:port`; empty before.
         control: Where its control API listens, `host:port`; empty before.
         control_certificate: What it shows there, and a proof of both, as `ControlAddress` has them.
-        restarts: How often the runner has started the job again by itself.
+        restarts: How often the runner has restarted the job.
         jvm: Spark's driver where it is this runner's child.
     """
 
@@ -90,7 +90,7 @@ def read_state(file: Path) -> JobState | None:
 
 
 def write_state(file: Path, state: JobState) -> None:
-    """Put a state into a file: whoever reads sees the one before or this one, never a part."""
+    """Put a state into a file: a reader sees the one before or this one, never a part."""
     draft = file.with_suffix(".new")
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(state)) + b"\n")
     draft.replace(file)

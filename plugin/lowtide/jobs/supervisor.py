@@ -48,7 +48,7 @@ def supervise(folder: JobFolder, life: str, lock: int, grace_s: float, command: 
         signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)
 
     environment = {**os.environ, VARIABLE: life}
-    # What must not be done beside other threads may be done here: this process has one.
+    # This process has one thread, so it may do what is unsafe with several.
     runner = subprocess.Popen(command, env=environment, pass_fds=(lock,), preexec_fn=be_ours)  # noqa: PLW1509
     kill_at: float | None = None
     while runner.poll() is None:
