@@ -17,7 +17,6 @@ TO_DO = (
     "examples",
     "infra",
     "plugin/lowtide/core",
-    "plugin/lowtide/flow",
     "plugin/lowtide/local",
     "plugin/lowtide/service",
     "plugin/lowtide/worker",
