@@ -69,12 +69,11 @@ class TrackerClient:
         address: ``host:port``.
         secret: the job's.
         incarnation: the life that this process belongs to.
-        local: the worker's local tracker, or what of it this end is to have; None for a subscriber that is no worker.
+        local: the worker's local tracker, or its part that concerns this line; None for a subscriber that is not a
+            worker. It makes flushes; notices go to whoever calls `receive`.
         name: for people.
         subscribe: whether to hear notices.
         timeout_s: see `ANSWER_TIMEOUT_S`.
-        tell_local: whether ``local`` hears every notice as soon as it has come. If not, who calls `receive` lets it
-            hear them, in their order.
     """
 
     def __init__(
@@ -87,12 +86,10 @@ class TrackerClient:
         name: str = "",
         subscribe: bool = True,
         timeout_s: float = ANSWER_TIMEOUT_S,
-        tell_local: bool = True,
     ) -> None:
         self.address = address
-        self._ears: LocalTracker | MinTimes = local if tell_local and isinstance(local, LocalTracker) else MinTimes()
-        self.min_times = self._ears.min_times if isinstance(self._ears, LocalTracker) else self._ears
-        """What was heard."""
+        self.min_times = MinTimes()
+        """What the notices have said so far."""
         self.traffic = Traffic()
         """Over all connections."""
         self._secret = secret
@@ -336,7 +333,7 @@ class TrackerClient:
         match message:
             case Notice():
                 self.traffic.notices += 1
-                if self._ears.hear(message):
+                if self.min_times.hear(message):
                     self._heard.append(message)
             case Applied(_, number):
                 if self._local is not None:

@@ -43,7 +43,7 @@ class _Part:
         return self._splitter.report(self._local.absolute(), self._shard)
 
 
-class _Ears:
+class _NoFlushes:
     """The merge's part of a worker: its name, and no flushes."""
 
     def __init__(self, local: LocalTracker) -> None:
@@ -73,7 +73,6 @@ class ShardedClient:
         local: the worker's local tracker.
         name: for people.
         timeout_s: see `ANSWER_TIMEOUT_S`.
-        tell_local: whether ``local`` hears every notice as soon as it has come.
     """
 
     def __init__(
@@ -86,15 +85,13 @@ class ShardedClient:
         local: LocalTracker,
         name: str = "",
         timeout_s: float = ANSWER_TIMEOUT_S,
-        tell_local: bool = True,
     ) -> None:
         self._local = local
         self._timeout_s = timeout_s
-        self._tell_local = tell_local
         self._splitter = Splitter(len(shards))
         numbers = [0] * len(shards)
         self.merge = TrackerClient(
-            address, secret=secret, incarnation=incarnation, local=_Ears(local), name=name, timeout_s=timeout_s
+            address, secret=secret, incarnation=incarnation, local=_NoFlushes(local), name=name, timeout_s=timeout_s
         )
         self.shards = tuple(
             TrackerClient(
@@ -124,7 +121,7 @@ class ShardedClient:
     @property
     def min_times(self) -> MinTimes:
         """The min times received."""
-        return self._local.min_times if self._tell_local else self.merge.min_times
+        return self.merge.min_times
 
     def fileno(self) -> int:
         """The descriptor of the line on which notices come."""
@@ -165,11 +162,11 @@ class ShardedClient:
         """Takes in what has come, waiting at most so long for a notice, and returns the notices that are new."""
         for line in self.shards:
             line.receive()
-        return self._told(self.merge.receive(wait_s))
+        return self.merge.receive(wait_s)
 
     def heard(self) -> list[Notice]:
         """The notices that have come and were not returned yet, such as those before a line broke."""
-        return self._told(self.merge.heard())
+        return self.merge.heard()
 
     def open_front(self, front: int, floor: int, feeds: Iterable[int] | None = None) -> int:
         """As of `TrackerClient`; the answer comes once all shards know the front."""
@@ -190,9 +187,3 @@ class ShardedClient:
         """Closes all lines; what was not applied is kept."""
         for line in self.lines:
             line.close()
-
-    def _told(self, notices: list[Notice]) -> list[Notice]:
-        if self._tell_local:
-            for notice in notices:
-                self._local.hear(notice)
-        return notices

@@ -285,7 +285,7 @@ def test_who_says_unsubscribe_while_the_tracker_is_rebuilt_hears_nothing(serve: 
 
 def test_a_local_tracker_that_somebody_else_tells_hears_nothing_of_the_client(serve: Serve) -> None:
     running, local = serve(), LocalTracker(1, 3, start=0)
-    client = TrackerClient(running.address, secret=bytes(range(32)), incarnation=3, local=local, tell_local=False)
+    client = TrackerClient(running.address, secret=bytes(range(32)), incarnation=3, local=local)
     client.connect()
     local.heartbeat(0, 9)
     flush = local.flush()

@@ -111,7 +111,8 @@ class Job:
     def turn(self, worker: int) -> None:
         client, local = self.clients[worker], self.locals[worker]
         with suppress(ConnectionLost):
-            client.receive()
+            for notice in client.receive():
+                local.hear(notice)
         if self.rng.random() < 0.2:
             mend(client)
         flush = local.flush()

@@ -82,7 +82,6 @@ class TrackerLine:
                 local=local,
                 name=name,
                 timeout_s=CALL_LIMIT_S,
-                tell_local=False,
             )
             self._lines: tuple[TrackerClient, ...] = self._client.lines
         else:
@@ -93,7 +92,6 @@ class TrackerLine:
                 local=local,
                 name=name,
                 timeout_s=CALL_LIMIT_S,
-                tell_local=False,
             )
             self._lines = (self._client,)
         self._greetings = [Greeting(each) for each in (address, *shards)]

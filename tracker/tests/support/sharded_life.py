@@ -201,7 +201,8 @@ def mend(client: ShardedClient) -> None:
 def turn(client: ShardedClient) -> None:
     """Hears, mends and flushes."""
     with suppress(ConnectionLost):
-        client.receive()
+        for notice in client.receive():
+            client._local.hear(notice)
     mend(client)
     with suppress(ConnectionLost):
         client.flush()
