@@ -124,6 +124,7 @@ def test_a_record_of_another_type_is_said_beforehand_and_at_the_start(spark: Spa
 
     def flow(record: type) -> Flow:
         flow = Flow(topics.name)
+        flow.parameter("limit", 5 if record is Document else 7)
         flow.read("read", kafka(topics.source, as_json(record))).write("out", kafka(topics.sink, as_json(record)))
         return flow
 
@@ -136,6 +137,7 @@ def test_a_record_of_another_type_is_said_beforehand_and_at_the_start(spark: Spa
     changed = [
         'records of source "read": field number is float, but was int',
         'records of sink "out": field number is float, but was int',
+        "parameter limit is 7, but was 5",
     ]
     with spark.job(flow(Document)):
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lowtide.errors import FlowError
 from lowtide.flow.formats.endpoints import Kafka, KafkaSource
 from lowtide.flow.other_words import OF_FLOWS
+from lowtide.flow.parameters import value_of
 from lowtide.flow.site import user_site
 from lowtide.flow.steps.graph import FlowGraph
 from lowtide.flow.steps.steps import Read
@@ -27,6 +29,7 @@ _TAKEN = frozenset({"self", "inputs", "until", "states"})
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 T = TypeVar("T")
+P = TypeVar("P", str, int, float, bool)
 
 
 class Flow(FlowGraph):
@@ -74,6 +77,33 @@ class Flow(FlowGraph):
                 way_out="leave it out; a field that is the message's key is marked: Annotated[str, lt.Key()]",
             )
         return Stream(self, self.add(_read_of(source), name, (), site))
+
+    def parameter(self, name: str, default: P) -> P:
+        """Give the value that this start has for a parameter: `[job.parameters]` of the conf, or `--set` for once.
+
+        Ask where the flow is written down: the plan keeps the value, and all workers and restarts have the same. A
+        change from one life to the next is said like any other change of the flow, and refused nowhere.
+
+        Args:
+            name: Its name there, an identifier.
+            default: Its value where the conf has none, in tests for example. The parameter is of its type: str, int,
+                float or bool.
+
+        Raises:
+            FlowError: the value in the conf is of another type, or a function asks in a worker.
+
+        Example:
+            >>> limit = flow.parameter("limit", 5)  # lowtide run flow.py --set job.parameters.limit=7
+            >>> orders.filter(lambda order: order.amount > limit, name="large").write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 5), Order("bob", 7)])["chosen"]
+            [Order(user='bob', amount=7)]
+        """
+        if sys._getframe(1).f_globals.get("__name__") == "__main__" and not self.parameters:
+            from lowtide.cli.options import give_from_arguments
+
+            give_from_arguments(sys.argv[1:])
+        self.parameters[name] = value_of(name, default)
+        return value_of(name, default)
 
     def clock(self, name: str, every: timedelta, *, tz: str | None = None) -> Stream[Moment]:
         """One record whenever log time has come to a multiple of `every`: before it, all of earlier times.

@@ -16,6 +16,7 @@ import msgspec
 from lowtide.conf import Conf
 from lowtide.driver.recovery import StartFrom
 from lowtide.driver.spark_conf import conf_settings, submitted
+from lowtide.flow.parameters import refuse_early, refuse_unasked
 from lowtide.flow.plan.flow_file import load_flow
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.graph import FlowGraph
@@ -65,6 +66,8 @@ def flow_of(context: click.Context, path: str | None) -> FlowGraph:
     if isinstance(given, FlowGraph):
         if path is not None:
             raise click.UsageError("this program runs its own flow and takes no other", context)
+        refuse_unasked(given.name, given.parameters)
+        refuse_early(given.parameters)
         return given
     if path is None:
         raise click.UsageError("Missing argument 'FLOW'.", context)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ import click
 
 from lowtide.conf import Conf, parse_settings
 from lowtide.driver.spark_conf import conf_settings as conf_settings_of_spark
+from lowtide.errors import ConfError
+from lowtide.flow.parameters import give
 
 
 def with_conf(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--conf FILE` and `--set TABLE.KEY=VALUE`; it gets the checked `Conf` as `conf`.
 
-    Keys of Spark's conf (`spark.lowtide.TABLE.KEY`) win over the file, and `--set` wins over both.
+    The flows that the command loads are given `[job.parameters]`. Keys of Spark's conf (`spark.lowtide.TABLE.KEY`) win
+    over the file, and `--set` wins over both.
     """
 
     @click.option("--conf", "conf_file", type=click.Path(path_type=Path), help="The conf file; without it, defaults.")
@@ -24,9 +28,27 @@ def with_conf(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def loaded(*args: Any, conf_file: Path | None, conf_settings: tuple[str, ...], **kwargs: Any) -> Any:
         conf = Conf.load(conf_file, parse_settings(conf_settings), spark=conf_settings_of_spark())
+        give(conf.job.parameters)
         return command(*args, conf=conf, **kwargs)
 
     return loaded
+
+
+def give_from_arguments(arguments: Sequence[str]) -> None:
+    """Give the parameters of a command line to the flow of a program that is about to run itself.
+
+    Nothing is given where the conf cannot be read: the program's command says so when it comes to it.
+    """
+    options = click.Command("program", params=[_CONF, _SET], context_settings=_LAX)
+    with suppress(ConfError, click.ClickException):
+        found = options.make_context("program", list(arguments)).params
+        settings = parse_settings(found["conf_settings"])
+        give(Conf.load(found["conf_file"], settings, spark=conf_settings_of_spark()).job.parameters)
+
+
+_CONF = click.Option(["--conf", "conf_file"], type=click.Path(path_type=Path))
+_SET = click.Option(["--set", "conf_settings"], multiple=True)
+_LAX = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")

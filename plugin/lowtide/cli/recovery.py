@@ -19,7 +19,7 @@ from lowtide.driver.frozen import settled
 from lowtide.driver.placement import START, refuse_forgotten, refuse_other_delivery
 from lowtide.driver.preflight import Surroundings, sink_topics
 from lowtide.driver.preflight import look as look_at_kafka
-from lowtide.driver.record_types import changed_records
+from lowtide.driver.record_types import changed_parameters, changed_records
 from lowtide.driver.recovery import StartFrom, refuse_other_state
 from lowtide.errors import LowtideError
 from lowtide.flow.plan.compiler import compile_job
@@ -206,7 +206,8 @@ def look(flow: FlowGraph, conf: Conf, start: StartFrom, told: Told) -> Recovery:
             choice = choose(place.log, place.files, commit=start.commit, before_ms=start.before_ms, told=told)
         register, leader = FrontRegister.from_json(store.fronts()), store.holder()
         refusal = _refusal(plan, conf, store, choice, again=start.redeliver)
-        records = changed_records(store.records(), plan)
+        kept = store.records()
+    of_life = (*changed_records(kept, plan), *changed_parameters(kept, plan))
     differences: list[Difference] = []
     if choice is not None:
         steps = saved_steps(plan)
@@ -220,7 +221,7 @@ def look(flow: FlowGraph, conf: Conf, start: StartFrom, told: Told) -> Recovery:
         redelivered = _delivered_since(Topics(conf.kafka), sink_topics(plan), since_ms)
     newest = commits[-1].id if commits else ""
     return Recovery(
-        plan, choice, len(commits), newest, (*differences, *records), again, leader, twice, refusal, redelivered
+        plan, choice, len(commits), newest, (*differences, *of_life), again, leader, twice, refusal, redelivered
     )
 
 

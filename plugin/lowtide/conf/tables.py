@@ -24,6 +24,7 @@ class JobConf:
 
     `slack_ms` is the length of a tick: records of different partitions that are further apart keep their order.
     `submission` is the key of this start: a retry with the same key begins no second life. Give it on a command line.
+    `parameters` are the flow's own, which it asks for by `flow.parameter(name, default)`.
     """
 
     folder: Text = ".lowtide/jobs"
@@ -43,6 +44,7 @@ class JobConf:
     stop_limit_s: Seconds = 30.0
     restarts: Annotated[int, Meta(ge=0)] = 5
     restarts_within_s: Seconds = 600.0
+    parameters: dict[str, str | int | float | bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Compares the types of what sources and sinks carry with those of the last life; no state may have them.
+"""Compares the types of what sources and sinks carry, and the flow's parameters, with those of the last life.
 
 Each life that begins keeps them in ZooKeeper, as texts for people. Nothing hangs on them: what has changed is said, and
 no start is refused.
@@ -18,7 +18,10 @@ from lowtide.flow.schema.schema import kind_of
 from lowtide_snapshots.format.fingerprint import Difference
 from lowtide_snapshots.job.store import JobStore
 
-__all__ = ["changed_records", "kept_records", "note_records"]
+__all__ = ["changed_parameters", "changed_records", "kept_records", "note_records"]
+
+PARAMETERS = "parameter"
+"""The key of the flow's parameters beside "source" and "sink"."""
 
 ROOM_BYTES = 256 << 10
 """As JSON, of all steps: a node of ZooKeeper holds four times as much. Of steps beyond it nothing is kept."""
@@ -30,9 +33,10 @@ def note_records(store: JobStore, plan: Plan, incarnation: int, say: Callable[[s
     Raises:
         SnapshotsError: the life is over, or ZooKeeper does not answer.
     """
-    for each in changed_records(store.records(), plan):
+    was = store.records()
+    for each in (*changed_records(was, plan), *changed_parameters(was, plan)):
         say(f"the flow has changed: {each.what}")
-    store.set_records(incarnation, kept_records(plan))
+    store.set_records(incarnation, {**kept_records(plan), PARAMETERS: dict(plan.parameters)})
 
 
 def kept_records(plan: Plan) -> dict[str, dict[str, dict[str, str]]]:
@@ -47,6 +51,17 @@ def kept_records(plan: Plan) -> dict[str, dict[str, dict[str, str]]]:
                 return kept
             kept[kind][vertex.name] = fields
     return kept
+
+
+def changed_parameters(was: Mapping[str, Any] | None, plan: Plan) -> list[Difference]:
+    """Hold a flow's parameters against those of the last life, of which `was` is what it kept."""
+    before: Mapping[str, Any] = (was or {}).get(PARAMETERS, {})
+    changes = [
+        f"parameter {name} is {value!r}, but was {before[name]!r}"
+        for name, value in plan.parameters.items()
+        if name in before and before[name] != value
+    ]
+    return [Difference(plan.name, each, False) for each in changes]
 
 
 def changed_records(was: Mapping[str, Any] | None, plan: Plan) -> list[Difference]:

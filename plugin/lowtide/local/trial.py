@@ -22,6 +22,7 @@ from zlib import crc32
 from lowtide.core.operators.faults.failure import Dead, UserError, shortened
 from lowtide.core.operators.order.order import CLOCK
 from lowtide.errors import FlowError
+from lowtide.flow import parameters
 from lowtide.flow.formats.endpoints import KafkaSink
 from lowtide.flow.formats.formats import raw
 from lowtide.flow.plan.compiler import compile_flow
@@ -69,7 +70,10 @@ def try_flow(flow: FlowGraph, path: str, samples: Mapping[str, Path]) -> Tried:
     given = [f"{name}={file}" for name, file in samples.items()]
     with tempfile.TemporaryDirectory() as folder:
         outs = [Path(folder, seed) for seed in SEEDS]
-        children = [_child(seed, [path, str(out), *given]) for seed, out in zip(SEEDS, outs, strict=True)]
+        children = [
+            _child(seed, [path, str(out), json.dumps(parameters.given()), *given])
+            for seed, out in zip(SEEDS, outs, strict=True)
+        ]
         for child in children:
             _ended(child)
         runs = [run for out in outs for run in json.loads(out.read_text())]
@@ -185,8 +189,9 @@ def _placed(sources: Sequence[str], dead: Dead) -> tuple[str, str | None, int, s
 
 def main() -> None:
     """Run a flow twice in this process, and write down what its functions gave."""
-    path, out, *given = sys.argv[1:]
+    path, out, known, *given = sys.argv[1:]
     leave_pandas_for_later()
+    parameters.give(json.loads(known))
     plan = compile_flow(load_flow(path), parallelism=1)
     # Records made up may be none that the functions were written for, so what fails ends nothing.
     plan = replace(plan, dead_letters=KafkaSink("dead-letters", raw(), None))

@@ -407,6 +407,9 @@ class Flow:
         self.steps.append(step)
         return Stream(self, step)
 
+    def parameter(self, name: str, default: Any) -> Any:
+        return default
+
     def clock(self, name: str, every: timedelta, *, tz: str | None = None) -> Stream:
         assert tz is None, "this one goes by UTC alone"
         step = Step("clock", name, [], every=every)

@@ -87,7 +87,8 @@ def compile_flow(
         raise FlowRefused(flow.name, inference.findings)
     vertices = _Layout(flow, inference).vertices()
     levels = 1 + max(vertex.level for vertex in vertices)
-    return Plan(flow.name, vertices, levels, units, lanes, parallelism, flow.dead_letters, slack_ms, grouping)
+    size = levels, units, lanes, parallelism
+    return Plan(flow.name, vertices, *size, flow.dead_letters, slack_ms, grouping, dict(flow.parameters))
 
 
 def compile_job(flow: FlowGraph, conf: Conf) -> Plan:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from lowtide.errors import FlowError
+from lowtide.flow.parameters import refuse_unasked
 from lowtide.flow.steps.graph import FlowGraph
 
 
@@ -21,8 +22,15 @@ def load_flow(path: str) -> FlowGraph:
         path: `flow.py`, or `flow.py:name` for the variable to take if there are several flows.
 
     Raises:
-        FlowError: the file does not exist, holds no flow or several, or raises when imported.
+        FlowError: the file does not exist, holds no flow or several, or raises when imported; or the conf gives a
+            parameter that the flow does not ask for.
     """
+    flow = _load(path)
+    refuse_unasked(flow.name, flow.parameters)
+    return flow
+
+
+def _load(path: str) -> FlowGraph:
     file, variable = _split(path)
     if not file.is_file():
         raise FlowError(f"{file} does not exist", way_out="name a Python file that makes a Flow")

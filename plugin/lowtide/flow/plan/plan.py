@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeGuard
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from typing_extensions import TypeVar
 
 from lowtide.flow.formats.endpoints import KafkaSink
+from lowtide.flow.parameters import Value
 from lowtide.flow.site import Site
 from lowtide.flow.steps.calls import S_co
 from lowtide.flow.steps.steps import (
@@ -108,6 +109,7 @@ class Plan:
         dead_letters: The sink for records that failed; None if they stop the job.
         slack_ms: Length of a tick in ms.
         grouping: The way stateful steps come to the right order.
+        parameters: The value of each parameter that the flow has asked for.
     """
 
     name: str
@@ -119,6 +121,7 @@ class Plan:
     dead_letters: KafkaSink | None
     slack_ms: int = 2
     grouping: Grouping = "optimistic"
+    parameters: Mapping[str, Value] = field(default_factory=dict, hash=False)
 
     def children(self, vertex: int) -> tuple[Vertex, ...]:
         """Return the vertices that take this one's records, in the order they were written.

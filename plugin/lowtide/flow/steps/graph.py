@@ -8,6 +8,7 @@ from typing import Any
 
 from lowtide.errors import FlowError
 from lowtide.flow.formats.endpoints import Kafka
+from lowtide.flow.parameters import Value
 from lowtide.flow.site import Site, user_site
 from lowtide.flow.steps.calls import Call, sink_of
 from lowtide.flow.steps.steps import Step
@@ -28,6 +29,7 @@ class FlowGraph:
         name: The flow's name, which is also the job's.
         dead_letters: The sink for records that cannot be parsed or whose step raises; without one they stop the job.
         calls: The steps in the order they were written; a step stands after the one it takes records from.
+        parameters: The value of each parameter that the flow has asked for.
         keyed: The call of each key_by, by the call it takes records from, its columns and its given name.
     """
 
@@ -37,6 +39,7 @@ class FlowGraph:
             raise FlowError(f"{name!r} is not a valid flow name", where=str(self.site), way_out=NAME_RULE)
         self.name = name
         self.dead_letters = None if dead_letters is None else sink_of(dead_letters, "Flow")
+        self.parameters: dict[str, Value] = {}
         self.calls: list[Call] = []
         self.keyed: dict[tuple[int, tuple[str, ...], str | None], int] = {}
 
