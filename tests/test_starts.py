@@ -11,7 +11,7 @@ from tests.judging import Judge, produce
 
 from lowtide import Flow, kafka, raw
 from lowtide.connectors.topics import Topics
-from lowtide.driver.starts import first_offsets
+from lowtide.driver.bounds import first_offsets
 from lowtide.errors import FlowError
 from lowtide.flow.plan.compiler import compile_flow
 

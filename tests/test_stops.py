@@ -17,8 +17,8 @@ import lowtide as lt
 from lowtide.conf import Conf
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.connectors.topics import Topics
+from lowtide.driver.bounds import last_offsets
 from lowtide.driver.job import Job
-from lowtide.driver.stops import last_offsets
 from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.local.oracle import read_output

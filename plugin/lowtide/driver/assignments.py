@@ -16,11 +16,11 @@ from lowtide.core.fronts.floors import pack
 from lowtide.core.fronts.front import Window
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.core.operators.state.saved_step import saved_steps
+from lowtide.driver.bounds import stops_of
 from lowtide.driver.frozen import job_record
 from lowtide.driver.opening import Opening
 from lowtide.driver.placement import text_of
 from lowtide.driver.preflight import Surroundings
-from lowtide.driver.stops import stops_of
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.segments import segments_of
 from lowtide.status.moment import JobShape

@@ -7,9 +7,8 @@ from dataclasses import replace
 from lowtide.conf import Conf
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.core.fronts.register import FrontRegister
+from lowtide.driver.bounds import refuse_other_starts, refuse_other_stops
 from lowtide.driver.refusals import fence_ends_life
-from lowtide.driver.starts import refuse_other_starts
-from lowtide.driver.stops import refuse_other_stops
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.job.record import JobRecord

@@ -24,6 +24,7 @@ from lowtide.connectors.schema_registry import bound
 from lowtide.driver import preflight
 from lowtide.driver.assignments import deployment_of, setting_of
 from lowtide.driver.borrowed_floors import refuse_borrowing
+from lowtide.driver.bounds import has_an_end
 from lowtide.driver.broker_watch import BrokerWatch
 from lowtide.driver.causes import error_of, error_of_query, exception_of
 from lowtide.driver.frozen import settled
@@ -33,7 +34,6 @@ from lowtide.driver.query import start_query
 from lowtide.driver.recovery import StartFrom
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.session import drop_executors, has_executors, master_of, session_runs, start_session
-from lowtide.driver.stops import has_an_end
 from lowtide.errors import ConfError, LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.events import EventLog
 from lowtide.flow.plan.compiler import compile_job

@@ -28,6 +28,15 @@ from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.register import FrontRegister, Partition
 from lowtide.core.operators.order.order import OrderKey
 from lowtide.driver.borrowed_floors import borrow_floors, refuse_half_borrowed
+from lowtide.driver.bounds import (
+    first_offsets,
+    last_offsets,
+    preload_ends,
+    refuse_other_starts,
+    refuse_other_stops,
+    starts_of,
+    stops_of,
+)
 from lowtide.driver.compacted import refuse_compacted_replay
 from lowtide.driver.frozen import job_record
 from lowtide.driver.placement import START, kept_steps, refuse_forgotten, refuse_other_delivery
@@ -36,10 +45,8 @@ from lowtide.driver.record_types import note_records
 from lowtide.driver.recovery import Recovered, StartFrom, recover
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.relied_on import relied_on
-from lowtide.driver.starts import first_offsets, preload_ends, refuse_other_starts, starts_of
-from lowtide.driver.stops import last_offsets, refuse_other_stops, stops_of
 from lowtide.errors import FlowError, LifeEnded
-from lowtide.flow.formats.start import EARLIEST
+from lowtide.flow.formats.bounds import EARLIEST
 from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.job.store import JobStore
 from lowtide_tracker import Floor

@@ -12,9 +12,9 @@ import lowtide as lt
 from lowtide.connectors.topics import Topic
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.fronts.register import FrontRegister, Partition
-from lowtide.driver.starts import refuse_other_starts, refuse_to_come
+from lowtide.driver.bounds import refuse_other_starts, refuse_to_come
 from lowtide.errors import FlowError
-from lowtide.flow.formats.start import Start, start_of
+from lowtide.flow.formats.bounds import EARLIEST, start_of
 from lowtide.flow.plan.check import check_flow
 from lowtide.flow.plan.compiler import compile_flow
 
@@ -30,7 +30,7 @@ def test_a_start_is_said_in_one_way() -> None:
     said = [str(start_of(each)) for each in ("earliest", "latest", there, {1: 7, 0: 5})]
     assert said == ["earliest", "latest", "2026-03-01T10:00:00+00:00", "offsets 0: 5, 1: 7"]
     assert start_of(there) == start_of(there.astimezone(UTC))
-    assert start_of("earliest") == Start()
+    assert start_of("earliest") == EARLIEST
 
 
 @pytest.mark.parametrize("start", ["newest", 5, None, {}, {"0": 1}, {0: -1}, {0: True}, datetime(2026, 3, 1)])

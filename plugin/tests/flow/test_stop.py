@@ -11,10 +11,9 @@ import lowtide as lt
 from lowtide.connectors.topics import Topic
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.fronts.register import FrontRegister, Partition
-from lowtide.driver.starts import refuse_to_come
-from lowtide.driver.stops import has_an_end, refuse_other_stops
+from lowtide.driver.bounds import has_an_end, refuse_other_stops, refuse_to_come
 from lowtide.errors import FlowError
-from lowtide.flow.formats.stop import Stop, stop_of
+from lowtide.flow.formats.bounds import NOW, stop_of
 from lowtide.flow.plan.check import check_flow
 from lowtide.flow.plan.compiler import compile_flow
 
@@ -30,7 +29,7 @@ def test_a_stop_is_said_in_one_way() -> None:
     said = [str(stop_of(each)) for each in ("now", there, {1: 7, 0: 5})]
     assert said == ["now", "2026-03-01T10:00:00+00:00", "offsets 0: 5, 1: 7"]
     assert stop_of(there) == stop_of(there.astimezone(UTC))
-    assert (stop_of("now"), stop_of(None)) == (Stop(), None)
+    assert (stop_of("now"), stop_of(None)) == (NOW, None)
 
 
 @pytest.mark.parametrize("stop", ["latest", 5, {}, {"0": 1}, {0: -1}, {0: True}, datetime(2026, 3, 1)])

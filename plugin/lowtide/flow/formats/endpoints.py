@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from lowtide.errors import FlowError
+from lowtide.flow.formats.bounds import EARLIEST, Bound, StartAt, StopAt, start_of, stop_of
 from lowtide.flow.formats.formats import Format
-from lowtide.flow.formats.start import EARLIEST, Start, StartAt, start_of
-from lowtide.flow.formats.stop import Stop, StopAt, stop_of
 from lowtide.flow.site import user_site
 
 T = TypeVar("T")
@@ -24,8 +23,8 @@ class Kafka(Generic[T]):
     topic: str
     format: Format[T]
     key: str | None = None
-    start: Start = EARLIEST
-    stop: Stop | None = None
+    start: Bound = EARLIEST
+    stop: Bound | None = None
     preload: bool = False
     compacted: bool = False
 
@@ -44,8 +43,8 @@ class KafkaSource:
 
     topic: str
     format: Format[object]
-    start: Start = EARLIEST
-    stop: Stop | None = None
+    start: Bound = EARLIEST
+    stop: Bound | None = None
     preload: bool = False
     compacted: bool = False
 

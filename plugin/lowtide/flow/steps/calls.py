@@ -8,8 +8,8 @@ from typing import Generic
 from typing_extensions import TypeVar
 
 from lowtide.errors import FlowError
+from lowtide.flow.formats.bounds import EARLIEST
 from lowtide.flow.formats.endpoints import Kafka, KafkaSink
-from lowtide.flow.formats.start import EARLIEST
 from lowtide.flow.site import Site, user_site
 from lowtide.flow.steps.steps import Step
 
