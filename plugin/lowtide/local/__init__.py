@@ -1,1 +1,1 @@
-"""Runs in this process: `run_locally`, and the oracle that deliveries are compared with."""
+"""Runs in this process: `run_locally`, and the oracle that checks deliveries."""

@@ -1,4 +1,4 @@
-"""What a run here and now begins with: the states that a test gives to steps, by key."""
+"""The initial states of a local run: those that a test gives to steps, by key."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from lowtide.local.interpreter import Run
 __all__ = ["States", "begin_with"]
 
 States = Mapping[str, Mapping[Any, Any]]
-"""By the step's name, and then by key, a state; a key of several columns is a tuple."""
+"""States by the step's name and then by key; a key of several columns is a tuple."""
 
 
 def begin_with(run: Run, plan: Plan, states: States) -> None:
-    """Let steps begin with states, as a job does that begins from a snapshot.
+    """Give steps initial states, as a snapshot does for a job.
 
     Raises:
-        FlowError: a step is not there or keeps no such state, a key has other columns, or a state another type.
+        FlowError: a step does not exist or keeps no such state, a key has other columns, or a state another type.
     """
     steps = {vertex.name: vertex for vertex in plan.those(Scan) if not vertex.step.own}
     for name, kept in states.items():
         vertex = steps.get(name)
         if vertex is None:
             raise FlowError(
-                f'states= names "{name}", which is no step that can be given states; '
-                f"there {'are ' + ', '.join(sorted(steps)) if steps else 'is none'}",
-                way_out="name a scan, flat_scan, reduce or aggregate; windows, joins and tables take records",
+                f'states= names "{name}", which is not a step that takes states; '
+                f"those are {', '.join(sorted(steps)) if steps else 'none in this flow'}",
+                way_out="name a scan, flat_scan, reduce or aggregate; give windows, joins and tables records",
             )
         for key, state in kept.items():
             run.begin(vertex, _key_of(plan, vertex, key), state)
@@ -41,7 +41,7 @@ def _key_of(plan: Plan, vertex: Vertex, key: Any) -> tuple[Any, ...]:
     values = key if isinstance(key, tuple) else (key,)
     if len(values) != len(columns):
         raise FlowError(
-            f'states= gives "{vertex.name}" a state of {key!r}, and its keys are {", ".join(columns)}',
-            way_out="give a value of the column, or a tuple with one for each",
+            f'states= gives "{vertex.name}" a state for {key!r}, but its key is {", ".join(columns)}',
+            way_out="give a value of the column, or a tuple with one value per column",
         )
     return tuple(map(plain, values))

@@ -1,4 +1,4 @@
-"""Calls a user's function with one record, and turns what goes wrong into a failure."""
+"""Calls a user's function with one record, and turns errors into a failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Failed(Exception):
 
 
 def called(function: Function, *arguments: Any) -> Any:
-    """The result of a user's function, the record being its last argument; raises Failed."""
+    """Return the result of a user's function, whose last argument is the record; raises Failed."""
     try:
         return function(*arguments)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
@@ -31,7 +31,7 @@ def called(function: Function, *arguments: Any) -> Any:
 
 
 def call(vertex: Vertex, item: Item) -> list[Item]:
-    """What becomes of a record in a step that calls a function with it and keeps nothing; raises Failed."""
+    """Return the output of a step that calls a function with a record and keeps nothing; raises Failed."""
     return _CALLS[type(vertex.step)](vertex, item)
 
 
@@ -57,7 +57,7 @@ def _sound(node: PerRecord, item: Item, result: Any) -> Any:
 
 
 def _map_batch(vertex: Vertex[MapBatches], item: Item) -> list[Item]:
-    """A record in a batch of its own; what fails here always stops the run, as it does a job."""
+    """Map a record as a batch of its own; a failure here always stops the run, as it stops a job."""
     rows, failures = MapBatchesNode(vertex).apply([item.record])
     for failure in failures:
         raise UserError(vertex, item.message.position, failure)

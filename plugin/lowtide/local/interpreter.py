@@ -1,8 +1,8 @@
-"""A run of a plan, single-threaded: one message after the other in the order of their labels, each depth first.
+"""A single-threaded run of a plan: one message after the other in the order of their labels, each depth first.
 
 So every vertex sees records in the order (tick, front, sequence, child path), which the run asserts. It shares schemas,
-formats and the wording of failures with the workers, but none of the ways in which they carry batches and mend orders.
-It takes every record through its columns where a worker would, so that a function sees what it sees there.
+formats and failure texts with the workers, but not the code that carries batches and repairs orders. It takes every
+record through its columns where a worker would, so that a function sees what it sees there.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from lowtide_snapshots.keys.hashing import hash_unit
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """What is to be done next: an item goes into a vertex at a port, or, without a port, has come out of it."""
+    """The next thing to do: an item enters a vertex at a port or, without a port, has come out of it."""
 
     vertex: Vertex
     port: int | None
@@ -68,14 +68,14 @@ class _Way:
 
 
 OnCall = Callable[[Vertex, object, object], None]
-"""Is told a step, the record its function was given, and what came of it, with the state behind; None if it failed."""
+"""Called with a step, its function's record, and the results with the state after it; None if it failed."""
 
 
 class Run:
     """One run of a plan.
 
     Attributes:
-        written: The records that each sink was given, in order, by its vertex.
+        written: The records of each sink, in order, by its vertex.
         dead: The dead letters, in order.
     """
 
@@ -89,15 +89,15 @@ class Run:
         on_time: OnTime | None = None,
         dead: list[Dead] | None = None,
     ) -> None:
-        """Begin one.
+        """Begin a run.
 
         Args:
             plan: The plan.
-            on_call: Is told each call of a function.
-            until: The last tick that time comes to; by default the clock goes on until nothing is due.
+            on_call: Called with each call of a function.
+            until: The last tick that time reaches; by default the clock goes on until nothing is due.
             looks_ahead: See `TimedWindows`.
             on_time: See `TimedWindows`.
-            dead: Where dead letters go; by default to a list of the run's own.
+            dead: Takes dead letters; by default a list of the run's own.
         """
         self._until = until
         self._on_call = on_call
@@ -107,7 +107,7 @@ class Run:
         self._children = [plan.children(vertex.id) for vertex in plan.vertices]
         self._newest: dict[int, Order] = {}
         self._turning: dict[int, list[Item]] = {}
-        """By head of a loop with a `key_by` in its body: what goes round once more, after all of this turn."""
+        """By head of a loop with a `key_by` in its body: the items that go round again, after all of this turn."""
         self._windows = {vertex.id: Windows(plan, vertex) for vertex in plan.those(Last)}
         self._timed = {
             vertex.id: TimedWindows(plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
@@ -128,11 +128,11 @@ class Run:
         self._timers = {id_: scanned for id_, scanned in self._scanned.items() if isinstance(scanned, TimedScanned)}
 
     def begin(self, vertex: Vertex, key: tuple[Any, ...], state: object) -> None:
-        """Let a scan begin with a state of a key, as from a snapshot (errors: FlowError)."""
+        """Give a scan an initial state for a key, as from a snapshot (errors: FlowError)."""
         self._scanned[vertex.id].begin(key, state)
 
     def read(self, source: Vertex[Read], order: Order, message: Message) -> None:
-        """Take a message of a source all its way."""
+        """Take a message of a source through the flow."""
         self._come_to(order)
         self._sign(source, Item(None, order, message))
         format_ = source.step.source.format
@@ -143,23 +143,23 @@ class Run:
             self._walk(source, Item(record, order, message))
 
     def take(self, source: Vertex[Read], item: Item) -> None:
-        """Take a record of a source all its way."""
+        """Take a record of a source through the flow."""
         self._come_to(item.order)
         self._sign(source, item)
         self._walk(source, item)
 
     def _sign(self, source: Vertex[Read], item: Item) -> None:
-        """Have clocks see a message, readable or not."""
+        """Show a message, readable or not, to clocks."""
         at = moment(item.order.tick * self._plan.slack_ms * 1_000)
         for sign in self._plan.signs_of(source):
             self._walk(sign, item.becomes(Sighted(sign.step.striking.name, at)))
 
     def finish(self) -> None:
-        """Let time go on after the last record."""
+        """Advance time after the last record."""
         self._come_to(None)
 
     def _come_to(self, order: Order | None) -> None:
-        """Let the clock bring all that stands before a place in the order; before None all there is."""
+        """Run all timers before a place in the order; before None all there are."""
         if order is None and self._until is None:
             for timer in self._timers.values():
                 timer.time_ends()
@@ -185,18 +185,18 @@ class Run:
                     self._fail(vertex, item, failure)
 
     def _walk(self, vertex: Vertex, item: Item) -> None:
-        """Take what came out of a vertex all its way."""
+        """Take an item that came out of a vertex through the rest of the flow."""
         self._go([_Way(vertex, None, item)])
 
     def _go(self, ways: list[_Way]) -> None:
-        """Go all ways to their ends: by a stack instead of calls, as loops may be deep."""
+        """Go all ways to their ends, with a stack instead of calls, as loops may be deep."""
         while ways:
             way = ways.pop()
             ahead = self._behind(way.vertex, way.item) if way.port is None else self._into(way, way.port)
             ways += reversed(ahead)
 
     def _round(self, head: Vertex, item: Item) -> None:
-        """Let a record that has entered a loop go its ways, with what becomes of it, turn by turn."""
+        """Take a record that has entered a loop, and all that is made of it, through the loop turn by turn."""
         turn = [item.child(head.loop_mark).child(FIRST_TURN)]
         while turn:
             after = self._turning[head.id] = []
@@ -205,11 +205,11 @@ class Run:
             turn = [each.in_next_turn(head.loop_mark) for each in after]
 
     def _behind(self, vertex: Vertex, item: Item) -> list[_Way]:
-        """Where a record goes that came out of a vertex; of several ways each appends its number to the child path."""
+        """Return the ways of a record that came out of a vertex; if several, each appends its number to the path."""
         children = self._children[vertex.id]
         ways = []
         for number, child in enumerate(children, 1):
-            # What does not fit its type is found by the first step that asks, and gone for those behind it.
+            # The first step that checks finds a record that does not fit its type; the steps after it do not see it.
             if (child.is_exchange or isinstance(child.step, _LOOK)) and not self._is_sound(vertex, item):
                 break
             branch = item if len(children) == 1 else item.child(number)
@@ -217,7 +217,7 @@ class Run:
         return ways
 
     def _into(self, way: _Way, port: int) -> Sequence[_Way]:
-        """What becomes of a record that reaches a vertex."""
+        """Return the ways of what a vertex makes of a record."""
         vertex, item = way.vertex, way.item
         newest = self._newest.get(vertex.id)
         assert newest is None or newest < item.order, f"{vertex.name} sees {item.order} after {newest}"
@@ -240,22 +240,22 @@ class Run:
         if self._on_call is not None and hasattr(caller.step, "function"):
             state = None if scanned is None else scanned.state(item, port)
             if ways and isinstance(vertex.step, Split):
-                state = ways[0].vertex.name  # What it gives is which of the two it takes.
+                state = ways[0].vertex.name  # Its result is the side that it takes.
             self._on_call(caller, item.record, None if failure else (state, [way.item.record for way in ways]))
         if failure is not None:
             self._fail(caller, item, failure)
         return ways
 
     def _windowed(self, vertex: Vertex[WindowBy], _port: int, item: Item) -> list[_Way]:
-        """What a window gives at once: what is late, as it was, and results where each record makes one."""
+        """Return what a window gives at once: late records unchanged, and updates."""
         is_late, results = self._timed[vertex.id].take(item)
         late = self._plan.late_of(vertex.id) if is_late else None
         if vertex.step.emit == "update":
-            item = item.child(1)  # Its results, if it has any, are numbered from 2.
+            item = item.child(1)  # Its results, if any, are numbered from 2.
         return [_Way(each, None, item) for each in (late,) if each] + _out(vertex, results)
 
     def _with_row(self, vertex: Vertex[JoinTable], port: int, item: Item) -> list[_Way]:
-        """What comes of a record and its key's row; nothing of a new row."""
+        """Return the result of a record and its key's row; a new row gives nothing."""
         rows = self._tables[vertex.id]
         if port == ROWS:
             rows.put(item)
@@ -266,7 +266,7 @@ class Run:
         return self._paired(vertex, item, item.record, row, rows.pairing)
 
     def _joined(self, vertex: Vertex[Join], port: int, item: Item) -> list[_Way]:
-        """What comes of the pairs that a record makes; what is late goes as it was."""
+        """Return the results of the pairs that a record makes; a late record unchanged."""
         join = self._pairs[vertex.id]
         pairs = join.take(port, item)
         if pairs is None:
@@ -275,7 +275,7 @@ class Run:
         return [way for place, left, right in pairs for way in self._paired(vertex, place, left, right, join.pairing)]
 
     def _paired(self, vertex: Vertex, item: Item, left: Any, right: Any, pairing: Pairing) -> list[_Way]:
-        """What a join's function makes of a pair, in the place of an item, whose record it is called for."""
+        """Return what a join's function makes of a pair, at the place of the item for whose record it is called."""
         out, failure = pairing(item.record, left, right, item.message.position)
         if self._on_call is not None:
             self._on_call(vertex, (left, right), None if failure else (None, [out]))
@@ -313,7 +313,7 @@ class Run:
         return _out(vertex, [self._exchanged(vertex, item)])
 
     def _exchanged(self, vertex: Vertex, item: Item) -> Item:
-        """The record as it comes out of an exchange; of a broadcast only the first unit's copy, as all see the same."""
+        """Return the record as it comes out of an exchange; of a broadcast one unit's copy, as all are equal."""
         item = _carried(vertex, item)
         if isinstance(vertex.step, Broadcast):
             return item.into(0).child(1)
@@ -324,7 +324,7 @@ class Run:
         return item.into(front_unit(item.order.front, self._plan.units))
 
     def _split(self, vertex: Vertex[Split], _port: int, item: Item) -> list[_Way]:
-        """The side of a split that takes a record."""
+        """Return the side of a split that takes a record."""
         says = called(vertex.step.function, item.record)
         fault = not_bool(says)
         if fault is not None:
@@ -333,7 +333,7 @@ class Run:
         return [_Way(self._children[vertex.id][number - 1], 0, item.child(number))]
 
     def _again(self, tail: Vertex[Again], _port: int, item: Item) -> list[_Way]:
-        """Where a record goes from a loop's tail: on, or back to the head, or there in the next turn."""
+        """Return the ways of a record from a loop's tail: on, or back to the head, at once or in the next turn."""
         step = tail.step
         again = called(step.function, item.record)
         fault = not_bool(again)
@@ -356,7 +356,7 @@ class Run:
         return []
 
     def _leaves_unit(self, columns: Sequence[str], item: Item) -> str | None:
-        """What is wrong with a record's key on its way back to a loop's head."""
+        """Return the fault of a record's key on its way back to a loop's head."""
         try:
             unit = hash_unit(key_of(columns, item.record), self._plan.units)
         except KeyRefused as refused:
@@ -385,7 +385,7 @@ class Run:
 
 
 _LOOK = Write | MapBatches | WhenDone
-"""Steps that need records whose fields are what they are declared to be, beside exchanges."""
+"""The steps, besides exchanges, that need records whose fields fit their types."""
 
 
 def _scanned(plan: Plan, vertex: Vertex[Scan]) -> Scanned:
@@ -395,7 +395,7 @@ def _scanned(plan: Plan, vertex: Vertex[Scan]) -> Scanned:
 
 
 def _out(vertex: Vertex, items: Iterable[Item]) -> list[_Way]:
-    """The ways of what has come out of a vertex."""
+    """Return the ways of what has come out of a vertex."""
     return [_Way(vertex, None, item) for item in items]
 
 
@@ -435,7 +435,7 @@ TAKES: dict[type[Step], Callable[[Run, Vertex[Any], int, Item], list[_Way]]] = {
     steps.Again: Run._again,
     steps.Write: Run._write,
 }
-"""What becomes of a record that a kind of step takes (errors: Failed)."""
+"""The handler of a record by kind of step (errors: Failed)."""
 
 PAIRS: dict[type[Step], Callable[[Run, Vertex[Any], int, Item], list[_Way]]] = {
     steps.JoinTable: Run._with_row,
@@ -445,11 +445,11 @@ PAIRS: dict[type[Step], Callable[[Run, Vertex[Any], int, Item], list[_Way]]] = {
 """The same for steps whose function takes two records, and whose calls are not those of one record."""
 
 _MISSING = {each for each in KINDS if not each.silent} - TAKES.keys() - PAIRS.keys() - {steps.Read, steps.Running}
-assert not _MISSING, f"steps that a local run does not know: {_MISSING}"
+assert not _MISSING, f"steps without a handler in local runs: {_MISSING}"
 
 
 def _carried(vertex: Vertex, item: Item) -> Item:
-    """The record of an item as it comes back from columns."""
+    """Return the record of an item as it comes back from columns."""
     if is_plain(vertex.gives, item.record):
         return item
     schema = schema_of(vertex.gives)

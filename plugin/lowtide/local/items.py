@@ -10,7 +10,7 @@ from lowtide.core.operators.order.order import Position
 
 
 class Order(NamedTuple):
-    """A record's place in the order of all; the child path says which way it came from its message."""
+    """A record's place in the order of all; its child path is the way from its message."""
 
     tick: int
     front: int
@@ -23,7 +23,7 @@ class Message:
     """One message of a source's log.
 
     Attributes:
-        position: Where it stands.
+        position: Its front and offset.
         timestamp: The log's timestamp in ms.
         key: Its key, None for none.
         value: Its value, None for a tombstone.
@@ -42,7 +42,7 @@ class Message:
 
     @property
     def rows(self) -> SourceRows:
-        """The message as a batch of its own."""
+        """Return the message as a batch of its own."""
         return SourceRows(
             self.position.front,
             [self.position.sequence],
@@ -57,7 +57,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A record, or a window, on its way: its place, the message it was made of, and its hash unit once it has one."""
+    """A record, or a window, on its way: its place, its source message, and its hash unit once it has one."""
 
     record: Any
     order: Order
@@ -65,26 +65,26 @@ class Item:
     unit: int = -1
 
     def child(self, element: int) -> Item:
-        """The same with one more element in its child path."""
+        """Return the item with one more element in its child path."""
         tick, front, sequence, child = self.order
         return Item(self.record, Order(tick, front, sequence, (*child, element)), self.message, self.unit)
 
     def turns(self, mark: int) -> int:
-        """In which turn of a loop with a `key_by` in its body it is: what stands behind the loop's mark."""
+        """Return its turn in a loop with a `key_by` in its body: the element after the loop's mark."""
         child = self.order.child
         return child[child.index(mark) + 1]
 
     def in_next_turn(self, mark: int) -> Item:
-        """The same one turn later."""
+        """Return the item one turn later."""
         tick, front, sequence, child = self.order
         place = child.index(mark) + 1
         later = (*child[:place], child[place] + 1, *child[place + 1 :])
         return Item(self.record, Order(tick, front, sequence, later), self.message, self.unit)
 
     def becomes(self, record: Any) -> Item:
-        """The same with another record."""
+        """Return the item with another record."""
         return Item(record, self.order, self.message, self.unit)
 
     def into(self, unit: int) -> Item:
-        """The same in a hash unit."""
+        """Return the item in a hash unit."""
         return Item(self.record, self.order, self.message, unit)

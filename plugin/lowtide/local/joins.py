@@ -1,4 +1,4 @@
-"""Joins in a run here and now: records come in order, so each has only to be looked at as it comes."""
+"""Joins in a local run: records come in order, so each is handled once, as it comes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Rows:
     """The newest record of each key, for one `join_table`.
 
     Attributes:
-        inner: Whether records without a row are left out.
+        inner: True if records without a row are left out.
         pairing: The step's function.
     """
 
@@ -55,14 +55,14 @@ class Rows:
             self._rows[key] = item.order.tick, item.record
 
     def of(self, item: Item) -> Any:
-        """The row for a record; None if there is none."""
+        """Return the row for a record; None if there is none."""
         tick, row = self._rows.get(key_of(self._columns[0], item.record), (item.order.tick, None))
         return None if self._ttl is not None and item.order.tick - tick >= self._ttl else row
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A record that partners may come for, until a tick."""
+    """A record that waits for partners, until a tick."""
 
     item: Item
     moment: int
@@ -71,17 +71,17 @@ class _Waiting:
 
 
 Pair = tuple[Item, Any, Any]
-"""In whose place it stands, with the record that the function is called for; the left record, and the right one."""
+"""The item whose place it takes and whose record the function is called for; the left record; the right one."""
 
 
 class Pairs:
-    """The records of both streams that partners may come for, for one `join`.
+    """The records of both streams that wait for partners, for one `join`.
 
     Args:
         plan: The plan.
         vertex: The join.
-        looks_ahead: Whether a record can be ahead of its log time.
-        on_time: Is told of each record, by the name of its side, where the join goes by event time.
+        looks_ahead: True if a record can be ahead of its log time.
+        on_time: Called with each record, by the name of its side, if the join uses event time.
 
     Attributes:
         pairing: The step's function.
@@ -93,7 +93,7 @@ class Pairs:
         self._on_time = None if vertex.step.time is None else on_time
         self._first = vertex.id * plan.units
         self._comes_out = (True, False) if isinstance(vertex.step, JoinAsof) else vertex.step.outer
-        """By port whether the clock brings its records."""
+        """By port: True if the clock brings its records."""
         self._columns = [plan.key_of(vertex, port) for port in (0, 1)]
         self._nearness = Nearness(vertex.step, plan.slack_ms, looks_ahead=looks_ahead)
         self._kept: dict[tuple[int, Hashable], list[_Waiting]] = {}
@@ -102,13 +102,13 @@ class Pairs:
 
     @property
     def next(self) -> Order | None:
-        """Where the clock brings the next unpaired record; None if there is none."""
+        """Return the place of the next record that the clock brings; None if there is none."""
         while self._dues and self._dues[0][-1].paired:
             heappop(self._dues)
         return Order(self._dues[0][0], CLOCK, self._first + self._dues[0][1]) if self._dues else None
 
     def take(self, port: int, item: Item) -> list[Pair] | None:
-        """The pairs that a record makes; None if it is late."""
+        """Return the pairs that a record makes; None if it is late."""
         tick, front, sequence, _ = item.order
         moment = self._nearness.moment(port, tick, item.record)
         is_before_clock = (front, sequence) < (CLOCK, self._first + item.unit)
@@ -130,7 +130,7 @@ class Pairs:
         return self._meet(port, mine, others)
 
     def _meet(self, port: int, mine: _Waiting, others: Sequence[_Waiting]) -> list[Pair]:
-        """The pairs of a record with those of the other side."""
+        """Return the pairs of a record with those of the other side."""
         item, pairs = mine.item, list[Pair]()
         for other in others:
             left, right = (mine, other) if port == 0 else (other, mine)
@@ -140,7 +140,7 @@ class Pairs:
         return pairs
 
     def fire(self) -> Iterator[Pair]:
-        """What the clock brings at the next place: records that have found no partner, or theirs of a `join_asof`."""
+        """Yield what the clock brings at the next place: records without a partner, or the pairs of a `join_asof`."""
         place = self.next
         assert place is not None, "something is due"
         message = Message(Position(CLOCK, place.sequence), 0, None, None)
@@ -165,11 +165,11 @@ class AsofPairs(Pairs):
         self._inner = vertex.step.how == "inner"
 
     def _meet(self, port: int, mine: _Waiting, others: Sequence[_Waiting]) -> list[Pair]:
-        """Nothing comes with a record."""
+        """Return no pairs: a record gives nothing at once."""
         return []
 
     def fire(self) -> Iterator[Pair]:
-        """What the clock brings at the next place: records with their newest partners."""
+        """Yield what the clock brings at the next place: records with their newest partners."""
         place = self.next
         assert place is not None, "something is due"
         message = Message(Position(CLOCK, place.sequence), 0, None, None)

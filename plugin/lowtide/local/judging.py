@@ -1,4 +1,4 @@
-"""Judges what came of calling a flow's functions: which are not deterministic, and which samples are refused where."""
+"""Judges trial calls of a flow's functions: which are not deterministic, and which samples are refused where."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from lowtide.flow.types.findings import Finding
 __all__ = ["Calls", "Failing", "Tried", "apart", "judged", "name_of"]
 
 LISTED = 20
-"""Samples that are listed of one step that refuses them."""
+"""The samples listed for a step that refuses them."""
 
 Calls = dict[str, list[list[str]]]
-"""By step each call's record and results, in order, as text; of results that it failed in the step, no more."""
+"""By step, each call's record and results as text, in order; for a record that failed, only that it did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A step that failed with each record it was called with, some of which were made from a schema.
+    """A step that failed with every record it was called with, some of which were made from a schema.
 
     Attributes:
         step: Its name.
-        error: What happened with the first one, as its dead letter says it; empty where none says it.
+        error: The error of the first one, from its dead letter; empty if there is none.
     """
 
     step: str
@@ -40,9 +40,9 @@ class Tried:
     """Judges the results of calling a flow's functions.
 
     Attributes:
-        findings: Functions that are not deterministic, or change in place what they are given; samples that cannot be
-            read, and steps that failed with each sample.
-        failing: Steps that failed with each record they were called with, as those may be none that they expect.
+        findings: Functions that are not deterministic, or change their arguments in place; samples that cannot be read,
+            and steps that failed with every sample.
+        failing: Steps that failed with every record they were called with, which may not be records they expect.
         notes: Samples with which a step failed.
     """
 
@@ -52,12 +52,12 @@ class Tried:
 
 
 def judged(plan: Plan, runs: Sequence[dict[str, Any]], samples: Mapping[str, Path]) -> Tried:
-    """Judge all runs of both seeds, each with its calls, dead letters, and what ended it."""
+    """Judge all runs of both seeds, each with its calls, its dead letters, and the error that ended it."""
     findings, notes = _refused(plan, runs[0]["dead"], samples)
     for vertex in plan.vertices:
         fault = next(filter(None, _faults(vertex, runs)), None)
         if fault is not None:
-            # What comes of it differs too, so the steps after it are not to blame.
+            # Its output differs too, so the steps after it are not to blame.
             findings.append(Finding(vertex.site, vertex.name, fault))
             break
     for step, what in {tuple(run["ended"]): None for run in runs if run["ended"]}:
@@ -66,7 +66,7 @@ def judged(plan: Plan, runs: Sequence[dict[str, Any]], samples: Mapping[str, Pat
     failing = []
     for vertex, each in _failing(plan, runs[0]):
         if _sources_of(plan, vertex) <= set(samples):
-            findings.append(Finding(vertex.site, each.step, f"it failed with each of the samples: {each.error}"))
+            findings.append(Finding(vertex.site, each.step, f"it failed with every sample: {each.error}"))
         else:
             failing.append(each)
     return Tried(findings, failing, notes)
@@ -75,7 +75,7 @@ def judged(plan: Plan, runs: Sequence[dict[str, Any]], samples: Mapping[str, Pat
 def _refused(
     plan: Plan, dead: Sequence[tuple[str, str | None, int, str]], samples: Mapping[str, Path]
 ) -> tuple[list[Finding], list[Finding]]:
-    """The samples that cannot be read, and those with which a step failed, each with what its dead letter says."""
+    """Return the samples that cannot be read, and those with which a step failed, each with its dead letter's text."""
     sources = {vertex.name for vertex in plan.sources()}
     unreadable: dict[str, list[Finding]] = {}
     failed: dict[str, list[Finding]] = {}
@@ -96,7 +96,7 @@ def _listed(found: Mapping[str, list[Finding]]) -> list[Finding]:
 
 
 def _failing(plan: Plan, run: Mapping[str, Any]) -> Iterator[tuple[Vertex, Failing]]:
-    """The steps that failed with all that they were called with."""
+    """Yield the steps that failed with every record they were called with."""
     errors: dict[str, str] = {}
     for step, _, _, error in run["dead"]:
         errors.setdefault(step, error)
@@ -108,7 +108,7 @@ def _failing(plan: Plan, run: Mapping[str, Any]) -> Iterator[tuple[Vertex, Faili
 
 
 def _sources_of(plan: Plan, vertex: Vertex) -> set[str]:
-    """The names of the sources that a vertex's records come of."""
+    """Return the names of the sources of a vertex's records."""
     seen, ways = set[int](), [vertex.id]
     while ways:
         id_ = ways.pop()
@@ -119,26 +119,26 @@ def _sources_of(plan: Plan, vertex: Vertex) -> set[str]:
 
 
 def _faults(vertex: Vertex, runs: Sequence[dict[str, Any]]) -> Iterator[str | None]:
-    """The faults of a step's functions that were called."""
+    """Yield the faults of a step's functions that were called."""
     for word, function in vertex.step.functions.items():
         name = name_of(vertex, word) if word in apart(vertex.step) else vertex.name
         yield _fault(function, [run["calls"].get(name, []) for run in runs])
 
 
 def apart(step: Step) -> dict[str, Function]:
-    """The functions of a step that are told of by themselves: all of a window's, and those of a timer."""
+    """Return the functions of a step that are reported separately: all of a window's, and those of a timer."""
     if isinstance(step, WindowBy):
         return step.functions
     return {word: function for word, function in step.functions.items() if word != "function"}
 
 
 def name_of(vertex: Vertex, word: str) -> str:
-    """The name under which one of a step's functions is reported."""
+    """Return the name under which one of a step's functions is reported."""
     return f"{vertex.name} ({word})"
 
 
 def _fault(function: Function, calls: Sequence[list[list[str]]]) -> str | None:
-    """The fault of a step that gave different results for the same record."""
+    """Return the fault of a step that gave different results for the same record."""
     first, *others = calls
     for number, other in enumerate(others, 1):
         for (record, results), (again, others_results) in zip(first, other, strict=False):
@@ -147,6 +147,6 @@ def _fault(function: Function, calls: Sequence[list[list[str]]]) -> str | None:
                 return (
                     f"{shown_function(function)} is not deterministic: with {record} it gave {results}, "
                     f"{when} {others_results}; "
-                    "use no clock, no random numbers, no order of sets, and no state that it changes itself"
+                    "do not use clocks, random numbers, the order of sets, or state that it changes itself"
                 )
     return None

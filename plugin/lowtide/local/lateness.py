@@ -1,4 +1,4 @@
-"""How long records have been under way when they came to windows and joins: what `wait=` has to cover."""
+"""The delay of records when they reach windows and joins: the time that `wait=` has to cover."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ QUANTILES = (0.5, 0.99, 0.999, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """What was seen at one window step, or of one stream of a join.
+    """The delays seen at one window step, or of one stream of a join.
 
     Attributes:
-        step: The step's name; of a join, the side's.
+        step: The step's name; for a join, the side's.
         time: Its column of event time.
-        wait_ms: What it waits.
-        records: How many came to it.
-        behind_ms: Log time less event time, at `QUANTILES` of the records; empty where there was none.
-        late: How many came more than `wait` after their time: a session's are late then, a window's at its end.
+        wait_ms: Its wait.
+        records: The number of its records.
+        behind_ms: Log time less event time, at `QUANTILES` of the records; empty if there were none.
+        late: The number of records that came more than `wait` after their time: a session's are late then, a window's
+            at its end.
     """
 
     step: str
@@ -40,11 +41,11 @@ class Lateness:
 
 
 def lateness_of(plan: Plan, log: Mapping[str, Iterable[Message]]) -> list[Lateness]:
-    """Run messages through a plan here and now, and look at what comes to each step that goes by event time.
+    """Run messages through a plan locally, and measure what reaches each step that uses event time.
 
-    Records that fail are left out; functions with state begin without one.
+    Records that fail are left out; stateful functions begin without state.
     """
-    # What fails is no matter here: only part of the log is there.
+    # Failures do not matter here: only part of the log is there.
     plan = replace(plan, dead_letters=KafkaSink("dead-letters", raw(), None))
     seen: dict[str, list[int]] = {}
     run_log(plan, log, on_time=lambda step, behind: seen.setdefault(step, []).append(behind))
@@ -56,7 +57,7 @@ def lateness_of(plan: Plan, log: Mapping[str, Iterable[Message]]) -> list[Latene
 
 
 def _times(vertex: Vertex) -> list[tuple[str, str, timedelta]]:
-    """What is looked at of a step, each with its column of event time and its wait."""
+    """Return what is measured of a step, each with its column of event time and its wait."""
     step = vertex.step
     if not isinstance(step, WindowBy | Join) or step.time is None:
         return []

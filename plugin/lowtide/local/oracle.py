@@ -1,4 +1,4 @@
-"""The oracle: compares what a job delivered with a local run of the same log, lane by lane, byte by byte.
+"""The oracle: compares a job's deliveries with a local run of the same log, lane by lane, byte by byte.
 
     log = read_sources(conf.kafka, plan, {"documents-0": 0, "documents-1": 1})
     verdict = compare(plan, log, floors, read_output(conf.kafka, "index"))
@@ -55,14 +55,14 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a comparison. The three counts are 0 if, and only if, every lane has the very sequence expected.
+    """The result of a comparison. The three counts are 0 if, and only if, every lane has the expected sequence.
 
     Attributes:
-        expected: How many messages had to be delivered.
-        delivered: How many were.
-        lost: How many of those expected were not delivered, or not often enough, in their lane.
-        duplicated: How many were delivered that were not expected in their lane, or not so often.
-        out_of_order: In how many places the lanes differ once what was lost and what was duplicated is left out on
+        expected: The number of messages expected.
+        delivered: The number of messages delivered.
+        lost: The number of messages expected but not delivered, or not often enough, in their lane.
+        duplicated: The number of messages delivered but not expected in their lane, or not so often.
+        out_of_order: The number of places where the lanes differ once lost and duplicated messages are left out on
             either side; of equal messages the first ones stay.
         differences: The first few, in words.
     """
@@ -76,7 +76,7 @@ class Verdict:
 
     @property
     def right(self) -> bool:
-        """Whether every lane has what was expected, byte for byte."""
+        """True if every lane has what was expected, byte for byte."""
         return not (self.lost or self.duplicated or self.out_of_order)
 
     def __str__(self) -> str:
@@ -93,15 +93,15 @@ def compare(
     sink: str | None = None,
     until: int | None = None,
 ) -> Verdict:
-    """Compare what was delivered with a run here and now on the same log.
+    """Compare what was delivered with a local run on the same log.
 
     Args:
         plan: The job's plan.
         log: Every message of each source, by the source's name; see `read_sources`.
-        floors: The decisions about labels that the job has stored.
+        floors: The label decisions that the job has stored.
         delivered: The messages of each partition of the sink's topic; lane i is partition i.
-        sink: Which sink; needed only if there are several.
-        until: The last tick that the job's time has come to; by default its end, at which all windows have closed.
+        sink: The sink; needed only if there are several.
+        until: The last tick that the job's time has reached; by default its end, at which all windows have closed.
 
     Raises:
         FlowError: the plan has several sinks, or none of that name.
@@ -117,11 +117,11 @@ def expected_lanes(
     sink: str | None = None,
     until: int | None = None,
 ) -> dict[int, list[Output]]:
-    """What a sink has to be given, per lane and in order; errors as `compare`."""
+    """Return what a sink must receive, per lane and in order; errors as `compare`."""
     names = [vertex.name for vertex in plan.sinks()]
     if sink not in names and (sink is not None or len(names) != 1):
-        asked = "no sink was named" if sink is None else f'no sink is named "{sink}"'
-        raise FlowError(f"{asked}; the flow writes to {', '.join(names)}", way_out="name one of them")
+        asked = "no sink is given" if sink is None else f'the flow has no sink "{sink}"'
+        raise FlowError(f"{asked}; it writes to {', '.join(names)}", way_out="name one of them")
     with without_collections():
         written, _ = run_log(plan, log, floors, until)
     lanes: dict[int, list[Output]] = {lane: [] for lane in range(plan.lanes)}
@@ -131,12 +131,12 @@ def expected_lanes(
 
 
 def compare_lanes(expected: Mapping[int, Sequence[Output]], delivered: Mapping[int, Sequence[Output]]) -> Verdict:
-    """Compare lane by lane; O(messages). A lane that is missing on one side is empty there."""
+    """Compare lane by lane; O(messages). A lane missing on one side counts as empty there."""
     lost = duplicated = out_of_order = 0
     differences: list[str] = []
     for lane in sorted({*expected, *delivered}):
         due, came = list(expected.get(lane, ())), list(delivered.get(lane, ()))
-        # Equality of two lists of tuples is decided in C, and is what nearly always holds.
+        # Comparing two lists of tuples runs in C, and they are nearly always equal.
         if due == came:
             continue
         missing, surplus = Counter(due), Counter(came)
@@ -153,7 +153,7 @@ def compare_lanes(expected: Mapping[int, Sequence[Output]], delivered: Mapping[i
 
 
 def _without(outputs: Sequence[Output], surplus: Counter[Output]) -> list[Output]:
-    """The messages without as many of each as `surplus` says, the last ones of each left out."""
+    """Return the messages without those in `surplus`, leaving out the last ones of each."""
     left = Counter(outputs)
     left.subtract(surplus)
     kept = []
@@ -167,13 +167,13 @@ def _without(outputs: Sequence[Output], surplus: Counter[Output]) -> list[Output
 def _told(
     lane: int, due: Sequence[Output], came: Sequence[Output], missing: Counter[Output], surplus: Counter[Output]
 ) -> Iterator[str]:
-    """Where a lane first differs, and the first message lost and the first that is too many."""
+    """Yield the first difference of a lane, the first message lost and the first one too many."""
     place = next(
         (index for index, (one, other) in enumerate(zip(due, came, strict=False)) if one != other),
         min(len(due), len(came)),
     )
     yield f"lane {lane}, message {place}: expected {_said(due, place)}, found {_said(came, place)}"
-    for what, found in (("lost", missing), ("not expected, or not so often", surplus)):
+    for what, found in (("lost", missing), ("not expected, or too often", surplus)):
         if found:
             output, times = next(iter(found.items()))
             yield f"lane {lane}: {found.total():,} {what}, first {_shown(output)}{f', {times} times' * (times > 1)}"
@@ -192,9 +192,9 @@ def _shown(output: Output) -> str:
 
 
 def read_sources(kafka: KafkaConf, plan: Plan, fronts: Mapping[str, int]) -> dict[str, list[Message]]:
-    """Read all that each source of a plan can read now; `fronts` as for `read_log`, errors too."""
+    """Read all that each source of a plan can read now; `fronts` and errors as for `read_log`."""
     topics = {vertex.name: vertex.step.source.topic for vertex in plan.sources()}
-    # Once each: sources of one topic have the same messages.
+    # Each topic once: its sources have the same messages.
     read = {topic: read_log(kafka, topic, fronts) for topic in dict.fromkeys(topics.values())}
     return {name: [message for part in read[topic].values() for message in part] for name, topic in topics.items()}
 
@@ -220,19 +220,19 @@ def read_log(kafka: KafkaConf, topic: str, fronts: Mapping[str, int]) -> dict[in
     """Read all that a topic shows to a read_committed reader at the time of the call, per partition in order.
 
     Args:
-        kafka: Where.
+        kafka: The broker.
         topic: The topic.
         fronts: The front's number of each partition, as `{"documents-0": 0}`.
 
     Raises:
         FlowError: a partition has no front.
-        TopicUnknown: there is no such topic.
+        TopicUnknown: the topic does not exist.
         ServiceUnavailable: Kafka did not give all of it in time.
     """
     log: dict[int, list[Message]] = {}
     for partition, messages in _read(kafka, topic).items():
         if messages and f"{topic}-{partition}" not in fronts:
-            raise FlowError(f"{topic}-{partition} has messages and no front; there are {', '.join(sorted(fronts))}")
+            raise FlowError(f"{topic}-{partition} has messages but no front; fronts are {', '.join(sorted(fronts))}")
         front = fronts.get(f"{topic}-{partition}", -1)
         log[partition] = [
             Message(
@@ -250,7 +250,7 @@ def read_log(kafka: KafkaConf, topic: str, fronts: Mapping[str, int]) -> dict[in
 
 
 def read_output(kafka: KafkaConf, topic: str) -> dict[int, list[Output]]:
-    """Read all that was delivered to a topic, as a read_committed reader sees it; errors as `read_log`."""
+    """Read all deliveries to a topic, as a read_committed reader sees them; errors as `read_log`."""
     return {
         partition: [
             Output(message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ()))
@@ -261,7 +261,7 @@ def read_output(kafka: KafkaConf, topic: str) -> dict[int, list[Output]]:
 
 
 def _read(kafka: KafkaConf, topic: str, newest: int | None = None) -> dict[int, list[Any]]:
-    """All messages of a topic, or the newest, per partition; those of transactions that are still open are not seen."""
+    """Read all messages of a topic, or the newest, per partition, without those of open transactions."""
     found: dict[int, list[Any]] = {number: [] for number in range(Topics(kafka).describe(topic).partitions)}
     for message in read_topic(kafka, topic, newest=newest, limit_s=READ_LIMIT_S):
         found[message.partition()].append(message)

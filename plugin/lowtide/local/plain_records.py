@@ -1,4 +1,4 @@
-"""Records that columns cannot change: what spares a run here and now most of its trips through them."""
+"""Records that columns cannot change, which spare a local run most of its trips through columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INT64 = range(-(1 << 63), 1 << 63)
 
 
 def is_plain(declared: type, record: object) -> bool:
-    """Whether a record fits its type and comes back from columns as it is, at a look; False says nothing.
+    """Return whether a record certainly fits its type and comes back from columns unchanged; False says nothing.
 
     True only for a frozen dataclass without code of its own, with fields that hold exactly the text, bytes, bool or
     int that they declare (or None where that is declared), and an int that 64 bits hold.
@@ -29,7 +29,7 @@ def is_plain(declared: type, record: object) -> bool:
             return False
         if python is int and value not in INT64:
             return False
-        # A lone surrogate, as of a wrongly decoded file name, is no text for Arrow.
+        # A lone surrogate, as from a wrongly decoded file name, is not text for Arrow.
         if isinstance(value, str) and not (value.isascii() or _is_text(value)):
             return False
     return True
@@ -37,7 +37,7 @@ def is_plain(declared: type, record: object) -> bool:
 
 @cache
 def _plain_fields(declared: type) -> list[tuple[attrgetter[Any], type, bool]] | None:
-    """How to get at each field, its type, and whether it may be None; None for a type that columns may change."""
+    """Return each field's getter, its type, and whether it may be None; None for a type that columns may change."""
     kinds = schema_of(declared).kinds
     made_as_written = declared.__dataclass_params__  # type: ignore[attr-defined]  # a schema is a dataclass's
     if not (made_as_written.frozen and made_as_written.init) or hasattr(declared, "__post_init__"):

@@ -1,4 +1,4 @@
-"""The flow here and now: `Flow.run_locally`, and the oracle that every run of a job is compared with."""
+"""Local runs of a flow: `Flow.run_locally`, and the reference that every job is compared with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lowtide.local.windows import OnTime
 from lowtide_tracker.floors import Floor
 
 Inputs = Mapping[str, Iterable[object] | Mapping[int, Iterable[object]]]
-"""Of each source its records, or its partitions' by their numbers."""
+"""By source its records, or its partitions' records by their numbers."""
 ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 __all__ = ["Delivered", "Message", "Order", "by_front", "label_log", "run_log", "run_plan", "run_records"]
@@ -37,13 +37,13 @@ __all__ = ["Delivered", "Message", "Order", "by_front", "label_log", "run_log", 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """One message that a sink is given.
+    """One message to a sink.
 
     Attributes:
-        lane: The slice of the output it stands in.
+        lane: Its slice of the output.
         key: The message's key, None for none.
         value: The message's value, None for Kafka's tombstone.
-        timestamp: When its tick began, in ms.
+        timestamp: The start of its tick, in ms.
         order: The order key of the record, without its trace.
         headers: The message's headers, in order.
     """
@@ -59,16 +59,15 @@ class Delivered:
 def run_records(
     flow: FlowGraph, inputs: Inputs, until: datetime | None = None, states: States | None = None
 ) -> dict[str, list[object]]:
-    """Run a flow on records or messages' values per source; records per sink, failed ones under "dead-letters".
+    """Run a flow on records or messages' values per source; return records per sink, failed ones as "dead-letters".
 
-    The records of a source stand in the order given, those of different sources in the order of the sources; `Stamped`
-    ones by their log time. Then time goes on, to `until` or to its end. A source may be given by partition; `states`
-    are what steps begin with.
+    The records of a source keep the order given, sources follow each other; `Stamped` ones go by their log time. Then
+    time goes on, to `until` or to its end. A source may be given by partition; `states` are the steps' initial states.
 
     Raises:
-        FlowError: the flow does not fit together, or an input is of no source or of another type, or a state of a step.
-        MessageRefused, UserError: as in a job, if the flow names no dead letters; in any case if a function changed a
-            record or a state in place, or returned a state that cannot be saved.
+        FlowError: the flow does not fit together, or an input or state does not fit its source or step.
+        MessageRefused, UserError: as in a job, if the flow has no dead letters; always if a function changes a record
+            or a state in place, or returns a state that cannot be saved.
     """
     return run_plan(compile_flow(flow, parallelism=1), inputs, until=until, states=states)
 
@@ -82,11 +81,11 @@ def run_plan(
     states: States | None = None,
     dead: list[Dead] | None = None,
 ) -> dict[str, list[object]]:
-    """`run_records` for a plan; `on_call` gets each call of a function, `dead` each dead letter, of failed runs too."""
+    """Do `run_records` for a plan; `on_call` gets each function call, `dead` each dead letter, of failed runs too."""
     sources = {vertex.name: vertex for vertex in plan.sources()}
     unknown = sorted(set(inputs) - set(sources))
     if unknown:
-        raise FlowError(f"no source is named {', '.join(unknown)}; the flow reads {', '.join(sources)}")
+        raise FlowError(f"the flow has no source {', '.join(unknown)}; it reads {', '.join(sources)}")
     came: list[tuple[Order, Vertex[Read], object]] = []
     front = 0
     for vertex in by_front(plan):
@@ -95,7 +94,7 @@ def run_plan(
             front += 1
     came.sort(key=itemgetter(0))
     last = None if until is None else tick_due(micros_of(until), plan.slack_ms * 1_000)
-    # Where no record has a log time, none can be ahead of it.
+    # Without log times no record can be ahead of them.
     run = Run(plan, on_call, until=last, looks_ahead=any(order.tick for order, _, _ in came), dead=dead)
     begin_with(run, plan, states or {})
     for order, vertex, record in came:
@@ -108,7 +107,7 @@ def run_plan(
 
 
 def by_front(plan: Plan) -> list[Vertex[Read]]:
-    """The sources in the order in which `run_plan` numbers their partitions: preloaded ones stand before the rest."""
+    """Return the sources in the order in which `run_plan` numbers their partitions: preloaded ones first."""
     return sorted(plan.sources(), key=lambda vertex: not _is_preloaded(vertex))
 
 
@@ -121,7 +120,7 @@ def _is_preloaded(vertex: Vertex[Read]) -> bool:
 
 
 def _labelled(front: int, records: Iterable[object], slack_ms: int) -> list[tuple[Order, object]]:
-    """The records of a source with their places: labels never go back, and what has no stamp has log time 0."""
+    """Return the records of a source with their places: labels never go back; without a stamp log time is 0."""
     found: list[tuple[Order, object]] = []
     for sequence, each in enumerate(records):
         at = each.at if isinstance(each, Stamped) else each.timestamp if isinstance(each, Given) else None
@@ -132,7 +131,7 @@ def _labelled(front: int, records: Iterable[object], slack_ms: int) -> list[tupl
 
 
 def _take(run: Run, vertex: Vertex[Read], order: Order, record: object) -> None:
-    """Take a record, or the bytes of one, as if it had been read."""
+    """Take a record, or its bytes, as if read from the source."""
     position = Position(order.front, order.sequence)
     if isinstance(record, bytes):
         record = Given(value=record)
@@ -163,20 +162,20 @@ def run_log(
     on_time: OnTime | None = None,
     preloaded: Mapping[int, int] | None = None,
 ) -> tuple[dict[str, list[Delivered]], list[Dead]]:
-    """Run a plan on the messages of each source, in the order of their labels, whatever order they are given in.
+    """Run a plan on the messages of each source, in the order of their labels; the order given does not matter.
 
     Args:
         plan: The plan.
         log: The messages of each source by its name; offsets are unique in a front. Sources that read one topic have
             the same messages in the same fronts.
-        floors: The decisions about labels that a run has stored.
-        until: The last tick that the run's time has come to; by default time goes on until nothing is due.
-        on_time: Is told of each record that comes to a window of event time; see `OnTime`.
-        preloaded: By front where its preloaded messages end.
+        floors: The label decisions that a run has stored.
+        until: The last tick that the run's time reaches; by default time goes on until nothing is due.
+        on_time: Called with each record that reaches a window of event time; see `OnTime`.
+        preloaded: The end of the preloaded messages by front.
 
     Returns:
-        What each sink is given, by its name, in order; every lane's own sequence is what a job must reproduce. And
-        the dead letters, in order.
+        The messages to each sink, by its name, in order, and the dead letters, in order. A job must reproduce the
+        sequence of every lane.
     """
     messages = [(vertex, message) for vertex in plan.sources() for message in log.get(vertex.name, ())]
     labels = label_log(dict.fromkeys(message for _, message in messages), floors, plan.slack_ms, preloaded)
@@ -198,10 +197,10 @@ def label_log(
     slack_ms: int,
     preloaded: Mapping[int, int] | None = None,
 ) -> dict[Position, int]:
-    """The label of every message (R1): per front, the largest of the label before, its own tick, and the floors.
+    """Return the label of every message (R1): per front, the largest of the label before, its own tick, and the floors.
 
-    A message's own tick is that of its timestamp, or that of the cap that stands at its very offset. One below where
-    the preloaded ones of its front end has none: it stands where the front opened.
+    A message's own tick is that of its timestamp, or of the cap at its very offset. A preloaded message has none: it
+    has the label at which the front opened.
     """
     ends = preloaded or {}
     floors = list(floors)
@@ -211,7 +210,7 @@ def label_log(
     waiting = sorted((floor for floor in floors if not floor.cap), reverse=True)
     for message in sorted(messages, key=lambda message: (message.position.front, message.position.sequence)):
         position = message.position
-        assert position not in labels, f"two messages stand at {position}"
+        assert position not in labels, f"two messages are at {position}"
         while waiting and (waiting[-1].front, waiting[-1].offset) <= (position.front, position.sequence):
             floor = waiting.pop()
             newest[floor.front] = max(newest.get(floor.front, NO_TICK), floor.tick)
@@ -222,7 +221,7 @@ def label_log(
 
 
 def _delivered(plan: Plan, vertex: Vertex[Write], items: Iterable[Item]) -> list[Delivered]:
-    """The messages of a sink."""
+    """Return the messages of a sink."""
     sink, lanes = vertex.step.sink, plan.lane_of_unit().tolist()
     column, columns = key_column(sink), columns_of(sink.format.record)
     delivered = []
@@ -235,6 +234,6 @@ def _delivered(plan: Plan, vertex: Vertex[Write], items: Iterable[Item]) -> list
 
 
 def _key_bytes(value: object) -> bytes | None:
-    """A key's value as a message's key: text in UTF-8, bytes as they are, numbers in decimal digits."""
+    """Write a key as a message's key: text in UTF-8, bytes as they are, numbers in decimal digits."""
     stored = plain(value)
     return stored if stored is None or isinstance(stored, bytes) else str(stored).encode()

@@ -1,4 +1,4 @@
-"""Records made from a schema, for functions to be called with."""
+"""Records made from a schema, for trial calls of functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SCALARS: dict[type, list[Any]] = {
 
 
 def samples_of(record: type) -> list[Any]:
-    """Some records of a type, the same each time; none that its constructor refuses."""
+    """Return some records of a type, the same each time; none that its constructor refuses."""
     struct, made = schema_of(record).struct, []
     for number in range(SAMPLES):
         try:
@@ -40,7 +40,7 @@ def samples_of(record: type) -> list[Any]:
 
 
 def _value(kind: Kind, number: int) -> Any:
-    """The value of a number: values of neighbouring numbers differ, and come again after some."""
+    """Return the value for a number: neighbouring numbers give different values, which repeat after some."""
     if isinstance(kind, Nullable):
         return None if number % 4 == 3 else _value(kind.inner, number)
     if isinstance(kind, Scalar):

@@ -1,4 +1,4 @@
-"""The steps with state in a run here and now: records come in order, so each has only to be taken as it comes."""
+"""The stateful steps in a local run: records come in order, so each is handled once, as it comes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lowtide.flow.time.durations import ticks_of
 from lowtide.local.calls import Failed, called
 from lowtide.local.items import Item
 
-AS_ANNOTATED = "give a state of the type that the step's function is annotated with"
+AS_ANNOTATED = "give a state of the type in the annotations of the step's function"
 
 
 class Windows:
@@ -29,7 +29,7 @@ class Windows:
         self._age = _Age(plan, vertex)
 
     def take(self, item: Item) -> list[tuple[Any, ...]]:
-        """The window that ends with this record, if it is long enough."""
+        """Return the window that ends with this record, if it is long enough."""
         key, count = key_of(self._columns, item.record), self._step.count
         before = () if self._age.is_over(key, item.order.tick) else self._kept.get(key, ())
         self._age.touch(key, item.order.tick)
@@ -38,7 +38,7 @@ class Windows:
 
 
 class Seen:
-    """The ticks at which records of each key went on, for one `deduplicate`."""
+    """The ticks at which records of each key passed, for one `deduplicate`."""
 
     def __init__(self, plan: Plan, vertex: Vertex[Deduplicate]) -> None:
         self._columns = plan.key_of(vertex)
@@ -46,7 +46,7 @@ class Seen:
         self._ticks: dict[Hashable, int] = {}
 
     def goes_on(self, item: Item) -> bool:
-        """Whether a record goes on, which is then remembered."""
+        """Return whether a record passes, and remember it if so."""
         key, tick = key_of(self._columns, item.record), item.order.tick
         if key in self._ticks and tick - self._ticks[key] < self._within:
             return False
@@ -55,24 +55,24 @@ class Seen:
 
 
 class _Age:
-    """When each key was touched, for a step that may forget."""
+    """The tick at which each key was touched, for a step that may forget."""
 
     def __init__(self, plan: Plan, vertex: Vertex[Last | Scan]) -> None:
         self._ttl = None if vertex.step.ttl is None else ticks_of(vertex.step.ttl, plan.slack_ms)
         self._ticks: dict[Hashable, int] = {}
 
     def is_over(self, key: Hashable, tick: int) -> bool:
-        """Whether a key has been forgotten at a tick."""
+        """Return whether a key has been forgotten at a tick."""
         return self._ttl is not None and tick - self._ticks.get(key, tick) >= self._ttl
 
     def touch(self, key: Hashable, tick: int) -> None:
-        """A record of a tick has come for a key, be it one that fails."""
+        """Note that a record of a tick, even one that fails, came for a key."""
         if self._ttl is not None:
             self._ticks[key] = tick
 
 
 class Scanned:
-    """The state of each key, for one `scan`, and that of the broadcast beside it."""
+    """The state of each key, for one `scan`, and that of its broadcast."""
 
     def __init__(self, plan: Plan, vertex: Vertex[Scan]) -> None:
         self._step = vertex.step
@@ -86,11 +86,11 @@ class Scanned:
         self._beside = None if self.broadcast is None else _Kept(self.broadcast)
 
     def begin(self, key: tuple[Any, ...], state: object) -> None:
-        """Begin with a state of a key, whose `ttl` counts from its next record; raises FlowError if it is none."""
+        """Give a key an initial state, whose `ttl` counts from its next record; raises FlowError if it does not fit."""
         self._states.begin(key, state)
 
     def take(self, item: Item) -> list[Item]:
-        """The outputs for a record; raises Failed, and then the state is as it was."""
+        """Return the outputs for a record; raises Failed, and then the state is unchanged."""
         record, states, beside = item.record, self._states, self._beside
         key, function = self._key(record), self._function
         if self._age.is_over(key, item.order.tick):
@@ -99,7 +99,7 @@ class Scanned:
         seen = () if beside is None else (beside.look(()),)
         before = states.look(key)
         try:
-            # Taking the pair apart may fail as well: that is the record's failure too.
+            # Unpacking the pair may fail as well: that is the record's failure too.
             state, output = called(lambda record: _pair(function(before, record, *seen)), record)
         finally:
             states.check_unchanged(key, function, item)
@@ -117,7 +117,7 @@ class Scanned:
         return key_of(self._connected.get(type(record), self._columns), record)
 
     def see(self, item: Item) -> None:
-        """Fold a record of the broadcast into what the scan sees beside the next records; raises Failed."""
+        """Fold a record of the broadcast into the state that the scan sees with the next records; raises Failed."""
         assert self._beside is not None
         assert self.broadcast is not None
         step, beside = self.broadcast.step, self._beside
@@ -130,7 +130,7 @@ class Scanned:
         beside.put((), state, item)
 
     def state(self, item: Item, port: int) -> Any:
-        """The state behind a record that came in at a port: its key's, or the broadcast's."""
+        """Return the state after a record that came in at a port: its key's, or the broadcast's."""
         if port == 0:
             return self._states.kept(self._key(item.record))
         assert self._beside is not None
@@ -153,11 +153,11 @@ class _Kept:
         self._kept: dict[Hashable, Any] = {}
 
     def kept(self, key: Hashable) -> Any:
-        """A key's state."""
+        """Return a key's state."""
         return self._kept.get(key, self._initial)
 
     def begin(self, key: Hashable, state: object) -> None:
-        """Keep a state that nobody has returned; raises FlowError if it is none."""
+        """Keep a state that no function returned; raises FlowError if it does not fit."""
         fault = self._states.fault(None, state, b"")
         if fault is not None:
             what = fault.error.removeprefix("returned ")
@@ -167,15 +167,15 @@ class _Kept:
         self._kept[key] = state
 
     def keep(self, key: Hashable, state: object) -> None:
-        """Keep a state that has been looked at."""
+        """Keep a state that has been checked."""
         self._kept[key] = state
 
     def forget(self, key: Hashable) -> None:
-        """Let a key have the initial state."""
+        """Reset a key to the initial state."""
         self._kept.pop(key, None)
 
     def look(self, key: Hashable) -> Any:
-        """A key's state, for one call of a function, after which `check_unchanged` follows."""
+        """Return a key's state for one call of a function; call `check_unchanged` after it."""
         state = self.kept(key)
         self._looked = None if self._states.fixed else self._states.look([state])
         return state
@@ -187,7 +187,7 @@ class _Kept:
             raise self._states.changed(function, item.message.position, item.record)
 
     def put(self, key: Hashable, state: object, item: Item) -> None:
-        """Keep a state; raise Failed if it is none, or no snapshot can give it back."""
+        """Keep a state; raise Failed if it does not fit, or a snapshot could not give it back."""
         failure = self._states.fault(item.record, state, self._looked)
         if failure is not None:
             raise Failed(item.record, failure)

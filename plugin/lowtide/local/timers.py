@@ -1,4 +1,4 @@
-"""Timers in a run here and now: records come in order, and so does the clock."""
+"""Timers in a local run: records come in order, and so does the clock."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from lowtide_snapshots.keys.hashing import hash_unit
 __all__ = ["LIMIT", "Endless", "Struck", "TimedScanned"]
 
 BEFORE = -1
-"""The tick before any."""
+"""The tick before all others."""
 LIMIT = 100_000
-"""So often time may call the keys of one step when no record is left."""
+"""The number of times that time may call the keys of one step when no record is left."""
 
 
 class Endless(FlowError):
-    """Give `run_locally` an until=: the timers of a step never come to an end."""
+    """Give `run_locally` an until=: the timers of a step never end."""
 
 
 class TimedScanned(Scanned):
-    """The state of each key, for one `flat_scan` with a timer, and when keys want to be called."""
+    """The state of each key, for one `flat_scan` with a timer, and the times at which keys want to be called."""
 
     def __init__(self, plan: Plan, vertex: Vertex[TimedScan]) -> None:
         super().__init__(plan, vertex)
@@ -46,21 +46,21 @@ class TimedScanned(Scanned):
 
     @property
     def next(self) -> Order | None:
-        """Where the clock calls it next; None if no key asks for it."""
+        """Return the place at which the clock calls it next; None if no key asks for it."""
         tick = self._dues.first
         return None if tick is None else Order(tick, CLOCK, self._first + self._dues.head[1])
 
     def time_ends(self) -> None:
-        """Hear that no record is left, and that nobody has said how far time goes."""
+        """Note that no record is left, and that no until= limits time."""
 
     def begin(self, key: tuple[Any, ...], state: object) -> None:
-        """See `Scanned.begin`; the key asks for its call as after a restore."""
+        """Do as `Scanned.begin`; the key asks for its call as after a restore."""
         super().begin(key, state)
         asked = self._timing.asks(state, None, Position(CLOCK, 0))
         self._ask(key, hash_unit(key, self._units), asked, BEFORE)
 
     def take(self, item: Item) -> list[Item]:
-        """The outputs for a record, as of any scan; its key asks for its next call, or for none."""
+        """Return the outputs for a record, as for any scan; its key asks for its next call, or for none."""
         key = self._key(item.record)
         over = self._age.is_over(key, item.order.tick)
         if over:
@@ -82,10 +82,10 @@ class TimedScanned(Scanned):
             self._dues.put(key, unit, self._timing.fires(asked, tick), asked, _key_bytes)
 
     def fire(self, *, limited: bool) -> Iterator[tuple[Item, Failure | None]]:
-        """What the clock brings at the next place: outputs, and in the place of one what failed.
+        """Yield what the clock brings at the next place: outputs, and failures in their places.
 
         Args:
-            limited: Whether no record is left, and nobody has said how far time goes.
+            limited: True if no record is left and no until= limits time.
 
         Raises:
             Endless: this has gone on for too long.
@@ -120,9 +120,9 @@ class TimedScanned(Scanned):
         self._calls += 1
         if self._calls > LIMIT:
             raise Endless(
-                f'step "{self._vertex.name}": time has called its keys {LIMIT:,} times since the last record',
+                f'step "{self._vertex.name}": timers have called its keys {LIMIT:,} times since the last record',
                 where=str(self._vertex.site),
-                way_out="say how far time goes: run_locally(..., until=...); in a job it goes on as the log does",
+                way_out="limit time: run_locally(..., until=...); in a job time follows the log",
             )
 
 
@@ -131,7 +131,7 @@ class Struck(TimedScanned):
 
     def __init__(self, plan: Plan, vertex: Vertex[Clock]) -> None:
         super().__init__(plan, vertex)
-        assert vertex.step.striking is not None, "it was written down with its functions"
+        assert vertex.step.striking is not None, "a clock has its functions"
         self._name = vertex.step.striking.name
         self._is_over = False
 
@@ -146,5 +146,5 @@ class Struck(TimedScanned):
 
 
 def _key_bytes(key: tuple[Any, ...]) -> bytes:
-    """The canonical bytes of a key."""
+    """Return the canonical bytes of a key."""
     return encode_key([plain(each) for each in key])

@@ -1,8 +1,7 @@
-"""Calls a flow's functions twice under two hash seeds: one that does not give the same each time is named.
+"""Calls a flow's functions twice under two hash seeds, and names those that give different results.
 
 A function that is not deterministic gives other results when a record is replayed, after a repair or in another life:
-what was delivered and what is then made of it do not fit together. Under one seed runs
-`python -m lowtide.local.trial FLOW OUT [SOURCE=FILE ...]`.
+they no longer fit what was delivered. `python -m lowtide.local.trial FLOW OUT [SOURCE=FILE ...]` runs under one seed.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ __all__ = ["try_flow"]
 
 
 SEEDS = ("0", "1")
-"""Workers run under the first."""
+"""Two hash seeds; workers run under the first."""
 CALLED_WITHIN_S = 60.0
 SAMPLES_LIMIT = 1_000
-"""Lines of a file that are tried."""
+"""The number of lines of a file that are tried."""
 
 
 def try_flow(flow: FlowGraph, path: str, samples: Mapping[str, Path]) -> Tried:
@@ -52,21 +51,21 @@ def try_flow(flow: FlowGraph, path: str, samples: Mapping[str, Path]) -> Tried:
 
     Args:
         flow: The flow.
-        path: Where the processes load it from, as `load_flow` takes it.
+        path: Its path, as `load_flow` takes it.
         samples: By source a file with a message's value per line; other sources get records made from their schemas.
 
     Raises:
-        FlowError: there is no such source or file, or a process did not come to an end.
+        FlowError: a source or file does not exist, or a process did not end.
     """
     plan = compile_flow(flow, parallelism=1)
     sources = [vertex.name for vertex in plan.sources()]
     for name, file in samples.items():
         if name not in sources:
-            raise FlowError(f"no source is named {name}; the flow reads {', '.join(sources)}")
+            raise FlowError(f"the flow has no source {name}; it reads {', '.join(sources)}")
         if not file.is_file():
-            raise FlowError(f"there is no file {file}", way_out="name a file with a message's value per line")
+            raise FlowError(f"{file} does not exist", way_out="name a file with a message's value per line")
         if not file.stat().st_size:
-            raise FlowError(f"there is no message in {file}", way_out="name a file with a message's value per line")
+            raise FlowError(f"{file} has no messages", way_out="name a file with a message's value per line")
     given = [f"{name}={file}" for name, file in samples.items()]
     with tempfile.TemporaryDirectory() as folder:
         outs = [Path(folder, seed) for seed in SEEDS]
@@ -96,25 +95,25 @@ def _ended(child: subprocess.Popen[bytes]) -> None:
         child.kill()
         child.communicate()
         raise FlowError(
-            f"the flow's functions took more than {CALLED_WITHIN_S:g} s with some records",
-            way_out="see whether one waits for something, or leave this out: lowtide check --no-calls",
+            f"the flow's functions took more than {CALLED_WITHIN_S:g} s for a few records",
+            way_out="check whether one of them waits for something, or skip the calls: lowtide check --no-calls",
         ) from None
     if child.returncode:
         lines = said.decode(errors="replace").strip().splitlines() or [f"it ended with {child.returncode}"]
         raise FlowError(
             f"the flow's functions could not be called: {lines[-1]}",
-            way_out="correct the flow's file, or leave this out: lowtide check --no-calls",
+            way_out="correct the flow's file, or skip the calls: lowtide check --no-calls",
         )
 
 
 class Recorder:
-    """Notes what functions are called with, and what they give."""
+    """Records the calls of functions and their results."""
 
     def __init__(self) -> None:
         self.calls: Calls = {}
 
     def watching(self, plan: Plan) -> Plan:
-        """The plan with functions that tell what they are called with, where time calls them and not a record."""
+        """Return the plan with functions that report their calls where time calls them and not a record."""
         return replace(plan, vertices=tuple(map(self._watching, plan.vertices)))
 
     def _watching(self, vertex: Vertex) -> Vertex:
@@ -160,7 +159,7 @@ class Recorder:
 
 
 def _text(value: object) -> str:
-    """All of a value if it is short, else its beginning and what tells it from others."""
+    """Write all of a value if it is short, else its beginning and a digest."""
     text = repr(value)
     return (
         text
@@ -174,26 +173,26 @@ def _run(plan: Plan, inputs: Mapping[str, list[Any]]) -> dict[str, Any]:
     try:
         run_plan(recorder.watching(plan), inputs, recorder, dead=dead)
     except Endless:
-        pass  # Timers that never end have been tried often enough.
-    except UserError as error:  # It ends any run, in spite of the dead letters.
+        pass  # Endless timers have been called often enough.
+    except UserError as error:  # It ends any run, even with dead letters.
         ended = [error.vertex, error.what]
     sources = [vertex.name for vertex in by_front(plan)]
     return {"calls": recorder.calls, "ended": ended, "dead": [_placed(sources, each) for each in dead]}
 
 
 def _placed(sources: Sequence[str], dead: Dead) -> tuple[str, str | None, int, str]:
-    """A dead letter's step, its message's source and line, and its error; where a clock made it, no source."""
+    """Return a dead letter's step, its message's source and line, and its error; no source if a clock made it."""
     front, sequence = dead.position.front, dead.position.sequence
     return dead.vertex, None if front == CLOCK else sources[front], sequence + 1, dead.error
 
 
 def main() -> None:
-    """Run a flow twice in this process, and write down what its functions gave."""
+    """Run a flow twice in this process, and write down the results of its functions."""
     path, out, known, *given = sys.argv[1:]
     leave_pandas_for_later()
     parameters.give(json.loads(known))
     plan = compile_flow(load_flow(path), parallelism=1)
-    # Records made up may be none that the functions were written for, so what fails ends nothing.
+    # The functions may not expect made-up records, so failures do not end the run.
     plan = replace(plan, dead_letters=KafkaSink("dead-letters", raw(), None))
     files = dict(each.split("=", 1) for each in given)
     inputs = {

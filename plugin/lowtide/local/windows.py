@@ -1,7 +1,7 @@
-"""Windows of time in a run here and now: records come in order, and so does the clock.
+"""Windows of time in a local run: records come in order, and so does the clock.
 
-A heap has what is due; what a window keeps stands in a dict. It shares with the workers how moments are cut and how the
-user's functions are called, but not how windows are held, closed or numbered.
+A heap holds what is due; a dict holds what a window keeps. It shares with the workers the cutting of moments and the
+calls of the user's functions, but not the holding, closing and numbering of windows.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from lowtide_snapshots.keys.canonical import encode_key
 __all__ = ["OnTime", "TimedWindows"]
 
 OnTime = Callable[[str, int], None]
-"""Is told a window step of event time, and how many microseconds a record's time is behind log time."""
+"""Called with a window step of event time, and a record's lag behind log time in microseconds."""
 
 
 class _Due(NamedTuple):
-    """A window that may close at a tick; of one tick they come in this order."""
+    """A window that may close at a tick; those of one tick come in this order."""
 
     tick: int
     unit: int
@@ -45,8 +45,8 @@ class TimedWindows:
     Args:
         plan: The plan.
         vertex: The step.
-        looks_ahead: Whether a record may be too far ahead; where no record has a log time, none is.
-        on_time: Is told of each record where windows go by event time.
+        looks_ahead: True if a record may be too far ahead; without log times none is.
+        on_time: Called with each record if windows use event time.
     """
 
     def __init__(
@@ -69,22 +69,22 @@ class TimedWindows:
 
     @property
     def next(self) -> Order | None:
-        """Where the clock calls it next; None if nothing is open."""
+        """Return the place at which the clock calls it next; None if nothing is open."""
         return self._place(self._dues[0].tick, self._dues[0].unit) if self._dues else None
 
     def _place(self, tick: int, unit: int) -> Order:
         return Order(tick, CLOCK, self._vertex.id * self._plan.units + unit)
 
     def _closes(self, span: Span) -> int:
-        """The tick at which a window closes."""
+        """Return the tick at which a window closes."""
         return span_over(span[1], self._wait, self._slack_us)
 
     def _is_over(self, tick: int, item: Item) -> bool:
-        """True if what is due at a tick is over before a record comes."""
+        """Return whether what is due at a tick is over before a record comes."""
         return self._place(tick, item.unit) < item.order[:3]
 
     def take(self, item: Item) -> tuple[bool, list[Item]]:
-        """Put a record into its windows: whether it is late, and what comes of it at once; raises Failed."""
+        """Put a record into its windows; return whether it is late, and its results at once; raises Failed."""
         began = item.order.tick * self._slack_us
         moment = began if self._step.time is None else micros_of(getattr(item.record, self._step.time))
         if self._on_time is not None:
@@ -155,7 +155,7 @@ class TimedWindows:
         return self._folding.finish(window_of(key, True, span), rows, position)
 
     def fire(self) -> Iterator[tuple[Item, Failure | None]]:
-        """What the clock brings at the next place: results, and in the place of one what failed."""
+        """Yield what the clock brings at the next place: results, and failures in their places."""
         place = self.next
         assert place is not None, "something is due"
         message = Message(Position(CLOCK, place.sequence), 0, None, None)

@@ -214,7 +214,7 @@ def test_a_call_of_time_gives_a_state_and_outputs(function: Any, said: str) -> N
 
 def test_a_timer_that_never_ends_needs_an_until(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timers, "LIMIT", 10)
-    with pytest.raises(FlowError, match='step "asked": time has called its keys 10 times since the last record'):
+    with pytest.raises(FlowError, match='step "asked": timers have called its keys 10 times since the last record'):
         run(a_flow(goes_on), event(1, 0, 1))
     # Between records it goes on as far as they do.
     assert len(run(a_flow(goes_on), event(1, 0, 1), event(2, 30, None))) == 32

@@ -69,7 +69,7 @@ def test_bytes_are_read_as_messages() -> None:
 
 def test_a_source_without_input_is_empty_and_an_unknown_one_refused() -> None:
     assert counting().run_locally() == {"words": []}
-    with pytest.raises(FlowError, match="no source is named docs; the flow reads documents"):
+    with pytest.raises(FlowError, match="the flow has no source docs; it reads documents"):
         counting().run_locally(docs=[])
 
 

@@ -82,8 +82,8 @@ def test_a_state_that_is_given_asks_for_its_timer() -> None:
 @pytest.mark.parametrize(
     ("states", "refused"),
     [
-        ({"sum": {"ann": 1}}, 'names "sum", which is no step that can be given states; there are total'),
-        ({"total": {"ann": 1}}, "a state of 'ann', and its keys are user, shop"),
+        ({"sum": {"ann": 1}}, 'names "sum", which is not a step that takes states; those are total'),
+        ({"total": {"ann": 1}}, "a state for 'ann', but its key is user, shop"),
         ({"total": {("ann", "a"): "many"}}, r"for key \('ann', 'a'\) the state str, expected int"),
     ],
 )

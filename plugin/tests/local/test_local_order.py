@@ -195,7 +195,7 @@ def test_sources_of_one_topic_see_each_message_in_the_order_they_were_written() 
 
 
 def test_a_position_stands_for_one_message() -> None:
-    with pytest.raises(AssertionError, match="two messages stand at front 0, offset 1"):
+    with pytest.raises(AssertionError, match="two messages are at front 0, offset 1"):
         label_log([word(0, 1, 10), word(0, 1, 12)], (), 2)
 
 

@@ -154,7 +154,7 @@ def test_what_is_expected_follows_timestamps_and_floors() -> None:
 
 def test_a_sink_is_asked_for_where_it_is_not_clear() -> None:
     plan = compile_flow(flow_of("in", "out"), parallelism=1)
-    with pytest.raises(FlowError, match='no sink is named "index"; the flow writes to out'):
+    with pytest.raises(FlowError, match='the flow has no sink "index"; it writes to out'):
         expected_lanes(plan, {}, (), "index")
 
 
@@ -257,5 +257,5 @@ def test_a_topic_or_front_that_is_not_there_is_named(conf: KafkaConf) -> None:
     producer.begin_transaction()
     producer.produce("frontless", b"x")
     producer.commit_transaction(20)
-    with pytest.raises(FlowError, match="frontless-0 has messages and no front"):
+    with pytest.raises(FlowError, match="frontless-0 has messages but no front"):
         read_log(conf, "frontless", {"in-0": 1})
