@@ -1,1 +1,1 @@
-"""Workers: the Python processes that run one partition of one level, and the fork server that makes them."""
+"""Workers: the Python processes that run one partition of one level, and the fork server that creates them."""

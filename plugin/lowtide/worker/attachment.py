@@ -9,10 +9,10 @@ class Attachment:
 
     Attributes:
         incarnation: The life the worker belongs to.
-        every_epoch: Whether a task comes in every epoch; at level 0 a partition without records has none.
-        epoch: The epoch of the task that is attached or was last; None before the first.
-        attached: Whether a task is attached now.
-        broken: Whether a task ended without its end being told; then nothing is taken any more.
+        every_epoch: True if a task comes in every epoch; at level 0 a partition without records has none.
+        epoch: The epoch of the attached or last task; None before the first.
+        attached: True while a task is attached.
+        broken: True once a task has ended without announcing its end; then no other task is taken.
     """
 
     incarnation: int
@@ -22,28 +22,28 @@ class Attachment:
     broken: bool = False
 
     def attach(self, incarnation: int, epoch: int) -> str:
-        """Takes the task, or returns why it is refused; empty when taken."""
+        """Take the task, or return why it is refused; empty if taken."""
         if incarnation != self.incarnation:
-            return f"it belongs to incarnation {self.incarnation}, the task to {incarnation}"
+            return f"the worker belongs to incarnation {self.incarnation}, the task to {incarnation}"
         if self.attached:
             return f"the task of epoch {self.epoch} is still attached"
         if self.broken:
-            return f"the task of epoch {self.epoch} broke off; what it had in hand is lost"
+            return f"the task of epoch {self.epoch} broke off; the records it held are lost"
         if self.epoch is not None:
             if epoch <= self.epoch:
                 return f"epoch {self.epoch} has already ended here"
             if self.every_epoch and epoch != self.epoch + 1:
-                return f"its last epoch was {self.epoch}; the epochs between are missing"
+                return f"the worker's last epoch is {self.epoch}; the epochs between are missing"
         self.epoch, self.attached = epoch, True
         return ""
 
     def ended(self, epoch: int) -> None:
-        """The task has told that its input is over, and all output was handed to it."""
+        """Note that the task has announced the end of its input and has all output."""
         if not self.attached or epoch != self.epoch:
             raise ValueError(f"an end of epoch {epoch} while at epoch {self.epoch}, attached: {self.attached}")
         self.attached = False
 
     def broke(self) -> None:
-        """The task's connection closed before its end was told."""
+        """Note that the task's connection closed before the task announced its end."""
         self.attached = False
         self.broken = True

@@ -8,14 +8,14 @@ from lowtide.core.frames import rows_in
 from lowtide.process.wire import Kind
 
 GROUP_MESSAGES = 64
-"""How many frames are dealt with together at most."""
+"""The largest number of frames handled together."""
 
 
 class Backlog:
-    """Messages in the order they came, given out in groups that are small enough to look up in between. Pure.
+    """Messages in the order they came, given out in small groups, with other work between them. Pure.
 
     Args:
-        max_rows: How many records the frames of a group bring at most; a single frame may bring more.
+        max_rows: The largest number of records in the frames of a group; a single frame may have more.
     """
 
     def __init__(self, max_rows: int) -> None:
@@ -27,11 +27,11 @@ class Backlog:
         return bool(self._messages)
 
     def add(self, messages: list[tuple[int, bytes]]) -> None:
-        """Put messages behind those that are here."""
+        """Add messages after those that are here."""
         self._messages.extend(messages)
 
     def group(self) -> tuple[int, list[bytes]]:
-        """Take out the next message with its kind, and if it is a frame, frames that follow it at once."""
+        """Take out the next message with its kind and, if it is a frame, the frames that directly follow it."""
         messages = self._messages
         kind, first = messages.popleft()
         group = [first]
@@ -44,5 +44,5 @@ class Backlog:
         return kind, group
 
     def clear(self) -> None:
-        """Forget everything: the task has gone."""
+        """Drop everything: the task has gone."""
         self._messages.clear()

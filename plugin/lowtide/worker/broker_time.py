@@ -5,17 +5,17 @@ from __future__ import annotations
 __all__ = ["BrokerTime"]
 
 DRIFT = 1e-3
-"""By how much two machines' monotonic clocks may come apart, in seconds per second; generously."""
+"""A generous bound for the drift between two machines' monotonic clocks, in seconds per second."""
 
 
 class BrokerTime:
-    """How far the broker's clock is beyond this machine's monotonic one; pure.
+    """The distance of the broker's clock from this machine's monotonic one; pure.
 
-    What is told was so when it was sent, so on arrival it is so at least: the largest of what was told counts, for as
-    long as the clocks may not have come apart. It may be behind by the quickest way from the service to here.
+    A reading was right when it was sent, so on arrival it is a lower bound: the largest reading counts, less the
+    possible drift. It may lag by the shortest trip from the service to here.
 
     Args:
-        told_ms: The broker's time, as it was told first.
+        told_ms: The broker's time in the first reading.
         now_s: The monotonic time on arrival.
     """
 
@@ -24,11 +24,11 @@ class BrokerTime:
         self._at_s = now_s
 
     def tell(self, told_ms: int, now_s: float) -> None:
-        """Take what the service has told by now."""
+        """Take a new reading from the service."""
         drifted_ms = (now_s - self._at_s) * DRIFT * 1000
         self._ahead_ms = max(told_ms - now_s * 1000, self._ahead_ms - drifted_ms)
         self._at_s = now_s
 
     def ms(self, now_s: float) -> int:
-        """The broker's time, as far as it is known."""
+        """Return the broker's time, as far as it is known."""
         return int(self._ahead_ms + now_s * 1000)

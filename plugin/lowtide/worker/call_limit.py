@@ -1,4 +1,4 @@
-"""Names a function of the flow that does not return, from outside its own loop: a signal each second."""
+"""Finds a function of the flow that does not return, by a signal each second, outside the loop itself."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _OURS = str(Path(__file__).parents[1])
 
 
 class CallLimit:
-    """Watches that turns of a loop end; the loop's thread is the process's main one.
+    """Watches that turns of a loop end; the loop runs in the process's main thread.
 
     A machine that stood still is not mistaken for a function that does: only seconds in which the signal came count.
-    What never lets Python go on, as a C library may, is not seen here; the service misses the worker's gauges then.
+    Code that never returns to Python, as in a C library, is not seen here; the service then misses the worker's gauges.
 
     Args:
-        limit_s: How long a turn may last.
-        tell: Called once with which function it is in.
+        limit_s: The longest time a turn may last.
+        tell: Called once with the function that the turn is in.
     """
 
     def __init__(self, limit_s: float, tell: Callable[[Cause], None]) -> None:
@@ -36,12 +36,12 @@ class CallLimit:
         self._stood_s = 0.0
 
     def begin(self) -> None:
-        """Look each second, until `end`."""
+        """Check each second, until `end`."""
         signal.signal(signal.SIGALRM, self._look)
         signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
@@ -55,14 +55,14 @@ class CallLimit:
             Cause(
                 "loss",
                 f"{_named(frame)} has not returned for {self._stood_s:g} s",
-                way_out="give what it waits for a time-out; if it needs so long, raise [worker].call_limit_s",
+                way_out="add a time-out to what it waits for; if it needs that long, raise [worker].call_limit_s",
                 details="".join(traceback.format_stack(frame)),
             )
         )
 
 
 def _named(frame: FrameType) -> str:
-    """The function of the flow that this frame runs in: the outermost that is not ours, below all that are."""
+    """Return the flow's function that this frame runs in: the outermost that is not ours, below all that are."""
     called: FrameType | None = None
     at: FrameType | None = frame
     while at is not None and not at.f_code.co_filename.startswith(_OURS):

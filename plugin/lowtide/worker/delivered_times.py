@@ -1,4 +1,4 @@
-"""Delivered times of a host's workers, as they are reported while somebody outside waits for them (R18). Pure."""
+"""Delivered times of a host's workers, reported while a subscriber waits for them (R18). Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lowtide.assignment.messages import Delivered
 __all__ = ["DeliveredTimes"]
 
 EVERY_S = 0.05
-"""The least time from one report to the next."""
+"""The shortest time between two reports."""
 
 
 class DeliveredTimes:
-    """Decides when which of them are reported; silent unless somebody listens, and while nothing moves."""
+    """Decides when which times are reported; silent without a listener, and while nothing moves."""
 
     def __init__(self) -> None:
         self._until_s = -math.inf
@@ -22,19 +22,19 @@ class DeliveredTimes:
         self._said: dict[str, int] = {}
 
     def listen(self, until_s: float) -> None:
-        """Somebody listens until a moment of the monotonic clock."""
+        """Note that somebody listens until a moment of the monotonic clock."""
         self._until_s = max(self._until_s, until_s)
 
     def listened(self, now_s: float) -> bool:
-        """True while somebody listens."""
+        """Return whether somebody listens."""
         return now_s < self._until_s
 
     def due(self, now_s: float) -> bool:
-        """True if `moved` is due."""
+        """Return whether `moved` is due."""
         return self.listened(now_s) and now_s >= self._next_s
 
     def moved(self, times: Mapping[str, int], now_s: float) -> list[tuple[str, Delivered]]:
-        """Return what is to be reported of these times, ticks by worker: those that have moved."""
+        """Return the times to report: those of these, ticks by worker, that have moved."""
         moved = [(worker, Delivered(tick)) for worker, tick in times.items() if self._said.get(worker) != tick]
         if moved:
             self._next_s = now_s + EVERY_S

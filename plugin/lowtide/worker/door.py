@@ -1,7 +1,6 @@
-"""A host's door: connections prove the job's secret and ask to be taken; none is waited for.
+"""A host's door: connections prove the job's secret and ask to be taken; the host waits for none of them.
 
-Strangers are limited as `lowtide_tracker.strangers` says, and so is the time of those that have proved the secret and
-not asked yet.
+`lowtide_tracker.strangers` limits strangers; peers that have proved the secret but not asked have limited time too.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from lowtide_tracker.strangers import Refusals, Strangers
 
 LOG = logging.getLogger(__name__)
 AT_ONCE = 32
-"""How many are let in before the loop looks up: records wait meanwhile."""
+"""The number of connections accepted in one turn of the loop: records wait meanwhile."""
 PATIENCE_S = 10.0
-"""How long a task may take for its question after its proof."""
+"""The time a task has for its request after its proof."""
 
 Asked = Callable[[Link, Attach], None]
 
 
 @dataclass(slots=True, eq=False)
 class Newcomer:
-    """A connection that has not been taken yet.
+    """A connection that is not taken yet.
 
     Attributes:
         connection: The socket, non-blocking.
         shake: The host's half of the handshake.
-        reply: What has come of the peer's half of the handshake.
+        reply: The part of the peer's half of the handshake that has come.
         link: The same connection once the peer has proved the secret.
-        deadline: When it is sent away in that case, in seconds of the monotonic clock.
+        deadline: The time at which it is then sent away, in seconds of the monotonic clock.
     """
 
     connection: socket.socket
@@ -50,14 +49,14 @@ class Newcomer:
 
 
 class Door:
-    """Lets in who knows the secret, and hands over the connection with its first message.
+    """Lets in peers that know the secret, and hands over the connection with its first message.
 
     Args:
-        listener: Where tasks connect.
+        listener: The socket to which tasks connect.
         secret: The job's.
         watch: The loop's.
-        asked: Called with the connection, which is no longer watched, and the question.
-        strangers: Who may stand there without a proof; fresh, by default of the usual size.
+        asked: Called with the connection, which is no longer watched, and the request.
+        strangers: The limit for peers without a proof; by default a new one of the usual size.
     """
 
     def __init__(
@@ -74,27 +73,27 @@ class Door:
         self._asked = asked
         self._strangers: Strangers[Newcomer] = Strangers() if strangers is None else strangers
         self._proven: list[Newcomer] = []
-        """Those that have not asked yet."""
+        """The connections that have not asked yet."""
         self._refusals = Refusals()
         self._open = True
-        """Whether the listener is watched: it is not while there is no room."""
+        """True while the listener is watched: it is not while there is no room."""
         listener.setblocking(False)
         watch.set(listener.fileno(), READ, self._accept)
 
     def tick(self) -> None:
-        """Send away who took too long, and let in who waits for room; to be called after every turn."""
+        """Send away peers that took too long, and let in those that wait for room; call it after every turn."""
         if self._open and not self._strangers and not self._proven:
             return
         now = time.monotonic()
         for newcomer in self._strangers.late(now):
-            self._send_away(newcomer, f"it had not proved who it is for {self._strangers.limit_s:g} s")
+            self._send_away(newcomer, f"it did not prove the secret within {self._strangers.limit_s:g} s")
         for newcomer in [each for each in self._proven if each.deadline <= now]:
-            self._send_away(newcomer, f"it asked for nothing for {PATIENCE_S:g} s")
+            self._send_away(newcomer, f"it sent no request for {PATIENCE_S:g} s")
         if not self._open:
             self._accept()
 
     def _accept(self, _events: int = READ) -> None:
-        """Let in who waits, as far as there is room or the stranger that came first has had its time."""
+        """Let in waiting peers, as far as there is room or the oldest stranger has had its time."""
         strangers, failed = self._strangers, False
         for _ in range(AT_ONCE):
             first = strangers.yields(time.monotonic())
@@ -109,7 +108,7 @@ class Door:
                 failed = True
                 break
             if first is not None:
-                self._send_away(first, f"it had not proved who it is, and {strangers.most} others were there")
+                self._send_away(first, f"it did not prove the secret, and {strangers.most} others were waiting")
             self._greet(connection)
         if self._open == (strangers.full or failed):
             self._open = not self._open
@@ -129,7 +128,7 @@ class Door:
 
     def _hear(self, newcomer: Newcomer, _events: int) -> None:
         if newcomer not in self._strangers and newcomer not in self._proven:
-            return  # Sent away while its bytes were already announced.
+            return  # Sent away after its bytes were announced.
         try:
             if newcomer.link is None:
                 self._check(newcomer)
@@ -151,7 +150,7 @@ class Door:
     def _check(self, newcomer: Newcomer) -> None:
         came = newcomer.connection.recv(REPLY_BYTES - len(newcomer.reply))
         if not came:
-            raise ConnectionClosed("it closed the connection")
+            raise ConnectionClosed("the peer closed the connection")
         newcomer.reply += came
         if len(newcomer.reply) == REPLY_BYTES:
             newcomer.connection.send(newcomer.shake.answer(bytes(newcomer.reply)))

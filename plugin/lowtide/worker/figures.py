@@ -1,4 +1,4 @@
-"""A worker's figures: records, and where their time goes."""
+"""A worker's figures: its records, and the parts of their latency."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from lowtide.histogram import Histogram
 from lowtide.status.gauges import FrontGauges, WorkerGauges
 
 HOPS = ("pack", "exchange", "python", "wait", "sink")
-"""Where a record's time goes: from the JVM's first look at it to level 0; between workers; in this worker's steps;
-before the barrier, until min time has passed it; from its bundle to the sink's word that it is durable."""
+"""The parts of a record's latency: from the JVM's first look at it to level 0; between workers; in this worker's steps;
+before the barrier, until min time has passed it; from its bundle until the sink confirms it durable."""
 
 
 class Figures:
@@ -24,7 +24,7 @@ class Figures:
         self.dead_letters = 0
         self.hops = {hop: Histogram() for hop in HOPS}
         self.latency = Histogram()
-        """From a record's timestamp (its tick) to its being durable in the sink."""
+        """The time from a record's timestamp (its tick) until it is durable in the sink."""
         self._waiting: deque[tuple[int, int, int]] = deque()
 
     def waits(self, tick: int, rows: int, now_ns: int) -> None:
@@ -62,7 +62,7 @@ class Figures:
 
 
 def front_gauges(front: Front) -> FrontGauges:
-    """Return where a front stands."""
+    """Return the gauges of a front."""
     return FrontGauges(
         front=front.number,
         heartbeat=front.heartbeat,
@@ -76,6 +76,6 @@ def front_gauges(front: Front) -> FrontGauges:
 
 
 def span(bundle: Bundle) -> tuple[int, int, int]:
-    """The first and the last tick of a bundle's records, and how many there are."""
+    """Return the first and the last tick of a bundle's records, and their number."""
     pieces = bundle.pieces
     return (pieces[0].tick, pieces[-1].tick, len(bundle)) if pieces else (0, 0, 0)

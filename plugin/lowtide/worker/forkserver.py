@@ -1,10 +1,10 @@
-"""The fork server: one per executor; imports done, no threads; forks a host process for each request.
+"""The fork server: one per executor, without threads; imports everything once and forks host processes.
 
-The executor's plugin gives it a `ForkServerStart` over standard input, and then orders to `MakeWorker`; it answers over
+The executor's plugin sends it a `ForkServerStart` over standard input, and then orders to `MakeWorker`; it answers over
 standard output with `ForkServerReady`, and with `Forked` or `Failed`.
 
-A host is known by the number of its first worker. That forks it; orders for more of its workers are handed on to it.
-It ends when its standard input closes, and its hosts end with it: the kernel kills them when their parent dies.
+A host has the number of its first worker, for which it is forked; orders for more of its workers are passed on to it.
+The server ends when its standard input closes, and its hosts end with it: the kernel kills them when their parent dies.
 It reports to the service how each of its hosts ended (`HostDied`), and kills workers that the service names (`Kill`).
 """
 
@@ -50,9 +50,9 @@ PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 RECEIVE_BYTES = 1 << 16
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""What keeps numpy and pyarrow from starting threads when they are imported: a fork would leave their locks behind."""
+"""Keeps numpy and pyarrow from starting threads on import: a fork would keep their locks held."""
 GRACE_S = 4.0
-"""How long hosts may take to end; the executor waits a little longer for this process."""
+"""The time hosts have to end; the executor waits a little longer for this process."""
 
 
 @dataclass(slots=True)
@@ -60,8 +60,8 @@ class Child:
     """A host process.
 
     Attributes:
-        birth: Its first worker's.
-        address: Where its workers' tasks connect.
+        birth: The first worker's birth.
+        address: The address to which its workers' tasks connect.
         orders: The line to it, for more workers.
         workers: The names of all its workers.
     """
@@ -94,7 +94,7 @@ class ForkServer:
         )
 
     def run(self, lines: int, out: int) -> None:
-        """Serves lines from the descriptor ``lines``, answers on ``out``."""
+        """Serve lines from the descriptor ``lines``, answer on ``out``."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -130,7 +130,7 @@ class ForkServer:
                     _say(out, self._made(order, close))
 
     def _hear_service(self) -> bool:
-        """Do what the service says; False when it has gone."""
+        """Follow the service's orders; return False when it has gone."""
         try:
             data = self._link.recv(RECEIVE_BYTES)
             for _, message in self._orders.feed(data):
@@ -148,11 +148,11 @@ class ForkServer:
         for pid, child in self._children.items():
             left = sorted(set(child.workers) & set(order.workers))
             if child.birth.incarnation == order.incarnation and left:
-                LOG.warning("worker %s (pid %d) is killed: it is still there after its life", ", ".join(left), pid)
-                os.kill(pid, signal.SIGKILL)  # It has not been waited for, so the pid is still its own.
+                LOG.warning("killing worker %s (pid %d): it outlives its life", ", ".join(left), pid)
+                os.kill(pid, signal.SIGKILL)  # It is not reaped yet, so the pid is still its own.
 
     def _made(self, message: bytes, close: Callable[[], None]) -> Forked | Failed:
-        """Have a worker made, in its host if that lives, else in a new one."""
+        """Make a worker, in its host if that lives, else in a new one."""
         try:
             order = read_order(message)
             for child in self._children.values():
@@ -163,7 +163,7 @@ class ForkServer:
         except Malformed as error:
             return Failed(error.cause())
         except OSError as error:
-            return Failed(Cause("loss", f"a socket to listen on, or a process: {error}"))
+            return Failed(Cause("loss", f"cannot open a socket or fork a process: {error}"))
 
     @staticmethod
     def _hand_on(child: Child, order: MakeWorker) -> Forked | Failed:
@@ -216,7 +216,7 @@ class ForkServer:
             os._exit(status)
 
     def _end_children(self) -> None:
-        """Asks the hosts to deliver what they hold and end; the kernel kills those that take too long."""
+        """Ask the hosts to deliver what they hold and end; the kernel kills those that take too long."""
         for pid in self._children:
             os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_S
@@ -236,7 +236,7 @@ class ForkServer:
             how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
             child = self._children.pop(pid)
             child.orders.close()
-            with suppress(OSError):  # The service may have gone; then nobody is left to tell.
+            with suppress(OSError):  # The service may have gone; then there is nothing to report to.
                 died = HostDied(incarnation=child.birth.incarnation, workers=child.workers, pid=pid, how=how)
                 send(self._link, Kind.ASK, encode(died))
 
@@ -252,7 +252,7 @@ def _say(out: int, message: ForkServerReady | Forked | Failed) -> None:
 
 
 def _import_all(store: str) -> None:
-    """Imports what workers and the writers of their snapshots need, so that a fork costs milliseconds."""
+    """Import what workers and the writers of their snapshots need, so that a fork takes milliseconds."""
     import cloudpickle  # noqa: F401
     import confluent_kafka  # noqa: F401
     import msgspec  # noqa: F401
@@ -268,14 +268,15 @@ def _import_all(store: str) -> None:
     prepare(store)
     leave_pandas_for_later()
 
-    # What is imported stays: the collector need not walk through it in every worker, nor copy its pages.
+    # Imports stay: no worker's collector need walk through them or copy their pages.
     gc.collect()
     gc.freeze()
 
 
 def main() -> None:
-    """Keeps standard output for answers alone: what user code prints goes to standard error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C goes to all; the driver ends what it started.
+    """Run a fork server; standard output is for answers only, so what user code prints goes to standard error."""
+    # A terminal's Ctrl-C reaches all processes; the driver ends those it started.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(SINGLE_THREADED)
     lines, out = os.dup(0), os.dup(1)
     for descriptor in (lines, out):

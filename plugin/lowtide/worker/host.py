@@ -2,8 +2,8 @@
 
 A host's workers have one `LocalTracker`. A frame from one to another is folded at both ends there like any other, so
 its two acks cancel before anything is sent. Such a frame does not go through Spark: it is handed over as it is, and
-dealt with before more input is read; it has no number, as nothing can be lost on its way. A worker's share of the state
-below min time is its own; what the tracker says is heard once, and then told to each.
+handled before more input is read; it has no number, as nothing can be lost on its way. A worker's share of the state
+below min time is its own; a notice of the tracker is received once and passed to each worker.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ __all__ = ["Handed", "LevelHost"]
 FLUSH_S = 0.002
 """Least time between two flushes to the tracker: it bounds what tracking adds to a record's latency."""
 MEND_S = 0.005
-"""How often a line that is broken is looked after."""
+"""The interval of retries on a broken line."""
 KEEP_FLOORS_S = 1.0
-"""How often floors are handed on that no bundle carries, where a sink is idle (R18)."""
+"""The interval at which floors that no bundle carries are passed on, if a sink is idle (R18)."""
 KEEP_FLOORS_SOON_S = 0.1
-"""The same, while somebody outside waits for delivered time."""
+"""The same interval while a subscriber waits for delivered time."""
 CATCH_UP_S = 0.02
-"""How often workers are told of min time that lets nothing of theirs go on: they forget what it has passed."""
+"""The interval at which workers learn of min time that frees none of their work: they forget what it has passed."""
 HEAR_S = 0.01
-"""How often a host hears what the tracker says though nothing of it waits for that."""
+"""The interval at which a host reads the tracker's notices while nothing waits for them."""
 
 
 class Handed:
@@ -55,10 +55,10 @@ class Handed:
 
     Attributes:
         sender: The worker that made it.
-        after: How many numbered frames of the same sender to the same target came before: it overtakes none.
+        after: The number of numbered frames from the same sender to the same target before it: it overtakes none.
         frame: The frame.
-        size: About how many bytes it takes.
-        sent_ns: When it was made, ns since 1970.
+        size: Its approximate size in bytes.
+        sent_ns: The time at which it was made, ns since 1970.
     """
 
     __slots__ = ("after", "frame", "sender", "sent_ns", "size")
@@ -76,8 +76,8 @@ class LevelHost:
 
     Args:
         deployment: The plan and its settings.
-        birth: The first worker's.
-        welcome: What the service has told it: where the tracker listens.
+        birth: The first worker's birth.
+        welcome: The service's welcome, with the tracker's address.
     """
 
     def __init__(self, deployment: Deployment, birth: Birth, welcome: Welcome) -> None:
@@ -94,7 +94,7 @@ class LevelHost:
         )
         self.line.connect()
         self.dirty = True
-        """Whether there may be something to flush."""
+        """True if there may be something to flush."""
         self._shared: SharedDelivery | None = None
         self.rounds = Rounds(deployment, birth.incarnation)
         self.saver = make_saver(deployment, birth)
@@ -103,15 +103,15 @@ class LevelHost:
         self._fronts: list[LevelStage] = []
         self._places: dict[tuple[int, int], LevelStage] = {}
         self._handed: dict[LevelStage, deque[Handed]] = {}
-        """By receiver, what has been handed over and not dealt with."""
+        """By receiver, the frames handed over and not handled yet."""
         self._unbegun: list[LevelStage] = []
-        """Workers that have not heard yet what the others have: what has been due for them goes out with `tick`."""
+        """Workers that have not received what the others have: what is due for them goes out with `tick`."""
         self._moved: set[LevelStage] = set()
-        """Workers that have done a portion in this turn of the loop: it is the others' turn."""
+        """Workers that have done a portion in this turn of the loop: the others go next."""
         self._floors = Floors()
-        """All that were heard: a worker that comes later has to know them."""
+        """All floors received: a worker that comes later needs them."""
         self._request: Request | None = None
-        """The newest one that was heard."""
+        """The newest notice received."""
         self._news: list[Reported] = []
         self._flushed_s = self._kept_s = self._heard_s = self._caught_up_s = 0.0
         self._delivered = DeliveredTimes()
@@ -119,7 +119,7 @@ class LevelHost:
     # -- workers ---------------------------------------------------------------------------------------------------
 
     def join(self, stage: LevelStage) -> None:
-        """Let a worker live here; it hears what the others have heard."""
+        """Add a worker; it receives what the others have received."""
         self._stages[stage.name] = stage
         if stage.level:
             self._places[stage.level, stage.core.place] = stage
@@ -136,11 +136,11 @@ class LevelHost:
             self._unbegun.append(stage)
             return
         frames = stage.moved(self._floors.all(), time.time_ns())
-        assert not frames, "it has had no input"
+        assert not frames, "a new worker has had no input"
         self._save()
 
     def _begin(self) -> Emitted:
-        """Let workers that are new hear what the others have: what a restored one had due goes out."""
+        """Pass to new workers what the others have received: what a restored one had due goes out."""
         if not self._unbegun:
             return ()
         unbegun, self._unbegun = self._unbegun, []
@@ -151,7 +151,7 @@ class LevelHost:
         return emitted
 
     def share(self, birth: Birth, core: WorkerCore) -> Share | None:
-        """A worker's share of the delivery, which the first that needs it begins; None if it delivers nothing, ever."""
+        """Return a worker's share of the delivery, which the first that needs it begins; None if it never delivers."""
         if not delivers(self._deployment.plan, birth.level):
             return None
         if self._shared is None:
@@ -161,12 +161,12 @@ class LevelHost:
     # -- frames from neighbour to neighbour ------------------------------------------------------------------------
 
     def hand_over(self, sender: LevelStage, frame: Frame, after: int) -> bool:
-        """Hand a frame to its target if that lives here; False if not."""
+        """Hand a frame to its target if that lives here; return False if not."""
         target = self._places.get((self._deployment.plan.vertices[frame.vertex].level, frame.target))
         if target is None:
             return False
         batch = frame.batch
-        # What comes out of an exchange is the same on either way.
+        # Either way gives the same records after an exchange.
         frame.batch = batch.with_rows(kept(self._records[frame.vertex], batch.rows, frame.payload))
         handed = Handed(sender, after, frame, time.time_ns())
         sender.handed_bytes += handed.size
@@ -174,7 +174,7 @@ class LevelHost:
         return True
 
     def handed(self) -> Emitted:
-        """Deal with what was handed over, level by level, so that what comes of it is dealt with too."""
+        """Handle the frames handed over, level by level, so that their results are handled too."""
         if not self._handed:
             return ()
         emitted: list[tuple[str, Frames]] = []
@@ -198,15 +198,15 @@ class LevelHost:
     # -- tracker, sinks, service -----------------------------------------------------------------------------------
 
     def watched(self) -> list[tuple[int, Callable[[], Emitted]]]:
-        """What the loop is to watch, and what to call when there is something to read.
+        """Return the descriptors to watch, and what to call when there is something to read.
 
-        While nothing here waits for min time, or all lanes are busy with what it has released before, notices are taken
-        now and then, together.
+        While nothing here waits for min time, or all lanes are busy with earlier releases, notices are taken now and
+        then, together.
         """
         found: list[tuple[int, Callable[[], Emitted]]] = []
         descriptors = self.line.descriptors()
         if not self._waits:
-            del descriptors[:1]  # What else there is tells at once that a shard of the tracker has gone.
+            del descriptors[:1]  # The other descriptors show at once that a shard of the tracker has gone.
         found += [(descriptor, self.hear) for descriptor in descriptors]
         if self._shared is not None:
             found.append((self._shared.delivery.fileno(), self.settle))
@@ -217,16 +217,16 @@ class LevelHost:
 
     @property
     def _waits(self) -> bool:
-        """Whether something can go on as soon as min time moves."""
+        """Return whether something can go on as soon as min time moves."""
         return any([stage.waits for stage in self._stages.values()])
 
     def came_round(self) -> Emitted:
-        """Take what has come through the topics of loops."""
+        """Take the frames that came through the topics of loops."""
         came = [(self._places[place], frames) for place, frames in self.rounds.came().items()]
         return [(stage.name, stage.frames(frames, time.time_ns())) for stage, frames in came]
 
     def hear(self) -> Emitted:
-        """Take what the tracker has said: the local tracker hears it once, then every worker."""
+        """Take the tracker's notices: first the local tracker, then every worker."""
         heard = False
         floors: list[Floor] = []
         for notice in self.line.receive():
@@ -243,13 +243,13 @@ class LevelHost:
         begun = self._begin()
         emitted = [*begun, *((stage.name, stage.moved(new, now)) for stage in self._stages.values())]
         self._moved.update(self._stages.values())
-        # What was held is let go, or a stopped front goes on; most notices fold nothing.
+        # Held records go on, or a stopped front does; most notices fold nothing.
         self.dirty = self.dirty or bool(self._fronts) or self.local.unflushed
         self._save()
         return emitted
 
     def settle(self) -> Emitted:
-        """Take what has become durable in the sinks; the next bundles have all that min time has passed by now."""
+        """Take what has become durable in the sinks; the next bundles have all that min time has passed."""
         if self._shared is None:
             return ()
         emitted = [*self.hear()]
@@ -257,15 +257,15 @@ class LevelHost:
         return emitted + [(stage.name, stage.settle()) for stage in self._stages.values() if stage.settled]
 
     def send(self) -> None:
-        """Hand to the sinks what this turn has released, together."""
+        """Hand the sinks all that this turn has released."""
         if self._shared is not None:
             self._shared.send()
 
     def _save(self) -> None:
-        """Let what a snapshot asks for be written, by one process that is forked for all that have heard of it."""
+        """Write what a snapshot asks for, in one process forked for all workers that have its request."""
         pinned = [stage for stage in self._stages.values() if stage.core.pinned is not None]
         if not all([stage.core.complete for stage in pinned]):
-            return  # Some have not come to its T: what is pinned stays.
+            return  # Some have not reached its T: the pins stay.
         if self.saver is not None and pinned:
             self._news += self.saver.begin()
         for stage in pinned:
@@ -277,11 +277,11 @@ class LevelHost:
         return ()
 
     def forget_floors(self, front: int, offset: int) -> None:
-        """Drop floors that a committed manifest has made superfluous."""
+        """Drop floors that a committed manifest makes unnecessary."""
         self._floors.forget(front, offset)
 
     def snapshot_over(self, name: str, order: Committed | Cancel) -> None:
-        """A snapshot has been committed or given up, as one of the workers is told."""
+        """Note that a snapshot is committed or cancelled, as the service told one of the workers."""
         if self.saver is not None:
             if isinstance(order, Committed):
                 self.saver.committed(name, order.tick)
@@ -289,7 +289,7 @@ class LevelHost:
                 self.saver.cancel(order.number)
 
     def news(self, now_s: float) -> list[Reported]:
-        """Return what workers report: which offsets fronts expect, what was saved, what was asked for."""
+        """Return what workers report: the offsets fronts expect, what was saved, what was requested."""
         if self.saver is not None and self.saver.awaits:
             self._hear_saver()
         for stage in self._fronts:
@@ -307,11 +307,11 @@ class LevelHost:
         self._delivered.listen(until_s)
 
     def line_gauges(self) -> LineGauges:
-        """Return what has gone over the line to the tracker."""
+        """Return the traffic on the line to the tracker."""
         return LineGauges(traffic=self.line.traffic, acks=self.local.flushed_acks)
 
     def report(self, name: str, news: WorkerNews) -> None:
-        """Report something of a worker to the service, soon."""
+        """Report news of a worker to the service, soon."""
         self._news.append((name, news))
 
     def tick(self, now_s: float) -> Emitted:
@@ -337,13 +337,13 @@ class LevelHost:
             for stage in self._fronts:
                 stage.core.report()
             flush = self.local.flush()
-            # None also says that too much waits to be applied; then what is left goes later.
+            # None also means that too much waits to be applied; then the rest goes later.
             self.dirty = flush is None and self.local.unflushed
             line.flush(flush)
         return emitted
 
     def _go_on(self) -> Emitted:
-        """Let workers do a further portion of what min time has let go on, those that have done none in this turn."""
+        """Let workers without a portion in this turn do one more of what min time has freed."""
         moved, self._moved = self._moved, set()
         unfinished = [
             stage
@@ -359,16 +359,16 @@ class LevelHost:
 
     @property
     def restless(self) -> bool:
-        """Whether workers would better go further ahead of min time than rest."""
+        """Return whether workers should work further ahead of min time instead of resting."""
         return any([stage.restless for stage in self._stages.values()])
 
     def rest(self) -> Emitted:
-        """There is nothing else to do: let workers go further ahead of min time."""
+        """Let workers go further ahead of min time, as there is nothing else to do."""
         now = time.time_ns()
         return [(stage.name, stage.rest(now)) for stage in self._stages.values() if stage.restless]
 
     def due_s(self, now_s: float) -> float:
-        """In how many seconds `tick` has something to do."""
+        """Return the seconds until `tick` has something to do."""
         if any([stage.unfinished for stage in self._stages.values()]):
             return 0.0
         if self.line.fileno() < 0:
@@ -376,7 +376,7 @@ class LevelHost:
         return max(0.0, self._flushed_s + FLUSH_S - now_s) if self.dirty else 1.0
 
     def close(self, timeout_s: float) -> int:
-        """Deliver what the sinks were given, and return how many records were left after the time-out."""
+        """Deliver what the sinks were given, and return the number of records left after the time-out."""
         self.rounds.close()
         if self.saver is not None:
             self.saver.close()

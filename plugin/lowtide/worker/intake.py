@@ -1,4 +1,4 @@
-"""Frames as a worker gets them: bytes on one side, records on the other."""
+"""Opens the frames that a worker receives: bytes in, records out."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ __all__ = ["Intake"]
 
 
 class Intake:
-    """What comes to one worker from those of the level before.
+    """The frames that come to one worker from those of the level before.
 
     Args:
         plan: The plan.
-        name: The worker's.
-        level: The worker's.
-        place: Which of the level's workers it is.
-        figures: Told of what comes.
+        name: The worker's name.
+        level: Its level.
+        place: Its index among the level's workers.
+        figures: Counts what comes.
     """
 
     def __init__(self, plan: Plan, name: str, level: int, place: int, figures: Figures) -> None:
         self._records = {vertex.id: vertex.gives for vertex in plan.exchanges() if vertex.level == level}
         self._inbox = Inbox(name)
         self._ways = {way.id: Inbox(name) for way in plan.feedbacks() if way.level == level}
-        """By way back to a loop's head the numbers of its frames, which do not come through Spark."""
+        """By way back to a loop's head, the numbers of its frames, which do not come through Spark."""
         self._place = place
         self._figures = figures
 
     def open(self, messages: Sequence[bytes], now_ns: int) -> list[Frame]:
-        """Open those of these messages that have records."""
+        """Open those messages that have records."""
         frames = []
         for message in messages:
             head = open_frame(message, self._records)
@@ -52,5 +52,5 @@ class Intake:
         self._inbox.end(epoch)
 
     def taken(self, sender: int, vertex: int) -> int:
-        """How many frames of a sender have come the way that an exchange's come, marks too."""
+        """Return the number of a sender's frames that came for an exchange, marks included."""
         return self._ways.get(vertex, self._inbox).taken(sender)

@@ -24,7 +24,7 @@ class KeyLookup:
     """Looks into one worker's state.
 
     Args:
-        core: The worker's.
+        core: The worker's core.
     """
 
     def __init__(self, core: WorkerCore) -> None:
@@ -32,19 +32,19 @@ class KeyLookup:
         self._steps = saved_steps(core.plan, core.level)
 
     def look(self, asked: Look) -> Looked:
-        """Answer a question; whatever goes wrong is the answer, as no question may end a life."""
+        """Answer a question; an error becomes the answer, as no question may end a life."""
         try:
             return self._look(asked)
         except Exception as error:
-            LOG.exception('a key of "%s" could not be looked up', asked.step)
-            return Looked(id=asked.id, cause=f'a key of "{asked.step}" could not be looked up: {error!r}')
+            LOG.exception('could not look up a key of "%s"', asked.step)
+            return Looked(id=asked.id, cause=f'could not look up a key of "{asked.step}": {error!r}')
 
     def look_for_labels(self, asked: LookForLabels) -> LabelsEnded:
-        """Say which labels have ended, of the hash units that are here; one that is no value of its type has not."""
+        """Return which labels have ended, for the hash units that are here; one not of the label's type has not."""
         try:
             return LabelsEnded(asked.id, self._ended(asked))
         except Exception:
-            LOG.exception('labels of "%s" could not be looked up', asked.step)
+            LOG.exception('could not look up labels of "%s"', asked.step)
             return LabelsEnded(asked.id, {})
 
     def _ended(self, asked: LookForLabels) -> dict[str, int]:

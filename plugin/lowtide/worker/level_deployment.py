@@ -12,10 +12,10 @@ __all__ = ["LevelDeployment"]
 
 
 class LevelDeployment(Deployment):
-    """What the driver pickles for every host process; `lowtide.worker.main` opens it there."""
+    """The deployment that the driver pickles for every host process; `lowtide.worker.main` opens it there."""
 
     def host(self, birth: Birth, welcome: Welcome) -> LevelHost:
-        """Make what the workers of one process share, in that process."""
+        """Make the host that the workers of one process share, in that process."""
         return LevelHost(self, birth, welcome)
 
     def stage(self, birth: Birth, welcome: Welcome, host: LevelHost) -> LevelStage:

@@ -14,11 +14,11 @@ BUFFERS_PER_CALL = 64
 
 
 class Link:
-    """Gathers what is sent until `flush`, and keeps what the peer does not take at once.
+    """Gathers output until `flush`, and keeps what the peer does not take at once.
 
     Attributes:
         socket: The socket, for a selector.
-        unsent_bytes: What waits to be sent; the caller stops reading while it is too much.
+        unsent_bytes: Bytes that wait to be sent; the caller stops reading while there are too many.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -31,7 +31,7 @@ class Link:
         self._received = memoryview(bytearray(RECEIVE_BYTES))
 
     def receive(self) -> list[tuple[int, bytes]]:
-        """The messages that are here; `ConnectionClosed` at the end of the connection."""
+        """Return the messages that are here; raises `ConnectionClosed` at the end of the connection."""
         try:
             count = self.socket.recv_into(self._received)
         except BlockingIOError:
@@ -43,7 +43,7 @@ class Link:
         return self._reader.feed(self._received[:count])
 
     def send(self, kind: Kind, *parts: bytes) -> None:
-        """Put one message behind what waits; it goes out with `flush`."""
+        """Add one message to what waits; it goes out with `flush`."""
         size = sum(map(len, parts))
         first = head(kind, size)
         self._unsent.append(first)
@@ -51,7 +51,7 @@ class Link:
         self.unsent_bytes += len(first) + size
 
     def flush(self) -> None:
-        """Send as much of what waits as the peer takes now; `ConnectionClosed` when it has gone."""
+        """Send as much of what waits as the peer takes now; raises `ConnectionClosed` when it has gone."""
         try:
             while self._unsent:
                 buffers = list(islice(self._unsent, BUFFERS_PER_CALL))
@@ -65,7 +65,7 @@ class Link:
             raise ConnectionClosed(str(error)) from error
 
     def _drop(self, sent: int) -> bool:
-        """Forget the first `sent` bytes of what waits; False if they end within a buffer."""
+        """Drop the first `sent` bytes of what waits; return False if they end within a buffer."""
         while sent:
             first = self._unsent[0]
             if sent < len(first):

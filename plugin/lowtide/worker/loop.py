@@ -1,10 +1,10 @@
 """The event loop of a host process: its only sockets and clock. One thread; the workers it drives do no I/O on them.
 
-It listens for tasks, serves those that are attached, keeps a line to the service open, takes the fork server's orders
-for more workers, and watches what the host waits for: the tracker, the sinks. Input is not read while output waits or
-the sinks are full, be it here or behind a worker of a later level, and that is what slows the whole way back to Kafka:
-who is further down waits for nobody further up, so they never wait for each other. However much has come, the loop
-looks up from it after each group: no long backlog keeps it from hearing that min time has moved (R8).
+It listens for tasks, serves those attached, keeps a line to the service open, takes the fork server's orders for more
+workers, and watches what the host waits for: the tracker, the sinks. Input is not read while output waits or the sinks
+are full, here or at a worker of a later level, and that slows the whole way back to Kafka: a worker never waits for
+one further up, so two never wait for each other. However much input there is, the loop turns to other events after
+each group: no long backlog delays the news that min time has moved (R8).
 """
 
 from __future__ import annotations
@@ -55,25 +55,25 @@ from lowtide_snapshots.errors import cause_of
 
 LOG = logging.getLogger(__name__)
 IDLE_S = 0.05
-"""How often sinks are served and gauges looked at when nothing happens."""
+"""The interval at which sinks are served and gauges are checked when nothing happens."""
 GAUGES_EVERY_S = 1.0
 _EPOCH = struct.Struct("<q")
 
 
 class Loop:
-    """Runs the workers of one host until it is told to end, or its service has gone with the life.
+    """Runs the workers of one host until it must end, or its service has gone with the life.
 
     Args:
-        host: What they do together.
+        host: The shared part of the workers.
         make: Makes the stage of a worker that comes later.
-        hello: What the service is told of one.
-        birth: The first worker's.
-        listener: Where tasks connect.
+        hello: Makes the hello of one, for the service.
+        birth: The first worker's birth.
+        listener: The socket to which tasks connect.
         control: The line to the service.
         orders: The line from the fork server.
         max_queued_bytes: Output that may wait for a task before input stops being read.
-        max_group_rows: Records that are dealt with together at most.
-        call_limit_s: How long a turn may last, and so a call of the flow's functions.
+        max_group_rows: The largest number of records handled together.
+        call_limit_s: The longest time a turn, and so a call of the flow's functions, may last.
     """
 
     def __init__(
@@ -98,27 +98,27 @@ class Loop:
         self._control = control
         self._orders = orders
         self._order = b""
-        """The beginning of an order whose end has not come."""
+        """The start of an order whose end has not come."""
         self._max_queued_bytes = max_queued_bytes
         self._max_group_rows = max_group_rows
         self._workers: dict[str, Resident] = {}
         self._down: list[Resident] = []
-        """The same, the last level first: what is further down makes room for what is further up."""
+        """The same, the last level first: workers further down make room for those further up."""
         self._expected: deque[Birth] = deque()
-        """Workers that the fork server has ordered and the service not welcomed yet."""
+        """Workers that the fork server has ordered and the service has not welcomed yet."""
         self._early: dict[str, tuple[Link, Attach]] = {}
-        """By worker the task that has asked for it before it was there."""
+        """By worker, the task that asked for it before it was here."""
         self._watch = Watch()
         self._watched: list[tuple[int, Callable[[], Emitted]]] = []
         self._failed = False
         self._stopping = False
         self._more = False
-        """Whether there is input that can be dealt with at once."""
+        """True if there is input that can be handled at once."""
         self._door = Door(listener, birth.secret, self._watch, self._asked)
         self._gauges_at = 0.0
 
     def run(self) -> None:
-        """Serve until the service or SIGTERM says stop, or the service closes the line."""
+        """Serve until the service or SIGTERM stops it, or the service closes the line."""
         signal.signal(signal.SIGTERM, self.stop)
         self._orders.setblocking(False)
         self._watch.set(self._control.socket.fileno(), READ, self._hear_service)
@@ -136,11 +136,11 @@ class Loop:
         self._limit.end()
 
     def stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
-        """End soon; what is being processed is finished first."""
+        """End soon, after finishing what is being processed."""
         self._stopping = True
 
     def take_in(self, birth: Birth, stage: Stage) -> None:
-        """Let a worker live here."""
+        """Add a worker to this process."""
         task = Task(
             self._watch,
             max_queued_bytes=self._max_queued_bytes,
@@ -155,10 +155,10 @@ class Loop:
     # -- tasks come and go ---------------------------------------------------------------------------------------
 
     def _asked(self, link: Link, asked: Attach) -> None:
-        """A task that has proved the secret asks to be taken."""
+        """Take a task that has proved the secret, or refuse it."""
         name = asked.worker
         if name not in self._workers:
-            self._hear_orders()  # The order came before the address was told.
+            self._hear_orders()  # The order came before the address was given out.
         if name in self._workers:
             self._attach(self._workers[name], link, asked)
         elif name not in self._early and any(birth.name == name for birth in self._expected):
@@ -168,11 +168,11 @@ class Loop:
             link.close()
 
     def _attach(self, worker: Resident, link: Link, asked: Attach) -> None:
-        worker.hear(READ)  # The task before may have just gone without our having looked.
+        worker.hear(READ)  # The task before may have gone unnoticed.
         refused = worker.attachment.attach(asked.incarnation, asked.epoch)
         if not self._answer(link, refused) and not refused:
             worker.attachment.broke()
-            refused = "it has gone"
+            refused = "the worker has gone"
         if refused:
             link.close()
             return
@@ -182,7 +182,7 @@ class Loop:
 
     @staticmethod
     def _answer(link: Link, refused: str) -> bool:
-        """Tell a task whether it is taken; return whether it is still there."""
+        """Answer a task whether it is taken; return whether it is still there."""
         link.send(Kind.ATTACH, encode(Refused(refused) if refused else Done()))
         try:
             link.flush()
@@ -209,20 +209,20 @@ class Loop:
     def _hearing(self, hear: Callable[[], Emitted]) -> Callable[[int], None]:
         def heard(_events: int) -> None:
             self._guard(self._emit_what, hear)
-            # A line that broke is unwatched before another one can have its descriptor's number.
+            # Stop watching a broken line before another one can get its descriptor's number.
             self._watch_host()
 
         return heard
 
     def _patience_s(self) -> float:
         if self._failed:
-            return IDLE_S  # What is due is not done any more.
+            return IDLE_S  # Nothing that is due is done any more.
         if self._more or self._host.restless:
             return 0.0
         return min(IDLE_S, self._host.due_s(time.monotonic()))
 
     def _work(self) -> None:
-        """Work one group of each worker's input off, with all that it leads to here, then do what is due."""
+        """Handle one group of each worker's input, with all that it leads to here, then do what is due."""
         host = self._host
         ready = [worker for worker in self._down if worker.task.backlog and worker.open]
         for worker in not_ahead(ready) if len(ready) > 1 else ready:
@@ -240,12 +240,12 @@ class Loop:
             self._tell(News(news))
 
     def _rest(self) -> None:
-        """Nothing has come: let workers go further ahead of min time, then do what is due."""
+        """Let workers go further ahead of min time, as no input has come, then do what is due."""
         self._emit(self._host.rest())
         self._work()
 
     def _take(self, worker: Resident, kind: int, messages: list[bytes]) -> None:
-        """Deal with frames that came together, or with one message of another kind."""
+        """Handle frames that came together, or one message of another kind."""
         now, stage, task = time.time_ns(), worker.stage, worker.task
         if kind == Kind.FRAME:
             task.emit(stage.frames(messages, now))
@@ -269,13 +269,13 @@ class Loop:
             self._workers[name].emit(frames)
 
     def _settle(self) -> None:
-        """Send what is to be sent, and see who may read on."""
+        """Send what is due, and decide which workers may read on."""
         level, above, here, self._more = -1, self._failed, False, False
         for worker in self._down:
             task = worker.task
             if worker.level != level:
                 level, above, here = worker.level, above or here, False
-            if task.owed and worker.stage.pulling():  # R8: else the front is stopped, and its task sends no more.
+            if task.owed and worker.stage.pulling():  # R8: otherwise the front is stopped, and its task sends no more.
                 task.answer()
                 worker.touched = True
             if worker.touched:
@@ -289,7 +289,7 @@ class Loop:
             task.watch(wanted=worker.open and not backlog)
 
     def _guard(self, step: Callable[..., None], *given: Any) -> None:
-        """Run a step; what goes wrong in it is told to the tasks and the service, and nothing is done any more."""
+        """Run a step; report its error to the tasks and the service, and do nothing more."""
         if self._failed:
             return
         try:
@@ -306,13 +306,13 @@ class Loop:
             worker.task.send(Kind.FAILED, msgspec.json.encode(cause))
 
     def _hangs(self, cause: Cause) -> None:
-        """A call does not return: the service ends the life, and then this process, which hears nothing."""
+        """Report a call that does not return: the service ends the life, and then this unresponsive process."""
         self._tell(Failed(cause))
 
     # -- more workers ----------------------------------------------------------------------------------------------
 
     def _hear_orders(self, _events: int = READ) -> None:
-        """The fork server asks for more workers; each is asked for at the service in turn."""
+        """Take the fork server's orders for more workers; announce each to the service in turn."""
         while True:
             try:
                 data = self._orders.recv(1 << 16)
@@ -334,7 +334,7 @@ class Loop:
 
     def _welcome(self, payload: bytes) -> None:
         birth = self._expected.popleft()
-        self._limit.end()  # To load a large state may take longer than a call.
+        self._limit.end()  # Loading a large state may take longer than a call.
         self.take_in(birth, self._make(birth, unpack(payload)[0]))
         self._limit.begin()
 
@@ -378,7 +378,7 @@ class Loop:
             self.stop()
         elif message.worker in self._workers:
             self._guard(self._workers[message.worker].stage.told, message.order)
-            # What it has closed is unwatched before another descriptor can have its number.
+            # Stop watching what it has closed before another descriptor can get its number.
             self._watch_host()
 
     def _service_gone(self) -> None:
@@ -387,5 +387,5 @@ class Loop:
 
 
 def _gauges(worker: Resident) -> WorkerGauges:
-    """Return a worker's gauges with its task's."""
+    """Return a worker's gauges with those of its task."""
     return replace(worker.stage.gauges(), attached=worker.task.attached, busy=worker.task.busy)

@@ -27,19 +27,19 @@ from lowtide.worker.speech import log_as
 
 LOG = logging.getLogger(__name__)
 FLUSH_TIMEOUT_S = 3.0
-"""Less than the fork server's GRACE_S."""
+"""The time for the last deliveries; less than the fork server's GRACE_S."""
 SWITCH_S = 0.0005
-"""How long the loop and the sinks' thread may keep Python from each other; ten times shorter than usual, as each such
-wait is in some record's latency."""
+"""The time for which the loop and the sinks' thread may keep Python from each other; a tenth of the default, as each
+such wait adds to a record's latency."""
 
 
 def work(birth: Birth, listener: socket.socket, address: str, orders: socket.socket) -> int:
-    """Runs a host to its end and returns the process's exit status.
+    """Run a host to its end and return the process's exit status.
 
     Args:
-        birth: Its first worker's.
-        listener: Where tasks connect.
-        address: Where that is, ``host:port``.
+        birth: The first worker's birth.
+        listener: The socket to which tasks connect.
+        address: Its address, ``host:port``.
         orders: The line from the fork server, for more workers.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -51,7 +51,7 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
     kind, payload = receive(control)
     if kind != Kind.PLAN:
         answer = read_by_host(payload)
-        cause = answer.cause if isinstance(answer, Refused) else "it stops"
+        cause = answer.cause if isinstance(answer, Refused) else "the service is stopping"
         LOG.warning("the service refused worker %s: %s", birth.name, cause)
         return 1
     try:
@@ -80,12 +80,12 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
     loop.run()
     left = host.close(FLUSH_TIMEOUT_S)
     if left:
-        LOG.warning("the host of worker %s ends with %d records that Kafka did not take in time", birth.name, left)
+        LOG.warning("host of worker %s ends: Kafka did not take %d records in time", birth.name, left)
     return 0
 
 
 def _hello(address: str, birth: Birth, *, plan: bool = False) -> WorkerHello:
-    """Return what the service has to know of a worker."""
+    """Return the hello of a worker for the service."""
     return WorkerHello(
         worker=birth.name,
         number=birth.number,
@@ -107,16 +107,16 @@ def _make(deployment: LevelDeployment, host: LevelHost, birth: Birth, welcome: W
 
 
 def _as_ours(name: str, error: BaseException) -> LowtideError:
-    """What the user is to read: our own errors say all there is to say, others are found by their traceback."""
+    """Return the error for the user: our own as it is, any other with its traceback's last place."""
     if isinstance(error, LowtideError):
         return error
     return LowtideError(
         f"worker {name} could not load the flow: {type(error).__name__}: {error}",
-        way_out="see that every executor has the modules and files that the flow loads",
+        way_out="make sure that every executor has the modules and files that the flow loads",
         details="".join(traceback.format_exception(error.with_traceback(_after_ours(error)))),
     )
 
 
 def _after_ours(error: BaseException) -> TracebackType | None:
-    """The traceback without the frame of this file, which tells the user nothing."""
+    """Return the traceback without this file's frame, which does not help the user."""
     return error.__traceback__.tb_next if error.__traceback__ else None

@@ -1,4 +1,4 @@
-"""Turns bundles into messages for the sinks, with what the lanes keep of them."""
+"""Turns bundles into messages for the sinks, with the lanes' records of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lowtide.worker.figures import Figures, span
 __all__ = ["Outputs"]
 
 MAX_QUEUED_RECORDS = 100_000
-"""How many records may wait for the sinks, however small they are."""
+"""The largest number of records that may wait for the sinks, however small they are."""
 
 
 class Outputs:
@@ -28,9 +28,9 @@ class Outputs:
     Args:
         deployment: The plan and its settings.
         level: The worker's level.
-        incarnation: The life's number; stands beside every `last`.
+        incarnation: The life's number; goes with every `last`.
         delivery: The worker's share of the way to Kafka.
-        figures: Counted here.
+        figures: Counts deliveries.
         fronts: Source partitions' names by number; the caller may add to it.
     """
 
@@ -53,11 +53,11 @@ class Outputs:
         self._record_bytes = 0.0
         plan = deployment.plan
         self._sinks = {vertex.id: SinkEncoder(vertex, plan.slack_ms) for vertex in plan.sinks()}
-        # (sink, lane) -> what is under way there: first tick, last tick, rows, when it was put.
+        # (sink, lane) -> the bundle under way there: first tick, last tick, rows, the time it was put.
         self._under_way: dict[tuple[int, int], tuple[tuple[int, int, int], int]] = {}
 
     def give(self, sink: int, bundle: Bundle) -> None:
-        """Hand a bundle to Kafka; `settled` says when it is durable."""
+        """Hand a bundle to Kafka; `settled` reports when it is durable."""
         messages = self._letters(bundle) if sink < 0 else self._messages(sink, bundle)
         lasts: Sequence[tuple[bytes, bytes | None]] = ()
         if self._deployment.lasts_topic:
@@ -66,13 +66,13 @@ class Outputs:
         self._under_way[sink, bundle.lane] = span(bundle), time.time_ns()
         self._delivery.put(Packet(sink, bundle.lane, messages, lasts))
         if messages:
-            # A running mean, in which the last bundle is one half: sizes may change.
+            # A running mean in which the last bundle counts for one half, as sizes may change.
             self._record_bytes = (self._record_bytes + sum(map(_size, messages)) / len(messages)) / 2
 
     def full(self, backlog: int) -> bool:
-        """Whether the sinks have no room for more, where so many records are released and not durable.
+        """Return whether the sinks have no room for more, with this many records released and not durable.
 
-        The size of those that wait for a bundle is taken to be that of the last ones that were put.
+        Records that wait for a bundle are assumed to be as large as the last ones put.
         """
         most = self._deployment.max_queued_bytes
         return backlog >= MAX_QUEUED_RECORDS or backlog * self._record_bytes >= most
@@ -81,7 +81,7 @@ class Outputs:
         """Return the `(sink, lane)` whose bundles have become durable since the last call.
 
         Raises:
-            LowtideError: what kept one from it.
+            LowtideError: a bundle could not be delivered.
         """
         settled = self._delivery.durable()
         now = time.time_ns()
@@ -103,7 +103,7 @@ class Outputs:
 
     def _letter(self, letter: Dead, lane: int) -> Outgoing:
         sink = self._deployment.plan.dead_letters
-        assert sink is not None, "without a place for dead letters a record that fails ends the job"
+        assert sink is not None, "without dead letters a record that fails ends the job"
         front = letter.position.front
         headers: Headers = [*unpack_headers(letter.headers), *letter.describe()]
         plan = self._deployment.plan

@@ -11,13 +11,13 @@ from lowtide.status.gauges import LineGauges, WorkerGauges
 Frames = Iterable[tuple[int, bytes]]
 """Frames for workers of the next level: `(target partition, bytes)`."""
 Emitted = Sequence[tuple[str, Frames]]
-"""By worker what it has to send; one that has nothing, but may have room again, is named too."""
+"""By worker, the frames to send; a worker without any that may have room again is listed too."""
 Reported = tuple[str, WorkerNews]
-"""A worker, and what it reports to the service."""
+"""A worker and its report to the service."""
 
 
 class Stage(Protocol):
-    """What a worker does with its input: `worker/stage.py`. Times in ns since 1970 unless said."""
+    """The part of a worker that handles its input: `worker/stage.py`. Times in ns since 1970 unless stated."""
 
     def rows(self, message: bytes, now_ns: int) -> Frames:
         """Take records of a source partition."""
@@ -26,54 +26,54 @@ class Stage(Protocol):
         """Take frames of the level before."""
 
     def end(self, epoch: int, now_ns: int) -> Frames:
-        """The epoch's input is over."""
+        """Take the end of the epoch's input."""
 
     def pulling(self) -> bool:
-        """Whether the source is to be read on."""
+        """Return whether to read on from the source."""
 
     def reached_ms(self) -> int | None:
-        """Up to which time of the log (ms since 1970) it has read its source partition; None if it reads none."""
+        """Return the time of the log (ms since 1970) up to which it has read its partition; None if it reads none."""
 
     def full(self) -> bool:
-        """Whether no more input should be read for now."""
+        """Return whether no more input should be read for now."""
 
     def told(self, order: WorkerOrder) -> None:
         """Follow an order of the service."""
 
     def gauges(self) -> WorkerGauges:
-        """Return what it has counted, but for what the loop knows of its task."""
+        """Return its counts, without those of its task, which the loop has."""
 
 
 class Host(Protocol):
-    """What all workers of a process do together: `worker/host.py`. Times in s of the monotonic clock."""
+    """The shared part of all workers of a process: `worker/host.py`. Times in s of the monotonic clock."""
 
     def watched(self) -> list[tuple[int, Callable[[], Emitted]]]:
-        """What is to be watched besides the loop's own sockets, and what to call when there is something to read."""
+        """Return the descriptors to watch besides the loop's own, and what to call when there is something to read."""
 
     def handed(self) -> Emitted:
-        """Deal with what workers have handed to each other."""
+        """Handle the frames that workers have handed to each other."""
 
     @property
     def restless(self) -> bool:
-        """Whether `rest` has something to do."""
+        """Return whether `rest` has something to do."""
 
     def rest(self) -> Emitted:
-        """There is nothing else to do just now."""
+        """Use the time while there is nothing else to do."""
 
     def tick(self, now_s: float) -> Emitted:
         """Do what is due."""
 
     def due_s(self, now_s: float) -> float:
-        """In how many seconds something will be due."""
+        """Return the seconds until something is due."""
 
     def line_gauges(self) -> LineGauges | None:
-        """Return what its line to the tracker has carried; None if it has none."""
+        """Return the traffic on its line to the tracker; None if it has none."""
 
     def news(self, now_s: float) -> list[Reported]:
         """Return what workers report to the service."""
 
     def send(self) -> None:
-        """Let go of what a turn has gathered."""
+        """Send what a turn has gathered."""
 
     def close(self, timeout_s: float) -> int:
-        """Deliver what the sinks were given, and return how many records were left after the time-out."""
+        """Deliver what the sinks were given, and return the number of records left after the time-out."""

@@ -1,4 +1,4 @@
-"""One worker as its host's loop has it."""
+"""One worker in its host's loop."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from lowtide.worker.task import Task
 __all__ = ["MAX_LEAD_MS", "Resident", "not_ahead"]
 
 MAX_LEAD_MS = 20
-"""How far a source partition may be read ahead of another one that has input, in time of the log: what comes of it
-would only wait for the other's records, or be mended when those come."""
+"""The lead, in time of the log, that a source partition may have over another one with input: its results would only
+wait for the other's records, or be repaired when those come."""
 
 
 @dataclass(slots=True, eq=False)
 class Resident:
-    """A worker, its task, and whether it may read on.
+    """A worker, its task, and its permission to read on.
 
     Attributes:
-        name: The worker's.
+        name: The worker's name.
         level: Its level.
-        stage: What it does.
-        attachment: Which tasks it takes.
-        task: The one that is attached, or none.
-        touched: Whether something has happened to it in this turn.
-        choked: Whether its sinks or its output have no room.
-        open: Whether its input is dealt with: neither it nor a worker behind it, here, is choked.
+        stage: Its stage.
+        attachment: Decides which tasks it takes.
+        task: The attached task, or none.
+        touched: True if something has happened to it in this turn.
+        choked: True if its sinks or its output have no room.
+        open: True if its input is handled: neither it nor a worker after it, here, is choked.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Resident:
     open: bool = True
 
     def hear(self, events: int) -> None:
-        """Send to the task and take from it what can be."""
+        """Send to the task and take from it as much as possible."""
         self.touched = True
         try:
             self.task.hear(events)
@@ -66,14 +66,14 @@ class Resident:
             task.detach()
 
     def lose(self) -> None:
-        """The task went without having been told its end: what it had in hand is lost."""
+        """Note that the task went before it got its end: the records it held are lost."""
         if self.task.attached:
             self.task.detach()
             self.attachment.broke()
 
 
 def not_ahead(workers: Sequence[Resident]) -> list[Resident]:
-    """The workers whose input is dealt with now, of those that have any: the one furthest behind always does."""
+    """Return the workers whose input is handled now, of those that have any: always the one furthest behind."""
     reached = {worker.name: worker.stage.reached_ms() for worker in workers}
     times = [at_ms for at_ms in reached.values() if at_ms is not None]
     most_ms = min(times, default=0) + MAX_LEAD_MS

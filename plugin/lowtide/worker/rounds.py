@@ -1,4 +1,4 @@
-"""What goes round loops between the hosts of a life: frames back to workers of a loop's head that live elsewhere."""
+"""Frames that go round loops between hosts: back to workers of a loop's head in other processes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Rounds"]
 
 
 class Rounds:
-    """One host's end of all loops; its line to Kafka begins with what first needs it.
+    """One host's end of all loops; it opens its line to Kafka on first use.
 
     Args:
         deployment: The plan and its settings.
-        incarnation: The life's.
+        incarnation: The life's number.
     """
 
     def __init__(self, deployment: Deployment, incarnation: int) -> None:
@@ -28,14 +28,14 @@ class Rounds:
         self._opened: LoopLine | None = None
 
     def join(self, level: int, place: int) -> None:
-        """A worker lives here: read what is sent to it, from where the life began."""
+        """Add a worker: read what is sent to it, from where the life began."""
         for way in self._ways:
             if way.level == level:
                 topic = self._deployment.loops[way.id]
                 self._line().listen((way.id, place), topic.name, topic.ends[place])
 
     def send(self, outbox: Outbox, frame: Frame) -> None:
-        """Send a frame; its headers say what the tracker has of it (errors: LowtideError)."""
+        """Send a frame, with the tracker's data in its headers (errors: LowtideError)."""
         encoded = outbox.records(frame.target, frame, time.time_ns())
         headers: Headers = [
             ("lowtide.value", b"%d" % frame.value),
@@ -45,18 +45,18 @@ class Rounds:
         self._line().send(frame.target, self._deployment.loops[frame.vertex].name, encoded, headers)
 
     def fileno(self) -> int:
-        """What becomes readable when `came` has something; -1 where nothing goes round."""
+        """Return the descriptor that is readable when `came` has something; -1 if nothing goes round."""
         return -1 if self._opened is None else self._opened.fileno()
 
     def came(self) -> dict[tuple[int, int], list[bytes]]:
-        """Frames that have come, by the level and place of the worker (errors: LowtideError)."""
+        """Return frames that have come, by the worker's level and place (errors: LowtideError)."""
         found: dict[tuple[int, int], list[bytes]] = {}
         for (vertex, place), frame in [] if self._opened is None else self._opened.receive():
             found.setdefault((self._deployment.plan.vertices[vertex].level, place), []).append(frame)
         return found
 
     def check(self) -> None:
-        """See what has become of what was sent (errors: LowtideError)."""
+        """Check the frames that were sent (errors: LowtideError)."""
         if self._opened is not None:
             self._opened.check()
 

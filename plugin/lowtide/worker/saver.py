@@ -1,8 +1,8 @@
 """Writes what a snapshot request has pinned, in a forked process, while the workers go on.
 
-The fork is what makes a snapshot cost no pause: it sees the state as it was when the request was heard, however long it
-takes to write it, and the kernel copies what is changed meanwhile. One is forked for all workers of a host. It runs
-when nothing else wants to, as long as that lets it come to an end in time, and dies with the host.
+The fork makes a snapshot cost no pause: it sees the state as of the request, however long writing takes, and the kernel
+copies what changes meanwhile. One process is forked for all workers of a host. It runs when nothing else wants to, as
+long as it still ends in time, and dies with the host.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from lowtide_tracker import Request
 __all__ = ["Saver"]
 
 PUTS_AT_ONCE = 8
-"""How many parts are on their way to the store at once, when there is a hurry."""
+"""The number of parts written to the store at once, when in a hurry."""
 PATIENCE_S = 5.0
-"""How long parts are written only while the machine has nothing else to do: a full one would never come to it."""
+"""The time for which parts are written only while the machine is idle: a busy one would never write them."""
 NICE = 10
-"""How much the writing process gives way to the others after that."""
+"""The niceness of the writing process after that."""
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 1 << 16
 
@@ -70,13 +70,13 @@ _read_part: Callable[[Raw], tuple[int, Part]] = reader(tuple[int, Part], "a proc
 
 @dataclass(slots=True)
 class _Share:
-    """What one worker has to save.
+    """The share of a snapshot that one worker saves.
 
     Attributes:
-        core: The worker's.
+        core: The worker's core.
         steps: The steps of its level that have state.
-        base: The T of the last snapshot that is known to be committed; what has not changed since has its parts.
-        awaited: By number of the snapshots whose T is not yet durable in the worker's lanes, their T.
+        base: The T of the last snapshot known to be committed; state unchanged since then has its parts.
+        awaited: The T of the snapshots whose T is not yet durable in the worker's lanes, by number.
     """
 
     core: WorkerCore
@@ -86,12 +86,12 @@ class _Share:
 
     @property
     def request(self) -> Request:
-        """What its core has pinned."""
-        assert self.core.pinned is not None, "nobody asked for it"
+        """The request that its core has pinned."""
+        assert self.core.pinned is not None, "no snapshot is requested"
         return self.core.pinned
 
     def asked(self, pause_ms: float) -> Pinned:
-        """Await the T of what is pinned; return what can be reported of it at once."""
+        """Await the T of the pinned request; return what can be reported of it at once."""
         request, front = self.request, self.core.front
         self.awaited[request.number] = request.tick
         return Pinned(
@@ -103,14 +103,14 @@ class _Share:
 
 
 class _Work(NamedTuple):
-    """What becomes a part.
+    """The content of one part.
 
     Attributes:
-        worker: Whose it is.
+        worker: The worker that owns it.
         step: The step.
         unit: The hash unit.
         keys: Its keys with their state.
-        request: What asked for it.
+        request: The snapshot request.
     """
 
     worker: str
@@ -125,11 +125,11 @@ class _Writing:
     """A process that writes.
 
     Attributes:
-        number: The snapshot's.
-        pid: The process.
-        readable: Where it is heard.
-        left: The workers whose share it has not said to be written, or to have failed.
-        rest: The start of a line that has not come whole.
+        number: The snapshot's number.
+        pid: The process id.
+        readable: The pipe from it.
+        left: The workers whose share it has not reported as written or failed.
+        rest: The start of an incomplete line.
     """
 
     number: int
@@ -144,10 +144,10 @@ class Saver:
 
     Args:
         plan: The plan.
-        store: Where parts go.
+        store: The store for parts.
         incarnation: The life's number.
-        base: The T of the snapshot that the life began from; hash units that have not changed since have their parts.
-        keeps_lasts: Whether what lanes have delivered is kept, so that a later life can go by it.
+        base: The T of the snapshot that the life began from; hash units unchanged since then have their parts.
+        keeps_lasts: True if the lanes' last deliveries are kept, so that a later life can use them.
     """
 
     def __init__(
@@ -168,14 +168,14 @@ class Saver:
         self._writing: dict[int, _Writing] = {}
         """By descriptor."""
         self._ended: dict[int, _Writing] = {}
-        """By number the processes that were told to end and have not been waited for."""
+        """By number, the processes that were ended and are not reaped yet."""
 
     def add(self, worker: str, core: WorkerCore) -> None:
-        """Save a worker's share too, from now on."""
+        """Save a worker's share from now on."""
         self._shares[worker] = _Share(core, saved_steps(self._plan, core.level), self._base)
 
     def begin(self) -> list[tuple[str, ShareNews]]:
-        """Save what cores have pinned, and let them prune on; return what is to be reported of each at once."""
+        """Save what cores have pinned, and let them prune again; return what to report of each at once."""
         pinned = {worker: share for worker, share in self._shares.items() if share.core.pinned is not None}
         changed = {worker: share for worker, share in pinned.items() if share.core.program.changed(share.base)}
         failed: Cause | None = None
@@ -184,7 +184,7 @@ class Saver:
             try:
                 self._fork(changed)
             except OSError as error:
-                failed = Cause("loss", f"no process could be forked to write its parts: {error.strerror}")
+                failed = Cause("loss", f"could not fork a process to write its parts: {error.strerror}")
         pause_ms = round((time.perf_counter() - began_s) * 1000, 2)
         news: list[tuple[str, ShareNews]] = []
         for worker, share in pinned.items():
@@ -198,21 +198,21 @@ class Saver:
         return news
 
     def descriptors(self) -> list[int]:
-        """What becomes readable when `hear` has something to say."""
+        """Return the descriptors that are readable when `hear` has something to report."""
         return list(self._writing)
 
     @property
     def writes(self) -> bool:
-        """Whether a process that it has forked has not ended."""
+        """Return whether a process that it forked still runs."""
         return bool(self._writing or self._ended)
 
     @property
     def awaits(self) -> bool:
-        """Whether `hear` may have something to say though no descriptor is readable."""
+        """Return whether `hear` may have something to report though no descriptor is readable."""
         return bool(self._ended) or any(share.awaited for share in self._shares.values())
 
     def hear(self) -> list[tuple[str, ShareNews]]:
-        """Return what is to be reported: parts that are written, and that lanes have come to a T (R15)."""
+        """Return what to report: parts written, and lanes that have reached a T (R15)."""
         news: list[tuple[str, ShareNews]] = []
         for writing in list(self._writing.values()):
             news += self._read(writing)
@@ -227,11 +227,11 @@ class Saver:
         return news
 
     def committed(self, worker: str, tick: int) -> None:
-        """A snapshot has been committed: what has not changed since its T need not be written again (W9)."""
+        """Note that a snapshot is committed: state unchanged since its T need not be written again (W9)."""
         self._shares[worker].base = max(self._shares[worker].base, tick)
 
     def cancel(self, number: int) -> None:
-        """A snapshot has been given up: its process, if it still writes, is ended."""
+        """Cancel a snapshot: end its process if it still writes."""
         for share in self._shares.values():
             share.awaited.pop(number, None)
         for writing in list(self._writing.values()):
@@ -240,12 +240,12 @@ class Saver:
                 self._end(writing)
 
     def close(self) -> None:
-        """End what still writes."""
+        """End the processes that still write."""
         for writing in list(self._writing.values()):
             self._end(writing)
 
     def _lasts(self, core: WorkerCore) -> list[LaneLast]:
-        """By lane the order key up to which records are durable."""
+        """Return by lane the order key up to which records are durable."""
         found: list[LaneLast] = []
         if not self._keeps_lasts:
             return found
@@ -296,28 +296,28 @@ class Saver:
 
     @staticmethod
     def _heard(writing: _Writing, worker: str | None, news: Written) -> Iterator[tuple[str, ShareNews]]:
-        """What a line comes to, that is about one worker or about all that are left."""
+        """Yield the news in a line, which is about one worker or all that are left."""
         for each in list(writing.left) if worker is None else [worker]:
             if isinstance(news, ShareSaved | ShareFailed):
                 writing.left.remove(each)
             yield each, news
 
     def _end(self, writing: _Writing) -> None:
-        """End a process, which has closed its pipe or is to be; that may take a while, so it is seen later."""
+        """End a process that has closed its pipe or is not needed; it is reaped later, as that may take a while."""
         del self._writing[writing.readable]
         os.close(writing.readable)
-        os.kill(writing.pid, signal.SIGKILL)  # It is ours until it has been waited for, so the number is its own.
+        os.kill(writing.pid, signal.SIGKILL)  # It is not reaped yet, so the pid is still its own.
         self._ended[writing.pid] = writing
 
     def _reap(self) -> Iterator[tuple[str, ShareNews]]:
-        """See which processes have ended, and say how of those that have left shares unwritten."""
+        """Reap ended processes, and report how those ended that left shares unwritten."""
         for pid, writing in list(self._ended.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 del self._ended[pid]
                 code = os.waitstatus_to_exitcode(status)
                 how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-                died = Cause("loss", f"the process that wrote its parts {how}")
+                died = Cause("loss", f"the process that writes its parts {how}")
                 yield from self._heard(writing, None, ShareFailed(writing.number, died))
 
     # -- the process that writes -----------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class Saver:
 
     @staticmethod
     def _work(shares: Mapping[str, _Share], number: int, out: int) -> Iterator[_Work]:
-        """Go through what there is to write, worker by worker, reporting how much it is and what is empty."""
+        """Yield what there is to write, worker by worker, reporting how much it is and what is empty."""
         for worker, share in shares.items():
             state = share.core.snapshot(share.base).state
             filled = sum(bool(keys) for units in state.values() for keys in units.values())
@@ -352,17 +352,17 @@ class Saver:
                         _tell(out, (worker, PartEmpty(number, vertex, unit)))
 
     def _left_by_idle(self, work: Sequence[_Work], store: Store, number: int, out: int) -> list[_Work]:
-        """Let a further process write parts when nothing else wants to run; return what it has not written in time.
+        """Write parts in one more process while nothing else wants to run; return what it has not written in time.
 
-        What is merely nice makes a thread that wakes up wait until its time slice is over, and that is milliseconds. On
-        a machine that is always full an idle process never comes to its end: it is killed then, as it could not even
-        let go of a lock. What it fails at is left over, too: who does it then says why it cannot be done.
+        A process that is only nice makes a waking thread wait for the end of its time slice, which takes milliseconds.
+        On a machine that is always busy an idle process never ends: it is killed then, as it could not even release a
+        lock. Parts on which it fails are left over too: the caller then reports why they cannot be written.
         """
         readable, writable = os.pipe()
         parent = os.getpid()
         try:
             pid = os.fork()
-        except OSError:  # There is no room for it; this process has all it needs.
+        except OSError:  # No room for it; this process can do the work itself.
             os.close(readable)
             os.close(writable)
             return list(work)
@@ -397,24 +397,24 @@ class Saver:
 
 
 def _detach(out: int) -> None:
-    """Make a forked copy of the host a process of its own: it hears nothing, holds no connection, and gives way."""
+    """Detach a forked copy of the host: it receives nothing, holds no connection, and gives way to others."""
     _die_with(os.getppid())
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    gc.disable()  # A collection would copy all pages that the two still share.
+    gc.disable()  # A collection would copy all pages that both still share.
     os.closerange(3, out)
     os.closerange(out + 1, os.sysconf("SC_OPEN_MAX"))
     os.nice(NICE)
 
 
 def _die_with(parent: int) -> None:
-    """Let the kernel end this process when its parent is gone."""
+    """Have the kernel end this process when its parent is gone."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def _told(readable: int, deadline_s: float) -> Iterator[tuple[int, Part]]:
-    """What comes through a pipe until its other end is closed, or it is too late."""
+    """Yield what comes through a pipe until its other end closes or the deadline passes."""
     rest = b""
     while select.select([readable], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
         data = os.read(readable, READ_BYTES)

@@ -1,4 +1,4 @@
-"""Shares of one delivery: each worker of a host hears of its own records alone."""
+"""Shares of one delivery: each worker of a host learns only of its own records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Share", "SharedDelivery"]
 
 
 class SharedDelivery:
-    """A delivery that several workers use; what they put in one turn of the loop goes to it together.
+    """A delivery that several workers use; it takes what they put in one turn of the loop together.
 
     Args:
         delivery: The way to Kafka, in another thread.
@@ -20,38 +20,38 @@ class SharedDelivery:
         self.delivery = delivery
         self._gathered: list[Packet] = []
         self._under_way: dict[tuple[int, int], Share] = {}
-        """By sink and lane, of which each has one owner (R12) and one packet under way (R13)."""
+        """By sink and lane, each with one owner (R12) and one packet under way (R13)."""
         self._shares = 0
 
     def share(self) -> Share:
-        """A worker's share; the first one says what the delivery has counted."""
+        """Make a worker's share; the first one reports the delivery's counts."""
         self._shares += 1
         return Share(self, counts=self._shares == 1)
 
     def put(self, packet: Packet, share: Share) -> None:
-        """Take a packet of a share; it goes with `send`."""
+        """Take a packet of a share; `send` hands it over."""
         self._under_way[packet.sink, packet.lane] = share
         self._gathered.append(packet)
 
     def send(self) -> None:
-        """Hand over what was put since this was called before."""
+        """Hand over what was put since the last call."""
         if self._gathered:
             gathered, self._gathered = self._gathered, []
             self.delivery.put(*gathered)
 
     def settle(self) -> None:
-        """Let shares know of what has become durable (errors: what ended the delivery)."""
+        """Pass to shares what has become durable (errors: the one that ended the delivery)."""
         for place in self.delivery.durable():
             self._under_way.pop(place).settle(place)
 
     def close(self, timeout_s: float) -> int:
-        """Deliver what was put, as far as it can be done in time, and return how many records were left."""
+        """Deliver what was put, as far as time allows, and return the number of records left."""
         self.send()
         return self.delivery.close(timeout_s)
 
 
 class Share:
-    """What one worker sees of a shared delivery."""
+    """One worker's view of a shared delivery."""
 
     def __init__(self, shared: SharedDelivery, *, counts: bool) -> None:
         self._shared = shared
@@ -65,25 +65,25 @@ class Share:
         self._shared.put(packet, self)
 
     def settle(self, place: tuple[int, int]) -> None:
-        """A packet of this share is durable."""
+        """Note that a packet of this share is durable."""
         del self._put[place]
         self._durable.append(place)
 
     @property
     def settled(self) -> bool:
-        """Whether `durable` has something to say."""
+        """Return whether `durable` has something to report."""
         return bool(self._durable)
 
     def durable(self) -> list[tuple[int, int]]:
-        """The (sink, lane) of its packets that became durable since the last call."""
+        """Return the (sink, lane) of its packets that became durable since the last call."""
         durable, self._durable = self._durable, []
         return durable
 
     @property
     def queued(self) -> int:
-        """Records that it has put and that are not durable."""
+        """Return the number of its records that are put and not durable."""
         return sum(self._put.values())
 
     def gauges(self) -> dict[str, Any]:
-        """Counts of the whole delivery since the beginning, from one of the shares."""
+        """Return the counts of the whole delivery since its start, from the first share."""
         return self._shared.delivery.gauges() if self._counts else {}

@@ -1,8 +1,8 @@
 """One worker's share of a level: bytes in, frames and deliveries out; drives the worker's core.
 
-It does no I/O: what it shares with the others of its process, the line to the tracker and the way to the sinks, is its
-host's. All that a call has caused goes out before the loop waits again: frames at once, acks and heartbeats with the
-host's next flush.
+It does no I/O: the line to the tracker and the way to the sinks, which it shares with the other workers of its process,
+belong to its host. All that a call has caused goes out before the loop waits again: frames at once, acks and heartbeats
+with the host's next flush.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from lowtide.worker.stage_parts import early_of, make_core
 from lowtide_tracker import Floor
 
 WAKE_S = 0.02
-"""How often the service is told that somebody waits for min time."""
+"""The interval at which the service learns that somebody waits for min time."""
 
 Out = list[tuple[int, bytes]]
-"""Frames for workers of the next level that do not live here: `(target partition, bytes)`."""
+"""Frames for workers of the next level in other processes: `(target partition, bytes)`."""
 
 
 class LevelStage:
@@ -60,18 +60,18 @@ class LevelStage:
 
     Args:
         deployment: The plan and its settings.
-        birth: Who the worker is.
-        welcome: What the service told it.
-        host: What it shares with others.
+        birth: The worker's birth.
+        welcome: The service's welcome.
+        host: The part it shares with others.
 
     Attributes:
-        name: The worker's.
+        name: The worker's name.
         number: Its number in the life's register.
         level: Its level.
-        core: What it does without I/O.
-        host: What it shares with others.
-        handed_bytes: What it has handed to neighbours and they have not dealt with.
-        behind: Whether min time has moved since the core was told.
+        core: Its work without I/O.
+        host: The part it shares with others.
+        handed_bytes: The bytes it has handed to neighbours that they have not handled yet.
+        behind: True if min time has moved since the core last learned of it.
     """
 
     def __init__(self, deployment: Deployment, birth: Birth, welcome: Welcome, host: LevelHost) -> None:
@@ -88,15 +88,15 @@ class LevelStage:
         self.core = make_core(deployment, birth, welcome.front, host.local)
         self._optimism = None if deployment.optimism is None else Optimism(deployment.optimism)
         self._early = early_of(self.core, self._optimism, deployment.max_queued_bytes)
-        """By segment what came too early: one that is slow holds back none of another."""
+        """By segment, the frames that came too early: a slow segment does not hold back another."""
         self._cycles = [(each, early) for each, early in self._early.items() if isinstance(early, CycleInbox)]
         self._last = level == plan.levels - 1
         self._outbox = Outbox(birth.number, plan.parallelism)
         tails = [way for way in plan.feedbacks() if plan.sender_level(way) == level]
         self._ways = {way.id: Outbox(birth.number, plan.parallelism) for way in tails}
-        """By way back to a loop's head what numbers the frames that do not go through Spark."""
+        """By way back to a loop's head, the numbering of frames that do not go through Spark."""
         self._numbered: dict[int, int] = {}
-        """By target, how many frames it had been sent through Spark when the last one with records was."""
+        """By target, the number of frames sent to it through Spark up to the last one with records."""
         self._figures = Figures()
         self._intake = Intake(plan, birth.name, level, self.core.place, self._figures)
         self._share = host.share(birth, self.core)
@@ -123,7 +123,7 @@ class LevelStage:
         assert front is not None, "only level 0 takes rows"
         packed = open_rows(message)
         if f"0/{packed.topic}-{packed.partition}" != self.name:
-            raise LifeEnded(f"worker {self.name} was given records of {packed.topic}-{packed.partition}")
+            raise LifeEnded(f"worker {self.name} received records of {packed.topic}-{packed.partition}")
         count = len(packed.offsets)
         self._figures.records_in += count
         self._figures.hops["pack"].add(now_ns - packed.born_ns, count)
@@ -147,7 +147,7 @@ class LevelStage:
         return out
 
     def frames(self, messages: Sequence[bytes], now_ns: int) -> Out:
-        """Take frames of the level before; those of one exchange that came together are dealt with together."""
+        """Take frames of the level before; those of one exchange that came together are handled together."""
         return self._take(self._intake.open(messages, now_ns), now_ns)
 
     def handed(self, came: Sequence[Handed], now_ns: int) -> Out:
@@ -159,7 +159,7 @@ class LevelStage:
         return self._take([each.frame for each in came], now_ns)
 
     def has_taken(self, handed: Handed) -> bool:
-        """Whether all numbered frames have come that a frame was sent after."""
+        """Return whether all numbered frames have come that were sent before a frame."""
         return self._intake.taken(handed.sender.number, handed.frame.vertex) >= handed.after
 
     def _take(self, came: list[Frame], now_ns: int) -> Out:
@@ -173,7 +173,7 @@ class LevelStage:
         return out
 
     def _process(self, early: Early | CycleInbox, groups: Iterable[list[Frame]], now_ns: int) -> Out:
-        """Let the core deal with frames, those of one exchange together."""
+        """Let the core handle frames, those of one exchange together."""
         out: Out = []
         for frames in groups:
             self.host.dirty = True
@@ -194,11 +194,11 @@ class LevelStage:
 
     @property
     def restless(self) -> bool:
-        """Whether `rest` has something to do."""
+        """Return whether `rest` has something to do."""
         return any([early.restless for early in self._early.values()]) and not self.full()
 
     def rest(self, now_ns: int) -> Out:
-        """There is nothing else to do: work further ahead of min time."""
+        """Work further ahead of min time, as there is nothing else to do."""
         out: Out = []
         for segment, early in self._early.items():
             if early.restless:
@@ -207,13 +207,13 @@ class LevelStage:
 
     @property
     def unfinished(self) -> bool:
-        """Whether `go_on` has something to do at once."""
+        """Return whether `go_on` has something to do at once."""
         if self.core.unfinished:
             return True
         return any([inbox.unfinished(self.host.local.min_time(segment)) for segment, inbox in self._cycles])
 
     def go_on(self, now_ns: int) -> Out:
-        """Do a further portion of what min time has let go on, and of what has come round in a loop."""
+        """Do one more portion of what min time has freed, and of what has come round in a loop."""
         out = self.moved((), now_ns) if self.core.unfinished else []
         for segment, inbox in self._cycles:
             out += self._process(inbox, inbox.go_on(self.host.local.min_time(segment)), now_ns)
@@ -225,33 +225,33 @@ class LevelStage:
         return [] if self._last else self._outbox.marks(epoch, now_ns)
 
     def pulling(self) -> bool:
-        """Whether the source is to be read on: its front is not stopped (R8)."""
+        """Return whether to read on from the source: its front is not stopped (R8)."""
         return self.core.front is None or self.core.front.pulling
 
     def reached_ms(self) -> int | None:
-        """Up to which time of the log the source partition has been read (ms since 1970); None for later levels."""
+        """Return the time of the log up to which the partition is read (ms since 1970); None for later levels."""
         front = self.core.front
         return None if front is None else front.heartbeat * self._deployment.plan.slack_ms
 
     def full(self) -> bool:
-        """Whether the sinks have no room, or neighbours have not come to what they were handed: no more is read."""
+        """Return whether to read no more: the sinks have no room, or neighbours have not handled their frames."""
         if self.handed_bytes >= self._deployment.max_queued_bytes:
             return True
         if self._outputs is None:
             return False
         return self._outputs.full(sum([barrier.backlog for barrier in self.core.barriers.values()]))
 
-    # -- what the host has heard -----------------------------------------------------------------------------------
+    # -- what the host has received -----------------------------------------------------------------------------------
 
     @property
     def waits(self) -> bool:
-        """Whether something can go on as soon as min time moves."""
+        """Return whether something can go on as soon as min time moves."""
         return any(self._early.values()) or self.core.waits
 
     def moved(self, floors: tuple[Floor, ...], now_ns: int) -> Out:
-        """Do what min times that have moved come to; `floors` came with them.
+        """Follow min times that have moved; `floors` came with them.
 
-        Where they let nothing go on, what is left is to forget: that is done now and then (`catch_up`).
+        If they free nothing, the only work left is to forget: that is done now and then (`catch_up`).
         """
         core = self.core
         waiting = [(segment, early) for segment, early in self._early.items() if early]
@@ -270,7 +270,7 @@ class LevelStage:
         return out
 
     def catch_up(self) -> None:
-        """Do what `moved` has left undone: nothing goes out by it."""
+        """Do what `moved` has left undone: it sends nothing."""
         self.behind = False
         effects = self.core.moved(())
         assert not effects.frames, "nothing was ready"
@@ -278,7 +278,7 @@ class LevelStage:
 
     @property
     def settled(self) -> bool:
-        """Whether something of it has become durable since `settle`."""
+        """Return whether something of it has become durable since `settle`."""
         return self._share is not None and self._share.settled
 
     def settle(self) -> Out:
@@ -294,11 +294,11 @@ class LevelStage:
         return out
 
     def keep_floors(self) -> Out:
-        """Hand floors on that no bundle carries (R18)."""
+        """Pass on floors that no bundle carries (R18)."""
         return self._send(self.core.keep_floors())
 
     def told(self, order: WorkerOrder) -> None:
-        """Follow an order of the service: a floor for the front, new source partitions, what became of snapshots."""
+        """Follow an order of the service: a floor for the front, new source partitions, results of snapshots."""
         host = self.host
         match order:
             case BrokerNow(now_ms):
@@ -324,7 +324,7 @@ class LevelStage:
                 host.snapshot_over(self.name, order)
 
     def reached(self, now_s: float) -> Reached | None:
-        """Which offset the front expects, and where it stands, if the service does not know; None if it does."""
+        """Return the offset that the front expects, and its state, if the service does not know them; else None."""
         front = self.core.front
         if front is None or front.next_offset == self._woke_at or now_s - self._woke_s < WAKE_S:
             return None
@@ -350,7 +350,7 @@ class LevelStage:
         )
 
     def _late(self, seen: LateSeen) -> LateGauges:
-        """What was late, with the partition's name."""
+        """Return what was late, with the partition's name."""
         first = ""
         if seen.first is not None:
             front, offset = seen.first.front, seen.first.sequence
@@ -367,7 +367,7 @@ class LevelStage:
         )
 
     def _named(self, error: AtRecord) -> AtRecord:
-        """The error with its source partition's name: the core knows only the number."""
+        """Return the error with its source partition's name: the core knows only the number."""
         front = error.position.front
         error.name_clock(self.core.plan)
         error.name_front(self._fronts.get(front, f"front {front}"))
@@ -376,7 +376,7 @@ class LevelStage:
     # -- output ----------------------------------------------------------------------------------------------------
 
     def _send(self, effects: Effects) -> Out:
-        """Give bundles to the sinks and frames to neighbours, and those for others to the caller."""
+        """Give bundles to the sinks and frames to neighbours; return frames for others."""
         for sink, bundle in effects.bundles:
             assert self._outputs is not None
             self._outputs.give(sink, bundle)

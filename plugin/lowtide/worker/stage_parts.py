@@ -25,15 +25,15 @@ __all__ = ["delivers", "early_of", "make_core", "make_delivery", "make_saver", "
 
 
 PORTION = 250
-"""So many records that were held and windows that close a worker deals with before others have their turn: a ms."""
+"""The number of held records and closing windows that a worker handles before others have their turn: about a ms."""
 SHARED_BUNDLE_RECORDS = 4_000
-"""A bundle's limit in flows with several sinks: as long as it takes to become durable, others of its host wait."""
+"""A bundle's limit in flows with several sinks: until it is durable, others of its host wait."""
 SHARED_DELIVERY_RECORDS = 4_000
-"""How many records fill a transaction there, however many lanes have something."""
+"""The number of records that fill a transaction there, however many lanes have some."""
 
 
 def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, local: LocalTracker) -> WorkerCore:
-    """Make a worker's core; `start` is its front's, at level 0."""
+    """Make a worker's core; `start` is that of its front, at level 0."""
     core = WorkerCore(
         deployment.plan,
         birth.level,
@@ -56,9 +56,9 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
 
 
 def early_of(core: WorkerCore, optimism: Optimism | None, max_bytes: int) -> dict[int, Early | CycleInbox]:
-    """By segment where what has come waits: one that is slow holds back none of another.
+    """Make the queue of each segment: a slow segment does not hold back another.
 
-    On a cycle even ordered mode guesses, as records there would wait for themselves; to begin with, by one tick.
+    On a cycle even ordered mode guesses, as records there would wait for themselves; at first by one tick.
     """
     cyclic = core.program.segments.cyclic
     return {
@@ -68,7 +68,7 @@ def early_of(core: WorkerCore, optimism: Optimism | None, max_bytes: int) -> dic
 
 
 def make_saver(deployment: Deployment, birth: Birth) -> Saver | None:
-    """Make what saves the shares that a host's workers have of snapshots; None where none are taken."""
+    """Make the saver of a host's shares of snapshots; None if no snapshots are taken."""
     if deployment.store is None:
         return None
     base = deployment.start if deployment.shares else None
@@ -95,12 +95,12 @@ def _make_front(deployment: Deployment, start: FrontStart) -> Front:
 
 
 def delivers(plan: Plan, level: int) -> bool:
-    """Whether workers of a level ever deliver something."""
+    """Return whether workers of a level ever deliver something."""
     return plan.dead_letters is not None or any(sink.level == level for sink in plan.sinks())
 
 
 def shares(plan: Plan) -> bool:
-    """Whether several sinks share the deliveries of a host, so that one that has little may wait for another."""
+    """Return whether several sinks share a host's deliveries, so that one with few records may wait for another."""
     return len(list(plan.sinks())) > 1
 
 

@@ -25,10 +25,10 @@ GETS_AT_ONCE = 8
 
 
 def load_state(deployment: Deployment, birth: Birth) -> Captured:
-    """Load the parts of a worker's hash units and those that all workers share, each held against its checksum.
+    """Load the parts of a worker's hash units and those that all workers share, checking each checksum.
 
     Raises:
-        LifeEnded: a part cannot be read, or is another than the manifest says.
+        LifeEnded: a part cannot be read, or does not match the manifest.
     """
     plan = deployment.plan
     steps = saved_steps(plan, birth.level)
@@ -36,7 +36,7 @@ def load_state(deployment: Deployment, birth: Birth) -> Captured:
     mine = [part for part in parts_of(deployment.restored, plan, place) if part.vertex in steps]
     if not mine:
         return {}
-    assert deployment.store is not None, "whoever has parts has a store"
+    assert deployment.store is not None, "a life with parts has a store"
     state: Captured = {}
     try:
         store = open_store(deployment.store)
@@ -44,7 +44,7 @@ def load_state(deployment: Deployment, birth: Birth) -> Captured:
             with ThreadPoolExecutor(GETS_AT_ONCE) as pool, without_collections():
                 tables = pool.map(lambda part: _load(store, part, plan.name, plan.slack_ms), mine)
                 for part, table in zip(mine, tables, strict=True):
-                    # A part that did not change may still have keys that its life had forgotten since.
+                    # An unchanged part may still have keys that its life has since forgotten.
                     ttl = deployment.forgot.get(part.vertex)
                     gone = FIRST_TICK if ttl is None else deployment.start - ttl
                     unit = SHARED_UNIT if part.kind in SHARED else part.unit
@@ -57,9 +57,9 @@ def load_state(deployment: Deployment, birth: Birth) -> Captured:
 
 
 def parts_of(parts: Sequence[Part], plan: Plan, place: int) -> list[Part]:
-    """The parts of one worker: those of its hash units, and of what all units share the one of the lowest unit.
+    """Return the parts of one worker: those of its hash units, and of what all units share that of the lowest unit.
 
-    Snapshots of earlier formats have that once for each unit, all alike.
+    Snapshots of earlier formats have the shared part once for each unit, all alike.
     """
     workers = plan.worker_of_unit().tolist()
     shared: dict[str, Part] = {}
@@ -76,9 +76,9 @@ def _load(store: Store, part: Part, job: str, slack_ms: int) -> Any:
     data = store.get(name)
     if sha256(data) != part.sha256:
         raise LifeEnded(
-            "a part of the snapshot that the job began from is not what its manifest says",
+            "a part of the job's starting snapshot does not match its manifest",
             where=f"{store.where}/{name}",
-            way_out="start the job again: it begins from the commit before",
+            way_out="start the job again: it begins from the commit before that",
         )
     _, table = decode_part(data, name)
     return table

@@ -1,7 +1,7 @@
-"""The task that is attached to a worker: its connection, its input that waits, and the answers it is owed.
+"""The task attached to a worker: its connection, its waiting input, and the answers it is owed.
 
-Everything a worker sends goes through the task; without one it is parked, and is the first that the next one is sent.
-Nothing here waits: a host has other workers, whose input may be what lets this task's output go on.
+Everything a worker sends goes through the task; without one it is parked, and the next task gets it first. Nothing here
+blocks: a host has other workers, whose input may be what lets this task's output go on.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Task:
     Args:
         watch: The loop's.
         max_queued_bytes: Output that may wait for the task before it is `crowded`.
-        max_group_rows: Records that are dealt with together at most.
+        max_group_rows: The largest number of records handled together.
     """
 
     def __init__(self, watch: Watch, *, max_queued_bytes: int, max_group_rows: int) -> None:
         self.backlog = Backlog(max_group_rows)
         self.parked: list[tuple[int, bytes]] = []
         self.owed = 0
-        """Messages of rows that were dealt with, and the task does not know: it sends no more while it is owed some."""
+        """Messages of rows handled without an answer yet: the task sends no more while it is owed some."""
         self.ending: int | None = None
-        """The epoch whose end it is being told of: what is sent from now on waits for the next task."""
+        """The epoch whose end is being sent: later output waits for the next task."""
         self._link: Link | None = None
         self._watch = watch
         self._heard: Callable[[int], None] | None = None
@@ -43,26 +43,26 @@ class Task:
 
     @property
     def attached(self) -> bool:
-        """Whether there is one."""
+        """Return whether there is one."""
         return self._link is not None
 
     @property
     def busy(self) -> bool:
-        """Whether there is work that will be done without anything else happening."""
+        """Return whether there is work that needs no further event."""
         return bool(self.backlog) or (self.attached and bool(self.parked))
 
     @property
     def unsent_bytes(self) -> int:
-        """What waits for the task that is attached."""
+        """Return the bytes that wait for the attached task."""
         return 0 if self._link is None else self._link.unsent_bytes
 
     @property
     def crowded(self) -> bool:
-        """Whether so much output waits that no input should be read that leads to more."""
+        """Return whether so much output waits that input should not be read."""
         return self.unsent_bytes + self._parked_bytes >= self._max_queued_bytes
 
     def attach(self, link: Link, heard: Callable[[int], None]) -> None:
-        """Take a task over; what was parked is the first that it gets.
+        """Attach a task; it gets what was parked first.
 
         Args:
             link: Its connection.
@@ -76,7 +76,7 @@ class Task:
         self.emit(parked)
 
     def detach(self) -> None:
-        """Let the task go; what it has sent and was not dealt with is forgotten."""
+        """Detach the task; drop what it has sent and was not handled."""
         link, self._link = self._link, None
         if link is None:
             return
@@ -98,26 +98,26 @@ class Task:
             self._watch.set(link.socket.fileno(), interest, self._heard)
 
     def hear(self, events: int) -> None:
-        """Send and take what can be; `ConnectionClosed` if the task has gone."""
+        """Send and take as much as possible; raises `ConnectionClosed` if the task has gone."""
         if self._link is None:
             return
         if events & WRITE:
             self._link.flush()
-        if events & ~WRITE:  # Its end comes as an event of its own.
+        if events & ~WRITE:  # Its end is an event of its own.
             self.backlog.add(self._link.receive())
 
     def send(self, kind: Kind, *parts: bytes) -> None:
-        """Put a message behind what waits; nobody gets it where no task is attached."""
+        """Add a message to what waits; without a task it is dropped."""
         if self._link is not None:
             self._link.send(kind, *parts)
 
     def flush(self) -> None:
-        """Send what the task takes now; `ConnectionClosed` if it has gone."""
+        """Send what the task takes now; raises `ConnectionClosed` if it has gone."""
         if self._link is not None and self._link.unsent_bytes:
             self._link.flush()
 
     def answer(self) -> None:
-        """Tell the task that all its rows were dealt with, so that it sends more."""
+        """Tell the task that all its rows are handled, so that it sends more."""
         for _ in range(self.owed if self._link is not None else 0):
             self.send(Kind.TAKEN)
             self.owed -= 1
@@ -133,6 +133,6 @@ class Task:
                 link.send(Kind.OUT, _TARGET.pack(target), frame)
 
     def end(self, epoch: int, message: bytes) -> None:
-        """Tell the task, behind all output, that its epoch is over; it is to be let go once it has that."""
+        """Tell the task, after all output, that its epoch is over; detach it once it has that."""
         self.send(Kind.ENDED, message)
         self.ending = epoch

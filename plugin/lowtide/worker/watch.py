@@ -11,7 +11,7 @@ __all__ = ["READ", "WRITE", "Watch"]
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 Call = Callable[[int], None]
-"""Called with the events of its descriptor."""
+"""A function called with the events of its descriptor."""
 
 
 class Watch:
@@ -22,7 +22,7 @@ class Watch:
         self._calls: dict[int, Call] = {}
 
     def set(self, descriptor: int, events: int, call: Call) -> None:
-        """Call when one of these events is there, as long as it is; 0 for none."""
+        """Call a function while one of these events is present; 0 for none."""
         if descriptor not in self._calls:
             if events:
                 self._epoll.register(descriptor, events)
@@ -34,20 +34,20 @@ class Watch:
             self.drop(descriptor)
 
     def drop(self, descriptor: int) -> None:
-        """Watch a descriptor no more; it may have been closed."""
+        """Stop watching a descriptor; it may be closed already."""
         if self._calls.pop(descriptor, None) is not None:
             with suppress(OSError):
                 self._epoll.unregister(descriptor)
 
     def turn(self, patience_s: float) -> bool:
-        """Wait until something is ready, at most so long, call what is to be called, and return whether it was."""
+        """Wait at most this long until something is ready, make the calls, and return whether there were any."""
         calls, ready = self._calls, self._epoll.poll(patience_s)
         for descriptor, events in ready:
-            call = calls.get(descriptor)  # None if one before it has dropped it.
+            call = calls.get(descriptor)  # None if an earlier call has dropped it.
             if call is not None:
                 call(events)
         return bool(ready)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         self._epoll.close()

@@ -224,7 +224,7 @@ def test_a_process_that_dies_or_fails_is_told_of(store: StoreSetting, monkeypatc
     monkeypatch.setattr(saver_module, "encode_part", lambda *_: os.abort())  # No mask or handler keeps it alive.
     saver = saver_of(core, store)
     saver.begin()
-    assert failure(said_by(saver)) == "the process that wrote its parts was killed by SIGABRT"
+    assert failure(said_by(saver)) == "the process that writes its parts was killed by SIGABRT"
     monkeypatch.undo()
     core.frame(*fed_frames([(8, 1)]))
     core.notice(asked(2, 9, 9))
@@ -338,7 +338,7 @@ def test_a_part_that_is_not_what_the_manifest_says_ends_the_life(store: StoreSet
     file.chmod(0o600)
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     made = deployment(plan=PLAN, store=store, restored=(part,), recovered=True, start=7)
-    with pytest.raises(LifeEnded, match=r"(?s)not what its manifest says.*one.*commit before"):
+    with pytest.raises(LifeEnded, match=r"(?s)does not match its manifest.*one.*commit before"):
         load_state(made, birth())
 
 

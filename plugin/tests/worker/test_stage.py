@@ -335,7 +335,7 @@ def test_a_worker_writes_under_the_name_of_its_first_lane(tracker: Served) -> No
 def test_records_of_another_partition_are_refused(tracker: Served) -> None:
     """R10: level-0 state goes by the topic-partition in the rows."""
     stage = stage_of(deployment(), "0/orders-1", 0, tracker.address)
-    with pytest.raises(LifeEnded, match="0/orders-1 was given records of orders-0"):
+    with pytest.raises(LifeEnded, match="0/orders-1 received records of orders-0"):
         list(stage.rows(packed(orders(1), partition=0), NOW))
 
 
