@@ -17,9 +17,6 @@ TO_DO = (
     "examples",
     "infra",
     "plugin/lowtide/core",
-    "plugin/lowtide/local",
-    "plugin/lowtide/service",
-    "plugin/lowtide/worker",
 )
 
 

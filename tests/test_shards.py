@@ -73,7 +73,7 @@ def test_a_job_outlasts_its_shards_and_their_merge(job: tuple[Shop, Driver]) -> 
             until(driver, again)
             before = driver.moved()
         assert not Path(f"/proc/{victim}").exists()
-        assert any("shard 1 of the tracker has said nothing for" in trouble for trouble in troubles), troubles
+        assert any("shard 1 of the tracker has been silent for" in trouble for trouble in troubles), troubles
         after = until(driver, lambda now: not now["troubles"])
         assert [shard["era"] for shard in after["tracker"]["shards"]] == [2, 2]
         assert (after["incarnation"], after["tracker"]["era"]) == (began["incarnation"], 2)

@@ -406,7 +406,7 @@ def test_a_log_that_lacks_what_is_expected_ends_the_life_and_is_granted_nothing(
         tails.active()
         time.sleep(0.01)
     tails.close()
-    assert ("was deleted and recreated" if made_anew else "has no offset 5, which is expected next") in lost[0].what
+    assert ("was deleted and recreated" if made_anew else "lacks offset 5, which is expected next") in lost[0].what
     assert {grant.offset for grant in grants} == {20}, "none at the offset that is expected"
 
 

@@ -1,1 +1,1 @@
-"""The job's service: a process beside the Spark driver that knows every worker and says when the life is over."""
+"""The job's service: a process beside the Spark driver that knows every worker and decides when the life is over."""

@@ -29,8 +29,9 @@ async def run(first: ServiceStart) -> None:
 
 
 def main() -> None:
-    """Read the first line (secret, host, and bind where that is another address) and serve."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C goes to all; the driver ends what it started.
+    """Read the first line (secret, host, and bind if that is another address) and serve."""
+    # A terminal's Ctrl-C reaches all processes; the driver ends those it started.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     log_to_stderr("service")
     asyncio.run(run(read_service_start(sys.stdin.readline())))
 

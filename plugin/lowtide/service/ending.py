@@ -1,4 +1,4 @@
-"""Ends a life whose sources have all come to their stops: once everything is delivered it is committed, then over."""
+"""Ends a life whose sources have all reached their stops: once everything is delivered and committed, it is over."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from lowtide.service.snapshots.coordinator import Coordinator
 __all__ = ["EndOfTime"]
 
 AGAIN_AFTER_S = 10.0
-"""How long after a last snapshot that failed the next one is taken."""
+"""The time from a failed last snapshot to the next one."""
 
 
 class EndOfTime:
     """Watches for the end of time; belongs to the service's event loop.
 
     Args:
-        slack_ms: How long a tick is.
-        snapshots: What takes them; None while or where none are taken.
-        takes: Whether snapshots are taken at all.
-        events: Told when all is over.
+        slack_ms: Length of a tick in ms.
+        snapshots: The coordinator; None while there is none.
+        takes: True if snapshots are taken at all.
+        events: Receives the end.
     """
 
     def __init__(
         self, slack_ms: int, snapshots: Callable[[], Coordinator | None], *, takes: bool, events: EventLog
     ) -> None:
         self.reached = False
-        """Whether nothing is left to do: all is delivered, and committed where snapshots are taken."""
+        """True if nothing is left to do: all is delivered, and committed if snapshots are taken."""
         self._tick = end_tick(slack_ms)
         self._snapshots = snapshots
         self._takes = takes
@@ -39,10 +39,10 @@ class EndOfTime:
         self._failed_s = float("-inf")
 
     def look(self, delivered: int | None, now_s: float) -> bool:
-        """Each second: return whether time has come to its end, and see to the last commit.
+        """Return whether time has reached its end, and take care of the last commit; call it each second.
 
         Args:
-            delivered: The tick below which all is durable; None while nobody knows.
+            delivered: The tick below which all is durable; None while unknown.
             now_s: The monotonic time.
         """
         if not self.has_come(delivered):
@@ -53,7 +53,7 @@ class EndOfTime:
         return True
 
     def has_come(self, delivered: int | None) -> bool:
-        """Whether time has come to its end; see `look`."""
+        """Return whether time has reached its end; see `look`."""
         return delivered is not None and delivered >= self._tick
 
     def _is_committed(self, now_s: float) -> bool:
@@ -62,7 +62,7 @@ class EndOfTime:
         snapshots = self._snapshots()
         if snapshots is None:
             return False
-        # A job that had come to its end before is started again: it has nothing to add.
+        # A job that had already ended is started again: it has nothing to add.
         if snapshots.commits.newest >= self._tick:
             return True
         phase = next((each.phase for each in snapshots.views() if each.id == self._last), "failed")

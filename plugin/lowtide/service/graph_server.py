@@ -1,6 +1,6 @@
-"""The tracker of a graph of jobs as a process: hears how far each is, and tells those behind it at once.
+"""The tracker of a graph of jobs as a process: takes each job's progress and passes it to the jobs after it at once.
 
-It keeps nothing on disk: what it knows, jobs say again to the process that takes its place, absolutely.
+It keeps nothing on disk: jobs send all of their state again to a process that takes its place.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["SETTLE_S", "GraphServer"]
 
 LOG = logging.getLogger(__name__)
 SETTLE_S = 2.0
-"""How long nothing is told after the start: jobs that ran before have to come first, as what they write is limited."""
+"""The time after the start without answers: jobs that ran before must report first, as they limit what others write."""
 
 
 class GraphServer:
     """Serves one graph; belongs to an event loop.
 
     Args:
-        secret: What all jobs of the graph know.
+        secret: The secret of all jobs of the graph.
         settle_s: See `SETTLE_S`.
     """
 
@@ -37,18 +37,18 @@ class GraphServer:
         self._settled = False
         self._peers: dict[str, Peer] = {}
         self._told: dict[str, Heard] = {}
-        """By job what it was told last."""
+        """The last message to each job."""
         self._entrance: Entrance | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def serve(self, host: str, port: int = 0) -> tuple[str, int]:
-        """Begin to listen; return where (errors: OSError)."""
+        """Start listening; return the address (errors: OSError)."""
         self._entrance = receive_on(host, self._secret, self._talk, port)
         self._timer = asyncio.get_running_loop().call_later(self._settle_s, self._settle)
         return self._entrance.address
 
     async def close(self) -> None:
-        """Listen no more, and close all connections."""
+        """Stop listening, and close all connections."""
         if self._timer is not None:
             self._timer.cancel()
         if self._entrance is not None:
@@ -78,7 +78,7 @@ class GraphServer:
                 del self._peers[said.job]
                 self._told.pop(said.job, None)
                 self.graph.gone(said.job, said.life)
-                LOG.warning("job %s (life %d) has gone", said.job, said.life)
+                LOG.warning("job %s (life %d) disconnected", said.job, said.life)
                 self._tell()
 
     async def _hear(self, peer: Peer, message: Say | Look | Forget) -> None:
@@ -87,7 +87,7 @@ class GraphServer:
                 self.graph.say(said)
                 before = self._peers.get(said.job)
                 if before is not peer:
-                    LOG.info("job %s (life %d) is here", said.job, said.life)
+                    LOG.info("job %s (life %d) connected", said.job, said.life)
                     self._peers[said.job] = peer
                     self._told.pop(said.job, None)
                     if before is not None:
@@ -103,7 +103,7 @@ class GraphServer:
                 self._tell()
 
     def _tell(self) -> None:
-        """Tell each job what is new of those before it; O(jobs * jobs)."""
+        """Send each job the news of those before it; O(jobs * jobs)."""
         if not self._settled:
             return
         for job, peer in list(self._peers.items()):

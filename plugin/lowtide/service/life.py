@@ -49,20 +49,20 @@ __all__ = ["Life"]
 LOG = logging.getLogger(__name__)
 COMMITS_AGAIN_S = 0.5
 LISTENED_S = 3.0
-"""Seconds for which workers believe in a listener; the service renews that each second."""
+"""Seconds for which workers assume a listener; the service renews them each second."""
 
 
 class Life:
     """One life of a job, as its service sees it.
 
     Args:
-        setting: What the driver program said.
-        secret: The job's.
-        host: Where the tracker listens.
+        setting: The driver program's setting.
+        secret: The job's secret.
+        host: The host on which the tracker listens.
         register: The life's workers.
-        events: Told what happens.
+        events: Receives events.
         on_end: Called with the cause when the life cannot go on.
-        tell_worker: Sends a message to a worker, by name; one that is not there is left out.
+        tell_worker: Sends a message to a worker, by name; does nothing if it is not connected.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Life:
     ) -> None:
         self.setting = setting
         self.told = setting.told
-        """The delivered time, a tick, that the outside may hear: it is stored (R18)."""
+        """The published delivered time, a tick: it is stored (R18)."""
         self.told_again = setting.told_again
-        """That of this output generation: smaller while what was delivered is delivered again."""
+        """The same for this output generation: smaller while earlier deliveries are repeated."""
         shape = setting.shape
         self.hub = Hub(
             incarnation=setting.incarnation,
@@ -89,7 +89,7 @@ class Life:
             segments=shape.segments,
             labels=shape.labels,
         )
-        """What subscribers are told."""
+        """The news for subscribers."""
         if self.told is not None:
             self.hub.reached(DELIVERED, self.told)
         self.hub.on_listener = self._listen
@@ -97,7 +97,7 @@ class Life:
         self._reading_again = False
         self._closing = False
         self.restarts = 0
-        """How often the tracker was restarted."""
+        """The number of restarts of the tracker."""
         self._slack_ms = setting.shape.slack_ms
         self._secret = secret
         self._events = events
@@ -111,7 +111,7 @@ class Life:
         self._crew = Crew(register, tell_worker, (setting.levels - 1) * setting.parallelism)
         self._place = StoreThread(setting.zookeeper.store(setting.job), events)
         self._commits = StoreThread(setting.zookeeper.store(setting.job))
-        """For commits alone: their manifests are read meanwhile, from a store that may be slow."""
+        """For commits only: their manifests are read meanwhile, from a store that may be slow."""
         self.jobs: GraphLine | None = None
         """Its place among other jobs; None for a job by itself."""
         if setting.jobs is not None:
@@ -129,7 +129,7 @@ class Life:
         )
         self.reach = Reach(setting.kafka, lambda: None if self.snapshots is None else self.snapshots.commits.last)
         self.snapshots: Coordinator | None = None
-        """None where no snapshots are taken."""
+        """The coordinator; None if no snapshots are taken."""
         self.end = EndOfTime(
             setting.shape.slack_ms, lambda: self.snapshots, takes=setting.snapshots is not None, events=events
         )
@@ -173,7 +173,7 @@ class Life:
                     on_commit=self._read_commits_soon,
                 )
                 await self.snapshots.start()
-                # Before the first subscriber comes: it may have to be told that commits were dropped.
+                # Before the first subscriber comes: it may need to learn that commits were dropped.
                 self.hub.committed(await self._commits.ask(ZooKeeperCommitLog(self._commits.store).commits))
         except BaseException:
             await self.close()
@@ -202,7 +202,7 @@ class Life:
 
     @property
     def troubles(self) -> list[str]:
-        """What is wrong though the life goes on, each with the time since when."""
+        """Return the faults that do not stop the life, each with the time since when."""
         found = [] if self.snapshots is None else [self.snapshots.trouble]
         found += [] if self.jobs is None else [self.jobs.trouble]
         found += [*self._tracker.troubles, self._large_ticks.trouble]
@@ -214,7 +214,7 @@ class Life:
         return self._tracker.report
 
     async def welcome(self, worker: str) -> Welcome:
-        """What a worker begins with; at level 0 it speaks for its front from now on.
+        """Return a worker's welcome; at level 0 it acts for its front from now on.
 
         Raises:
             LifeEnded: the front cannot be handed over.
@@ -229,7 +229,7 @@ class Life:
         )
 
     def hear(self, worker: str, news: WorkerNews) -> None:
-        """Take what a worker reports of its front, of a snapshot or of a key that was asked for."""
+        """Take a worker's report of its front, of a snapshot or of a requested key."""
         if isinstance(news, Looked):
             self.questions.hear(worker, news)
         elif isinstance(news, LabelsEnded):
@@ -240,23 +240,23 @@ class Life:
             self.snapshots.hear(worker, news)
 
     async def current(self, worker: str) -> str:
-        """Return why this life is not the job's newest any more; empty if it is, and then the worker may deliver (W10).
+        """Return why this life is no longer the job's newest; empty if it is, and then the worker may deliver (W10).
 
-        ZooKeeper is asked.
+        It asks ZooKeeper.
         """
         while True:
             try:
                 await self._place.ask(self._place.store.check, self.setting.incarnation)
                 break
             except ZooKeeperUnavailable as error:
-                LOG.warning("whether this life is the job's newest is asked again: %s", error)
+                LOG.warning("retrying the check that this life is still the newest: %s", error)
             except SnapshotsError as error:
                 return str(error)
         self._events.event("sink_claimed", worker=worker)
         return ""
 
     def look(self, workers: Sequence[WorkerState]) -> None:
-        """Each second: see whether min time stands for no reason, and store what may be told of delivered time."""
+        """Check for stalls of min time, and store delivered time for publication; call it each second."""
         report = self.report
         if report is None:
             return
@@ -274,7 +274,7 @@ class Life:
         self.reach.look(time.monotonic())
         delivered = delivered_time(workers, self._crew.expected)
         if self.end.has_come(delivered) and not self.labels.all_told():
-            return  # Whoever waits for a label is told before the job ends itself.
+            return  # Labels that subscribers wait for are published before the job ends itself.
         self.labels.soon()
         self._listen()
         if self.end.look(delivered, time.monotonic()):
@@ -284,20 +284,20 @@ class Life:
         self._store_delivered(delivered)
 
     def look_at_delivered(self, workers: Sequence[WorkerState]) -> None:
-        """Workers have said that more is durable, as somebody listens: store it, so that it may be told (R18)."""
+        """Store that more is durable, as workers report while somebody listens, so that it can be published (R18)."""
         delivered = delivered_time(workers, self._crew.expected)
         if delivered is None or self.end.has_come(delivered):
-            return  # The look of the next second sees to the end of the job.
+            return  # The next second's look handles the end of the job.
         if self.hub.listens(delivered * self._slack_ms):
             self._store_delivered(delivered)
 
     def _listen(self) -> None:
-        """Let workers say at once what is durable, as long as somebody waits for it or will do so in a moment."""
+        """Have workers report at once what is durable, while somebody waits for it or soon will."""
         if self.hub.listens(self.fronts.now_ms() + round(LISTENED_S * 1000)):
             self._crew.tell_all(Listened(LISTENED_S))
 
     def _store_delivered(self, delivered: int | None) -> None:
-        """Store a delivered time and then tell it; while one is being stored, the newest waits."""
+        """Store a delivered time and then publish it; while one is being stored, the newest waits."""
         if self.jobs is not None:
             delivered = self._through(self.jobs, delivered)
         if not self.setting.keeps_lasts or delivered is None:
@@ -308,13 +308,13 @@ class Life:
                 self._telling = asyncio.get_running_loop().create_task(self._tell_all())
 
     async def _tell_all(self) -> None:
-        """Store and tell what waits, until nothing does."""
+        """Store and publish what waits, until nothing does."""
         while self._delivered is not None and not self._closing:
             delivered, self._delivered = self._delivered, None
             await self._tell(delivered)
 
     def _make_tracker(self, host: str, register: Register) -> LifeTracker:
-        """The life's tracker, in shards where the conf has some (R9)."""
+        """Make the life's tracker, in shards if the conf has some (R9)."""
         setting, openings, feeds = self.setting, self.fronts.openings, self.fronts.feeds
         begins = TrackerSetting(
             setting.incarnation,
@@ -364,7 +364,7 @@ class Life:
         return None if delivered is None or through_ms is None else min(delivered, through_ms // self._slack_ms)
 
     def _say(self, jobs: GraphLine, report: TrackerReport) -> None:
-        """Tell the graph how far this job is: of what this generation has delivered only what is stored (R18)."""
+        """Send the graph this job's progress: of what this generation has delivered only what is stored (R18)."""
         held, names = report.held, self.fronts.names()
         front = names.get(held.front, "") if held is not None and held.at_front and held.front is not None else ""
         jobs.say(
@@ -375,13 +375,13 @@ class Life:
         )
 
     async def _tell(self, tick: int) -> None:
-        """Store a delivered time, then let it be told (R18)."""
+        """Store a delivered time, then publish it (R18)."""
         try:
             await self._place.ask(self._place.store.tell, self.setting.incarnation, tick, self.setting.generation)
         except Fenced as error:
             self._on_end(error.cause())
         except SnapshotsError as error:
-            LOG.warning("the delivered time could not be stored, and is not told: %s", error)
+            LOG.warning("could not store delivered time; not publishing it yet: %s", error)
         else:
             self.told_again = tick
             if self.told is None or tick > self.told:
@@ -392,7 +392,7 @@ class Life:
                 self._say(self.jobs, self.report)
 
     def _read_commits_soon(self) -> None:
-        """There may be commits that subscribers have not been told of (C16); of two at once ZooKeeper may tell one."""
+        """Read commits that subscribers may have missed (C16); of two at once ZooKeeper may announce one."""
         if self._reading is not None and not self._reading.done():
             self._reading_again = True
         else:
@@ -406,15 +406,15 @@ class Life:
             try:
                 self.hub.committed(await self._commits.ask(log.commits))
             except ZooKeeperUnavailable as error:
-                LOG.warning("the commits that subscribers are to be told of are read again: %s", error)
+                LOG.warning("re-reading commits for subscribers: %s", error)
                 self._reading_again = not self._closing
                 await asyncio.sleep(COMMITS_AGAIN_S)
             except SnapshotsError as error:
-                LOG.warning("subscribers are not told of a commit: %s", error)
+                LOG.warning("could not publish a commit to subscribers: %s", error)
 
     async def _read_records(self) -> tuple[list[LifeReport], list[Commit]]:
-        """All lives and commits of the job (errors: SnapshotsError)."""
-        # What workers wait for goes by the other one.
+        """Read all lives and commits of the job (errors: SnapshotsError)."""
+        # What workers wait for uses the other one.
         thread = self._place if self.setting.snapshots is None else self._commits
         log = ZooKeeperCommitLog(thread.store)
         lives, commits = await thread.ask(lambda: (thread.store.lives(), log.commits()))
@@ -427,6 +427,6 @@ class Life:
         self._events.event("tracker_restarted", era=era, how=how)
 
     def _shard_restarted(self, shard: int, era: int, how: str) -> None:
-        """A request for a snapshot goes on: the merge has it, and repeats it to who connects again."""
+        """Note a shard's restart. A snapshot request goes on: the merge repeats it to workers that reconnect."""
         self.restarts += 1
         self._events.event("tracker_restarted", shard=shard, era=era, how=how)

@@ -29,7 +29,7 @@ from lowtide_snapshots.page.lives import life_lines
 __all__ = ["LifeView"]
 
 HALTED_MS = 3_000
-"""How long min time stands before an event says so, and that it goes on again."""
+"""The time for which min time stands before an event reports it, and later that it goes on."""
 
 
 class LifeView:
@@ -39,7 +39,7 @@ class LifeView:
         life: The life.
         events: Its events.
         register: Its workers.
-        history: Of the lives before; goes on with this one.
+        history: The history of the lives before; continues with this one.
 
     Raises:
         ConfError: the conf's certificate cannot be used.
@@ -47,7 +47,7 @@ class LifeView:
 
     def __init__(self, life: Life, events: EventLog, register: Register, history: History) -> None:
         self.address = ""
-        """Where the control API listens, `host:port`."""
+        """The control API's address, `host:port`."""
         self._life = life
         self._register = register
         self._events = events
@@ -58,7 +58,7 @@ class LifeView:
         metrics, said = JobMetrics(setting.shape.job, self._watch.view, self._watch.histograms), setting.control
         certificate = certificate_of(said.tls_cert, said.tls_key, said.host)
         self.certificate = certificate.pem
-        """What the control API shows, in PEM."""
+        """The control API's certificate, in PEM."""
         self._control = Control(
             self._watch.view,
             said.token,
@@ -81,7 +81,7 @@ class LifeView:
         return self._life.snapshots.begin(name, commit=commit, key=key)
 
     async def _page(self, since_ms: int) -> JobAnswer | None:
-        """What the page shows; None before the first look."""
+        """Return what the page shows; None before the first look."""
         life, view = self._life, self._watch.view()
         if view is None:
             return None
@@ -93,7 +93,7 @@ class LifeView:
         return job_answer(view, history, snapshots, self._lives(view), now_ms=time.time_ns() // 1_000_000)
 
     def _lives(self, view: JobView) -> list[LifeLine]:
-        """All lives: this one as it is known here, as its own report comes when it is ready and when it is over."""
+        """Return all lives, this one from what is known here: its report is stored only when it is ready and over."""
         lives = [each for each in self._life.records.lives if each.incarnation < view.incarnation]
         reported = next((each for each in self._life.records.lives if each.incarnation == view.incarnation), None)
         this = self._begun(view) if reported is None else reported
@@ -115,7 +115,7 @@ class LifeView:
         )
 
     async def start(self) -> None:
-        """Begin to listen.
+        """Start listening.
 
         Raises:
             OSError: the port is taken, or the host is not this machine's.
@@ -123,12 +123,12 @@ class LifeView:
         self.address = await self._control.start()
 
     async def close(self) -> None:
-        """Listen no more, and tell subscribers how the life has ended."""
+        """Stop listening, and tell subscribers how the life ended."""
         self._life.hub.end(self._register.last_word)
         await self._control.close()
 
     def look(self, workers: Sequence[WorkerState]) -> None:
-        """Make a new view; to be called each second, with all workers of the life."""
+        """Make a new view; call it each second with all workers of the life."""
         life, register = self._life, self._register
         phase = "ended" if register.cause else "stopping" if register.finished else "running"
         if register.cause:

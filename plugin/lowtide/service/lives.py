@@ -1,4 +1,4 @@
-"""The lives of one job, one after the other, as the service has them: how each begins, ends, and loses workers."""
+"""The lives of one job, one after the other: the beginning, the end and the lost workers of each."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from lowtide_snapshots.errors import cause_of
 __all__ = ["Lives", "Running", "say"]
 
 KILL_LIMIT_S = 2.0
-"""How long a worker may take to be gone after it was killed."""
+"""The time within which a killed worker must be gone."""
 FINISH_POLL_S = 0.01
 
 
@@ -51,17 +51,17 @@ class Lives:
 
     Args:
         secret: The job's.
-        executors: Those that are connected.
-        host: Where what a life starts is to listen.
+        executors: The connected executors.
+        host: The host on which a life's processes listen.
 
     Attributes:
-        register: Who takes part in the present or last life.
-        running: What runs here for the present life; None between two.
+        register: The workers of the current or last life.
+        running: The parts of the current life that run here; None between two lives.
         plan: The deployment for its workers.
-        links: By worker the connection that its host has.
-        welcomed: The workers that have been sent their welcome.
-        gauges: By worker what it has said of itself last.
-        deaths: How its workers die.
+        links: The connection of each worker's host.
+        welcomed: The workers that have got their welcome.
+        gauges: The last gauges of each worker.
+        deaths: The deaths of its workers.
     """
 
     def __init__(self, secret: bytes, executors: Executors, host: str) -> None:
@@ -73,21 +73,21 @@ class Lives:
         self.gauges: dict[str, WorkerGauges] = {}
         self.deaths = Deaths()
         self._delivered_seen = False
-        """True while a look at what workers reported as durable is due."""
+        """True while a look at what workers report as durable is due."""
         self.executors = executors
         self._secret = secret
         self._host = host
         self._history = History()
 
     async def begin(self, payload: bytes) -> Begun | StillRuns | Refused:
-        """A new life: its setting, and the deployment for its workers. Numbers of lives only grow.
+        """Begin a life from its setting and the deployment for its workers. Numbers of lives only grow.
 
-        A life that still runs is not replaced; of one that has ended, the workers that are still there are killed.
+        A life that still runs is not replaced; remaining workers of one that has ended are killed.
         """
         try:
             setting, deployment = unpack(payload)
         except msgspec.MsgspecError as error:
-            return Refused(f"the driver program is of another version of Lowtide than its plugin: {error}")
+            return Refused(f"the driver program and its plugin have different versions of Lowtide: {error}")
         incarnation = setting.incarnation
         before, links = self.register, self.links
         if incarnation <= before.incarnation:
@@ -122,7 +122,7 @@ class Lives:
         return begun
 
     async def close(self) -> None:
-        """End what the last life has started here."""
+        """End what the last life started here."""
         self.deaths.close()
         running, self.running = self.running, None
         if running is not None:
@@ -133,16 +133,16 @@ class Lives:
             self.links[name].tell(ToWorker(name, order))
 
     def processes(self, executor: str) -> int:
-        """How many hosts an executor has, where there are as many workers."""
+        """Return the number of hosts of an executor, if it has as many workers."""
         said = 0 if self.running is None else self.running.life.setting.processes
         return said or max(1, self.executors.cores(executor) // 2)
 
     def stopping(self, incarnation: int, cause: Cause | None) -> None:
-        """Its query is being stopped: tasks that break off now are no failure.
+        """Note that the life's query is being stopped: tasks that break off now are not failures.
 
         Args:
             incarnation: The life's number.
-            cause: Why it ends, where its program has found that and the service has not; None for a stop on purpose.
+            cause: The cause of its end, if its program found that before the service; None for a stop on purpose.
         """
         if incarnation == self.register.incarnation:
             if cause and self.register.runs:
@@ -152,7 +152,7 @@ class Lives:
             self.register.finished = True
 
     async def finish(self, incarnation: int, limit_s: float) -> list[str]:
-        """Ends a life on purpose: workers deliver what they hold; those that do not in time are killed and named."""
+        """End a life on purpose: workers deliver what they hold; kill those that take too long and return them."""
         register, links = self.register, self.links
         if incarnation != register.incarnation:
             return []
@@ -165,14 +165,14 @@ class Lives:
         return killed
 
     async def _kill(self, register: Register, links: dict[str, Peer]) -> list[str]:
-        """Lets the fork servers kill the workers that are still there, and waits for their end; returns their names."""
+        """Have the fork servers kill the remaining workers, and wait for their end; return their names."""
         left = sorted(links)
         await self.executors.kill(register.incarnation, ((name, register.workers[name].executor) for name in left))
         await _until_empty(links, KILL_LIMIT_S)
         return left
 
     async def end_unless_the_worker_says_why(self, incarnation: int, cause: Cause) -> None:
-        """A task failed. If its worker died or raised, that is the cause; the task merely saw its line break."""
+        """End the life as a task failed, unless its worker died or raised: then that is the cause."""
         waited_s = 0.0
         while not self.register.cause and waited_s < 2 * REPORT_WAIT_S:
             await asyncio.sleep(FINISH_POLL_S)
@@ -180,14 +180,14 @@ class Lives:
         self.end(incarnation, cause)
 
     def end(self, incarnation: int, cause: Cause) -> None:
-        """Ends the life for a cause: the driver plugin is told, and cancels Spark's jobs."""
+        """End the life for a cause: tell the driver plugin, which cancels Spark's jobs."""
         if incarnation == self.register.incarnation and not self.register.cause and not self.register.finished:
             self.register.end(cause)
             self.tell_end()
 
     def tell_end(self) -> None:
         """Tell the driver plugin that the life has ended."""
-        assert self.register.cause is not None, "it has ended for a cause"
+        assert self.register.cause is not None, "the life has ended for a cause"
         say(Ended(self.register.incarnation, self.register.cause))
         self.event("life_ended", cause=str(self.register.cause))
 
@@ -197,7 +197,7 @@ class Lives:
             self.running.events.event(name, **fields)
 
     def watch_end(self, names: Iterable[str], pid: int = 0) -> None:
-        """Workers have died. Children of theirs may hold their lines to the service open, so nobody waits for those."""
+        """Watch the end of workers that died. Children may hold their lines open, so do not wait for those."""
         register, links, dead = self.register, self.links, list(names)
 
         def look() -> None:
@@ -208,7 +208,7 @@ class Lives:
         self.deaths.look_soon(look)
 
     def lost(self, register: Register, names: Iterable[str], pid: int = 0) -> None:
-        """Workers are gone, together; unless their life was over or they were to go, that ends the life."""
+        """End the life, as workers are gone together, unless it was over or they were to go."""
         before, gone = register.cause, list(names)
         how = self.deaths.how(gone[0]) if gone and register is self.register else ""
         register.lost(gone, how, pid)
@@ -217,32 +217,32 @@ class Lives:
             self.tell_end()
 
     def look(self) -> None:
-        """Look after the life; to be called each second."""
+        """Look after the life; call it each second."""
         if self.running is not None:
             self.running.look(figures.workers(self.register, self.gauges))
 
     def delivered(self, worker: str, tick: int) -> None:
-        """A worker has said at once, as somebody listens, below which tick its lanes are durable."""
+        """Take the tick below which a worker's lanes are durable, reported at once while somebody listens."""
         gauges = self.gauges.get(worker)
         if gauges is None:
-            return  # It has not said anything of itself yet.
+            return  # It has not sent gauges yet.
         self.gauges[worker] = replace(gauges, delivered_time=tick)
         if not self._delivered_seen:
             self._delivered_seen = True
             asyncio.get_running_loop().call_soon(self._look_at_delivered)
 
     def _look_at_delivered(self) -> None:
-        """Once for all that workers of a host have said together."""
+        """Look once for all reports that a host's workers sent together."""
         self._delivered_seen = False
         if self.running is not None and self.register.runs:
             self.running.life.look_at_delivered(figures.workers(self.register, self.gauges))
 
     def totals(self) -> dict[str, int]:
-        """The job's gauges."""
+        """Return the job's gauges."""
         return figures.totals(self.register, self.gauges, len(self.executors))
 
     def status(self) -> JobState:
-        """What the driver program is told of a running job."""
+        """Return the state of a running job for the driver program."""
         return JobState(
             incarnation=self.register.incarnation,
             cause=self.register.cause,
@@ -269,13 +269,13 @@ class Running:
     """A life, its events and its control API.
 
     Args:
-        setting: What the driver program said.
-        secret: The job's.
-        host: Where the tracker listens.
+        setting: The driver program's setting.
+        secret: The job's secret.
+        host: The host on which the tracker listens.
         register: The life's workers.
         on_end: Called with the cause when the life cannot go on.
         tell_worker: Sends a message to a worker, by name.
-        history: Of the lives before; goes on with this one.
+        history: The history of the lives before; continues with this one.
 
     Raises:
         ConfError: the control API's certificate cannot be used.
@@ -306,7 +306,7 @@ class Running:
         self._view = LifeView(self.life, self.events, register, history)
 
     async def start(self) -> Begun:
-        """Start all of it; return where its control API is.
+        """Start all of it; return its control API's address.
 
         Raises:
             LowtideError, OSError: what could not be started; nothing is left running.
@@ -327,7 +327,7 @@ class Running:
         await self.life.close()
 
     def look(self, workers: Sequence[WorkerState]) -> None:
-        """Look after the life, and make its view anew; to be called each second."""
+        """Look after the life, and renew its view; call it each second."""
         if self.register.runs:
             self.life.look(workers)
         self._view.look(workers)

@@ -1,4 +1,4 @@
-"""Accepts the service's connections: those that prove the job's secret may talk."""
+"""Accepts the service's connections: peers must prove the job's secret."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["receive_on"]
 
 
 def receive_on(host: str, secret: bytes, talk: Callable[[Peer], Awaitable[None]], port: int = 0) -> Entrance:
-    """Listen on a port of `host`, and let `talk` serve everybody who knows the secret, until their line breaks.
+    """Listen on a port of `host`, by default a free one; `talk` serves each peer that knows the secret.
 
-    By default it is a free port. Those who do not are limited as `lowtide_tracker.strangers` says.
+    `lowtide_tracker.strangers` limits other peers.
     """
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -34,9 +34,9 @@ def receive_on(host: str, secret: bytes, talk: Callable[[Peer], Awaitable[None]]
         except HandshakeError as error:
             entrance.refused(error)
         except (asyncio.IncompleteReadError, ConnectionClosed, OSError):
-            pass  # It has gone, or it was sent away.
+            pass  # The peer has gone, or was sent away.
         except asyncio.CancelledError:
-            pass  # The service ends; there is nobody to tell.
+            pass  # The service ends; there is no one left to answer.
         finally:
             writer.close()
 

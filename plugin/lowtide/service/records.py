@@ -1,4 +1,4 @@
-"""A job's lives and commits as ZooKeeper has them: read while somebody looks at the page, and kept for a while."""
+"""A job's lives and commits in ZooKeeper: read while the page is open, and kept for a while."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Records"]
 LOG = logging.getLogger(__name__)
 KEPT_S = 4.0
 FIRST_LIMIT_S = 1.0
-"""How long the first who asks may wait for ZooKeeper; from then on nobody does."""
+"""The time that the first caller may wait for ZooKeeper; later ones do not wait."""
 
 Read = Callable[[], Awaitable[tuple[Sequence[Life], Sequence[Commit]]]]
-"""Asks ZooKeeper (errors: SnapshotsError)."""
+"""A function that asks ZooKeeper (errors: SnapshotsError)."""
 
 
 class Records:
-    """Belongs to the service's event loop.
+    """The last lives and commits read; belongs to the service's event loop.
 
     Args:
         read: Asks ZooKeeper for both.
@@ -41,7 +41,7 @@ class Records:
         self._known = False
 
     async def refresh(self, now_s: float) -> None:
-        """Begin to read what is older than `KEPT_S`; where nothing is known yet, wait for it a little.
+        """Start reading what is older than `KEPT_S`; if nothing is known yet, wait for it a little.
 
         Args:
             now_s: A monotonic clock's time.
@@ -54,7 +54,7 @@ class Records:
             await asyncio.wait([reading], timeout=FIRST_LIMIT_S)
 
     async def close(self) -> None:
-        """Wait for what is being read: its thread cannot be stopped."""
+        """Wait for a running read: its thread cannot be stopped."""
         if self._reading is not None:
             await asyncio.wait([self._reading])
 
@@ -63,5 +63,5 @@ class Records:
             self.lives, self.commits = await self._read()
             self._known = True
         except SnapshotsError as error:
-            # The job's troubles say that ZooKeeper does not answer; the page keeps what it knows.
-            LOG.debug("lives and commits could not be read for the page: %s", error)
+            # The job's troubles report that ZooKeeper does not answer; the page keeps what it knows.
+            LOG.debug("could not read lives and commits for the page: %s", error)

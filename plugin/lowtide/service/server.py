@@ -1,4 +1,4 @@
-"""The service's sockets: workers, executors and the driver talk to it here; see `lives.py` for what comes of it."""
+"""The service's sockets, to which workers, executors and the driver connect; `lives.py` acts on what they send."""
 
 import asyncio
 import logging
@@ -53,10 +53,10 @@ class Service:
     Args:
         secret: The job's.
         python: The driver's Python and packages, which executors must have.
-        host: Where what a life starts is to listen.
+        host: The host on which a life's processes listen.
 
     Attributes:
-        lives: What comes of what is heard here.
+        lives: Acts on what comes in here.
     """
 
     def __init__(self, secret: bytes, python: dict[str, str], host: str = "127.0.0.1") -> None:
@@ -66,7 +66,7 @@ class Service:
         self._entrance: Entrance | None = None
 
     def serve(self, host: str) -> tuple[str, int]:
-        """Starts to listen on a free port of ``host``; returns host and port."""
+        """Start listening on a free port of ``host``; return host and port."""
         self._entrance = receive_on(host, self._secret, self._talk)
         return self._entrance.address
 
@@ -137,7 +137,7 @@ class Service:
         return msgspec.structs.replace(found, load_ms=int(lives.running.life.setting.load_limit_s * 1000))
 
     async def _serve_fork_server(self, peer: Peer, hello: ForkServerHello) -> None:
-        """Compares the executor's Python with the driver's, then hears how its hosts die."""
+        """Compare the executor's Python with the driver's, then take reports of how its hosts die."""
         executor = hello.executor
         wrong = self._executors.came(peer, hello)
         if wrong:
@@ -156,7 +156,7 @@ class Service:
             self.lives.watch_end(w.name for w in self.lives.register.workers.values() if w.executor == executor)
 
     async def _serve_host(self, peer: Peer, hello: WorkerHello) -> None:
-        """Let a host's first worker in and those that follow, and take what they report."""
+        """Let a host's first worker in and those that follow, and take their reports."""
         register, links = self.lives.register, self.lives.links
         message: FromHost = hello
         refused = ""
@@ -181,7 +181,7 @@ class Service:
                 self.lives.lost(register, gone)
 
     def _hear(self, register: Register, report: Failed | Gauges | News) -> None:
-        """Take what a host reports of itself or of its workers."""
+        """Take a host's report of itself or of its workers."""
         if isinstance(report, Failed):
             self.lives.end(register.incarnation, report.cause)
         elif register is self.lives.register and self.lives.running is not None:
@@ -195,7 +195,7 @@ class Service:
                         self.lives.running.life.hear(worker, news)
 
     async def _let_in(self, register: Register, peer: Peer, hello: WorkerHello) -> str:
-        """Welcome a worker, or tell its host that it is refused; return why it is, empty if it is not."""
+        """Welcome a worker, or tell its host that it is refused; return the reason, empty if it is not."""
         name = hello.worker
         worker: Worker | Refused = Refused(f"incarnation {hello.incarnation} is over")
         if hello.incarnation == register.incarnation and register is self.lives.register:
@@ -204,7 +204,7 @@ class Service:
             await peer.answer(worker)
             return worker.cause
         running = self.lives.running
-        assert running is not None, "whose worker was to be forked has begun"
+        assert running is not None, "a life that forks workers has begun"
         self.lives.links[name] = peer
         self.lives.event("worker_forked", worker=name, pid=hello.pid, executor=worker.executor)
         greeting = welcome.pack(await running.life.welcome(name), self.lives.plan if hello.plan else b"")

@@ -1,4 +1,4 @@
-"""A job's place in ZooKeeper, asked from the event loop: one call at a time, in a thread."""
+"""A job's place in ZooKeeper, used from the event loop: one call at a time, in a thread."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["StoreThread"]
 
 
 class StoreThread:
-    """Asks a job's place; what takes long in one call holds up the others that go by this one, and nobody else.
+    """Calls a job's place in ZooKeeper; a slow call holds up only the other calls of this thread.
 
     Args:
         store: The place; not yet open.
-        events: Told when ZooKeeper has gone and is back; None where somebody else tells.
+        events: Receives when ZooKeeper is away and back; None if something else reports that.
 
     Attributes:
         store: The place.
-        away: Since when ZooKeeper has not answered, and why; empty while it does.
+        away: The time since which ZooKeeper has not answered, and why; empty while it does.
     """
 
     def __init__(self, store: JobStore, events: EventLog | None = None) -> None:

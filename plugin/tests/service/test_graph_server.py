@@ -68,7 +68,7 @@ def test_a_job_hears_how_far_the_one_before_it_is_and_nothing_before_that_is_kno
         async with graph() as (_, jobs):
             last = jobs.line("b", "orders clicks", "sums", after="a")
             assert last.promises == {"orders": None, "clicks": None}
-            await until(lambda: "nothing is known of job a" in last.trouble)
+            await until(lambda: "job a ([tracker] after) has not reported" in last.trouble)
             assert last.promises == {"orders": None, "clicks": None}
             first = jobs.line("a", "", "orders")
             await until(lambda: last.promises == {"orders": None})
@@ -143,7 +143,7 @@ def test_one_without_the_secret_is_not_let_in() -> None:
             line = GraphLine(setting, job="c", life=1, on_refused=lambda cause: None)
             line.start()
             await until(lambda: "does not answer" in line.trouble)
-            assert "does not take this job's secret" in line.trouble
+            assert "refuses this job's secret" in line.trouble
             assert "[tracker].secret_file" in line.trouble
             await line.close()
             assert server.graph.jobs == ()

@@ -252,15 +252,15 @@ def test_a_shard_of_the_tracker_that_is_missing_is_named() -> None:
     """On the page, in the metrics, and as who holds min time."""
     shards = (
         ShardState(0, 1, 70, Traffic(acks=12), ""),
-        ShardState(1, 3, 71, Traffic(acks=4), "has said nothing for 4 s"),
+        ShardState(1, 3, 71, Traffic(acks=4), "has been silent for 4 s"),
     )
-    away = replace(report(shards=shards), held=None, holder="shard 1 of the tracker has said nothing for 4 s")
+    away = replace(report(shards=shards), held=None, holder="shard 1 of the tracker has been silent for 4 s")
     seen = view(moment(tracker=away))
     assert [(each.era, each.pid, each.traffic.acks) for each in seen.tracker.shards] == [(1, 70, 12), (3, 71, 4)]
-    assert seen.holder == "shard 1 of the tracker has said nothing for 4 s"
+    assert seen.holder == "shard 1 of the tracker has been silent for 4 s"
     page = io.StringIO()
     show(seen, page)
-    assert "0: era 1, process 70; 1: has said nothing for 4 s" in page.getvalue()
+    assert "0: era 1, process 70; 1: has been silent for 4 s" in page.getvalue()
     assert 'lowtide_tracker_shard_acks_total{job_name="index",shard="0"} 12.0' in metrics_of(seen)
     told = metrics_of(seen)
     assert 'lowtide_tracker_shard_working{job_name="index",shard="0"} 1.0' in told

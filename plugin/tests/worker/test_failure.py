@@ -20,7 +20,7 @@ CAUSES = [
     Cause(
         "flow", 'step "up": raised ValueError: größer', "flow.py:3, record at in-0", "correct it", "Traceback\n  …\n"
     ),
-    Cause("interpreter", "executor 1 on there runs another Python", way_out="set PYSPARK_PYTHON"),
+    Cause("interpreter", "executor 1 on there has a different Python", way_out="set PYSPARK_PYTHON"),
     Cause("loss", "worker 1/0 died"),
 ]
 

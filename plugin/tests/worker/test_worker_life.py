@@ -278,7 +278,7 @@ def test_another_python_than_the_drivers_is_named(life: Life) -> None:
     with connect(life.address, b"the secret of a test, 32 bytes..") as connection:
         send(connection, Kind.ASK, encode(hello))
         cause = life.cause()
-    assert "executor 9 on elsewhere runs another Python than the driver, /usr/bin/python3: python 3.10.1" in cause
+    assert "executor 9 on elsewhere has a different Python from the driver's, /usr/bin/python3: python 3.10.1" in cause
     assert "PYSPARK_PYTHON" in cause
 
 

@@ -1,4 +1,4 @@
-"""The broker's time, which it tells in one way only: by the timestamps of a topic that the broker stamps itself."""
+"""The broker's time, which only the timestamps of a topic with broker timestamps show."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ FIRST_SAMPLES = 5
 LATER_SAMPLES = 2
 KEPT_SAMPLES = 8
 DRIFT = 200e-6
-"""By how much two clocks that are kept may come apart, in seconds per second."""
+"""The drift between two synchronized clocks, in seconds per second."""
 JUMP_MS = 250
-"""By how much a broker's clock may be ahead of what was known of it and is followed: another broker may lead."""
+"""The largest jump ahead of a broker's clock that is followed at once: another broker may lead."""
 FIRST_AHEAD_MS = 60_000
-"""By how much it may be ahead of this machine's clock at the first stamp."""
+"""Its largest accepted lead over this machine's clock at the first stamp."""
 SLEW = 0.01
-"""By how much faster than our monotonic clock a jump beyond that is followed, in seconds per second."""
+"""The speed, beyond our monotonic clock's, at which a larger jump is followed, in seconds per second."""
 ANSWER_WITHIN_S = 2.0
 GIVE_UP_AFTER_S = 10.0
-"""With no measurement so long after the start, this machine's clock has to do."""
+"""The time after the start after which this machine's clock is used if there is no measurement."""
 MAX_BACK_OFF_S = 5.0
 LOG_APPEND_TIME = 2
 TOPIC_CONFIG = {
@@ -55,25 +55,25 @@ class _Sample:
     high_ms: float
 
     def widened(self, now_s: float) -> _Sample:
-        """What it says at a later time."""
+        """Return its bounds at a later time."""
         drift_ms = max(0.0, now_s - self.at_s) * DRIFT * 1000
         return _Sample(self.at_s, self.low_ms - drift_ms, self.high_ms + drift_ms)
 
 
 class ClockEstimate:
-    """How far a broker's clock is ahead of this machine's, from stamps; until there is one, not at all.
+    """The lead of a broker's clock over this machine's, from stamps; zero until there is one.
 
-    Each stamp bounds it from both sides, so there are no outliers to be filtered: the narrowest counts. One that the
-    newest contradicts is from before a clock was set, and is forgotten. "Ours" is the machine's clock at the start,
-    carried on by its monotonic one, so that setting ours changes nothing.
+    Each stamp bounds it from both sides, so there are no outliers to filter: the narrowest counts. A stamp that the
+    newest contradicts is from before a clock was set, and is dropped. "Ours" is the machine's clock at the start,
+    advanced by its monotonic one, so that setting ours changes nothing.
 
-    A floor that is granted too high stands for ever (R2), and one stamp of a clock that is set wrong is enough for it.
-    So what is told goes with the broker's clock only below a ceiling, which is `JUMP_MS` above what was measured, and
-    moves by `SLEW` with our monotonic clock whatever stamps say, unless they agree with this machine's own clock. To be
-    too low is safe: idle partitions are behind.
+    A floor granted too high stays for ever (R2), and one stamp of a clock that is set wrong is enough for it. So the
+    estimate follows the broker's clock only below a ceiling, which is `JUMP_MS` above what was measured, and moves by
+    `SLEW` with our monotonic clock whatever stamps say, unless they agree with this machine's own clock. Too low is
+    safe: idle partitions just lag.
 
     Args:
-        known: Whether to rely on it before the first stamp.
+        known: True to rely on it before the first stamp.
     """
 
     def __init__(self, *, known: bool = True) -> None:
@@ -82,37 +82,37 @@ class ClockEstimate:
         self._samples: deque[_Sample] = deque(maxlen=KEPT_SAMPLES)
         self._highest_ms = 0
         self._known = known
-        # (when it was set, the largest offset that is believed); None before the first stamp.
+        # (the time it was set, the largest accepted offset); None before the first stamp.
         self._ceiling: tuple[float, float] | None = None
-        # The ceiling when a stamp agreed with it the last time.
+        # The ceiling when a stamp last agreed with it.
         self._agreed_ms = 0.0
         self._stamps = 0
         self._jump_ms = 0.0
 
     @property
     def known(self) -> bool:
-        """Whether it has been measured, or will not be."""
+        """True once it has been measured, or if it will not be."""
         return self._known
 
     @property
     def offset_ms(self) -> float:
-        """The broker's clock minus ours."""
+        """Return the broker's clock minus ours."""
         low_ms, high_ms = self._bounds(time.monotonic())
         return (low_ms + high_ms) / 2
 
     @property
     def within_ms(self) -> float:
-        """How far `offset_ms` may be off."""
+        """Return the possible error of `offset_ms`."""
         low_ms, high_ms = self._bounds(time.monotonic())
         return (high_ms - low_ms) / 2
 
     @property
     def jump_ms(self) -> int:
-        """By how much the newest stamp was beyond what is believed; negative: behind it; 0 while they agree."""
+        """Return the distance of the newest stamp from the accepted range; negative if below it; 0 while they agree."""
         return round(self._jump_ms)
 
     def now_ms(self) -> int:
-        """The broker's time, estimated; it never falls."""
+        """Return the broker's estimated time; it never falls."""
         now_s = time.monotonic()
         low_ms, high_ms = self._bounds(now_s)
         estimate = int(self._started_ms + now_s * 1000 + self._believed((low_ms + high_ms) / 2))
@@ -121,14 +121,14 @@ class ClockEstimate:
             return self._highest_ms
 
     def at_least_ms(self) -> int:
-        """A time that the broker's clock shows already, or did: never ahead of it, as far as the stamps tell."""
+        """Return a time that the broker's clock has already shown: never ahead of it, as far as the stamps tell."""
         now_s = time.monotonic()
         return int((self._started_ms + now_s * 1000 + self._believed(self._bounds(now_s)[0])) // 1)
 
     def stamped(self, before_s: float, stamp_ms: int, after_s: float) -> None:
         """Take a stamp that the broker made between two times of `time.monotonic`."""
         low_ms = stamp_ms - (self._started_ms + after_s * 1000)
-        # The stamp has lost the fraction of its millisecond.
+        # The stamp lacks the fraction of its millisecond.
         high_ms = stamp_ms + 1 - (self._started_ms + before_s * 1000)
         with self._lock:
             told = [sample.widened(after_s) for sample in self._samples]
@@ -142,22 +142,22 @@ class ClockEstimate:
         self._known = True
 
     def give_up(self) -> None:
-        """Go by this machine's clock until there is a stamp."""
+        """Use this machine's clock until there is a stamp."""
         self._known = True
 
     def _follow(self, low_ms: float, high_ms: float, now_s: float) -> None:
-        """Move the ceiling towards what a stamp says, no faster than it may go."""
+        """Move the ceiling towards a stamp, no faster than allowed."""
         wanted_ms = high_ms + JUMP_MS
         if self._ceiling is None:
             ceiling_ms = self._agreed_ms = min(wanted_ms, FIRST_AHEAD_MS)
         else:
             set_s, ceiling_ms = self._ceiling
             if low_ms <= self._agreed_ms <= high_ms + 2 * JUMP_MS:
-                ceiling_ms = self._agreed_ms  # A clock that was wrong for a time is back.
+                ceiling_ms = self._agreed_ms  # A clock that was wrong for a while is right again.
             step_ms = max(0.0, now_s - set_s) * SLEW * 1000
-            # The first stamps may have been slow: until they have all come, less is believed at once.
+            # The first stamps may have been slow: until they have all come, a smaller jump is accepted.
             down_ms = math.inf if self._stamps < FIRST_SAMPLES else step_ms
-            # A life may begin while the broker's clock is behind: what ours says too needs no time to be believed.
+            # A life may begin while the broker's clock is behind: what ours shows too is accepted at once.
             up_ms = math.inf if low_ms <= JUMP_MS and high_ms >= -JUMP_MS else step_ms
             ceiling_ms += max(-down_ms, min(up_ms, wanted_ms - ceiling_ms))
         self._ceiling = (now_s, ceiling_ms)
@@ -178,15 +178,15 @@ class ClockEstimate:
 
 
 class BrokerClock(ClockEstimate):
-    """Measures by a topic of the job's own, in a thread: some records at the start, then two every 30 s.
+    """Measures with a topic of the job's own, in a thread: some records at the start, then two every 30 s.
 
-    Where it cannot be measured, this machine's clock is taken for the broker's, and `on_error` is told once.
+    If it cannot be measured, this machine's clock is used instead, and `on_error` is called once.
 
     Args:
         settings: librdkafka's, of the way in.
         topic: Made if it is missing; see `clock_topic`.
-        on_error: Told what, where and what to do; called in the thread.
-        every_s: From measurement to measurement.
+        on_error: Called in the thread with what, where and what to do.
+        every_s: The time from measurement to measurement.
     """
 
     def __init__(
@@ -228,10 +228,10 @@ class BrokerClock(ClockEstimate):
                 self._tell(str(error))
                 return
             except (KafkaException, BufferError, TimeoutError, ServiceUnavailable) as error:
-                # Begin anew: the topic itself may have been deleted.
+                # Start over: the topic itself may have been deleted.
                 producer = None
                 if not self.known and time.monotonic() > started_s + GIVE_UP_AFTER_S:
-                    self._tell(f"topic {self._topic} took no record within {GIVE_UP_AFTER_S:g} s: {_reason(error)}")
+                    self._tell(f"topic {self._topic} accepted no record within {GIVE_UP_AFTER_S:g} s: {_reason(error)}")
                 back_off_s = min(MAX_BACK_OFF_S, 2 * back_off_s)
                 self._closing.wait(back_off_s)
             else:
@@ -245,10 +245,10 @@ class BrokerClock(ClockEstimate):
             self._on_error(
                 Cause(
                     "loss",
-                    f"the broker's clock is not measured, this machine's is taken for it: {what}",
+                    f"using this machine's clock for the broker's, which cannot be measured: {what}",
                     f"Kafka at {self._settings.get('bootstrap.servers')}, topic {self._topic}",
-                    "let the job create that topic and write to it, or create it with "
-                    "message.timestamp.type=LogAppendTime; until then keep the clocks of brokers and driver by NTP",
+                    "allow the job to create that topic and write to it, or create it with "
+                    "message.timestamp.type=LogAppendTime; until then keep the clocks of brokers and driver in sync",
                 )
             )
 
@@ -296,12 +296,12 @@ class BrokerClock(ClockEstimate):
             raise ServiceUnavailable(error.str())
         kind, stamp_ms = message.timestamp()
         if kind != LOG_APPEND_TIME:
-            raise _Refused("its records are not stamped by the broker")
+            raise _Refused("the broker does not stamp its records")
         self.stamped(before_s, stamp_ms, after_s)
 
 
 class _Refused(Exception):
-    """Trying again will not help."""
+    """The topic is of no use: trying again will not help."""
 
 
 def _reason(error: Exception) -> str:
@@ -310,4 +310,4 @@ def _reason(error: Exception) -> str:
 
 
 def _ignore(_: object) -> None:
-    """What goes wrong with a connection shows in the measurement."""
+    """Ignore a connection's error: it shows in the measurement."""

@@ -1,4 +1,4 @@
-"""Idle fronts: the service speaks for a partition until its worker comes (R2, R3)."""
+"""Idle fronts: the service acts for a partition until its worker comes (R2, R3)."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class IdleFronts:
     """Heartbeats of fronts without a worker, on the service's own line to the tracker; belongs to one event loop.
 
     Args:
-        address: Where the tracker listens.
+        address: The tracker's address.
         secret: The job's.
         incarnation: The life.
         start: The tick at which its min time begins.
-        on_min_time: Called with the global min time when it was heard.
-        on_lost: Called with why, when the line is gone for good.
+        on_min_time: Called with each global min time received.
+        on_lost: Called with the reason when the line is gone for good.
         end: The tick of the end of time.
-        shards: Where the tracker's shards listen; empty where it is one process.
+        shards: The addresses of the tracker's shards; empty if it is one process.
 
     Attributes:
-        floors: All that the tracker has told since the life began, as far as no commit covers them.
-        requested: The number of the last request for a snapshot that was heard; 0 before the first. What its T rests on
-            is in `floors`.
+        floors: All floors that the tracker has announced since the life began, as far as no commit covers them.
+        requested: The number of the last snapshot request received; 0 before the first. The floors that its T rests on
+            are in `floors`.
     """
 
     def __init__(
@@ -79,16 +79,16 @@ class IdleFronts:
         return front in self._fronts
 
     def add(self, start: FrontStart) -> None:
-        """Speak for a front from now on."""
+        """Act for a front from now on."""
         self._fronts[start.number] = start
 
     def grant(self, front: int, offset: int, tick: int) -> None:
-        """Promise that a front labels nothing below `tick`, as far as nobody has read from it (R2)."""
+        """Promise that a front labels nothing below `tick`, as long as nothing was read from it (R2)."""
         start = self._fronts.get(front)
         if start is None or offset != start.offset or tick <= start.opening:
             return
         if start.stop is not None and tick >= self._end:
-            # Closed for good, which rests on no floor; whoever speaks for it later begins at its stop.
+            # Closed for good, which rests on no floor; a later owner begins at its stop.
             self._fronts[front] = msgspec.structs.replace(start, offset=max(offset, start.stop))
             self._local.heartbeat(front, self._end)
             return
@@ -97,31 +97,31 @@ class IdleFronts:
         self._local.heartbeat(front, tick)
 
     def promised(self) -> dict[int, FrontGauges]:
-        """By front the tick below which it labels nothing, and the offset that it expects."""
+        """Return by front the tick below which it labels nothing, and the offset that it expects."""
         return {
             number: FrontGauges(front=number, heartbeat=start.opening, next_offset=start.offset)
             for number, start in self._fronts.items()
         }
 
     def forget_floors(self, front: int, offset: int) -> None:
-        """Drop floors that a committed manifest has made superfluous."""
+        """Drop floors that a committed manifest makes unnecessary."""
         self.floors.cut(front, offset)
         self._local.forget_floors(front, offset)
 
     def flush(self) -> None:
-        """Tell the tracker what was promised since the last time."""
+        """Send the tracker what was promised since the last flush."""
         if not self._closed:
             self._line.flush(self._local.flush())
             self._watch()
 
     def open(self, front: int, floor: int, feeds: Sequence[int] | None = None) -> int:
-        """Open a front that was not registered when the life began; the tick below which it labels nothing.
+        """Open a front that was not registered when the life began; return the tick below which it labels nothing.
 
         Its records go to the segments ``feeds``; None for all that nothing else feeds.
 
         Raises:
             ConnectionLost: there is no tracker to ask; ask again soon.
-            LifeEnded: it refuses.
+            LifeEnded: the tracker refuses.
         """
         try:
             return self._line.open_front(front, floor, feeds)
@@ -129,7 +129,7 @@ class IdleFronts:
             self._watch()
 
     async def hand_over(self, front: int) -> FrontStart:
-        """Speak for a front no more; return as what its worker begins with it, once the tracker knows all promises.
+        """Stop acting for a front; return its start for its worker, once the tracker knows all promises.
 
         Raises:
             LifeEnded: the tracker does not answer.
@@ -137,7 +137,7 @@ class IdleFronts:
         start = self._fronts.pop(front)
         deadline = time.monotonic() + HAND_OVER_LIMIT_S
         self.flush()
-        # Of two heartbeats of one front, the worker's must not come before ours. Later flushes do not speak of it.
+        # Our last heartbeat of the front must come before the worker's first. Later flushes do not have it.
         last = None if self._local.unflushed else self._local.flushed
         while last is None or any(flush.number <= last for flush in self._local.unacknowledged()[:1]):
             if self._closed or time.monotonic() > deadline:
@@ -174,7 +174,7 @@ class IdleFronts:
         self._watch()
 
     def _watch(self) -> None:
-        """Hear the line; while there is none, try to have one again."""
+        """Watch the line; while there is none, reconnect."""
         descriptors = set(self._line.descriptors())
         if descriptors != self._watched:
             self._unwatch()

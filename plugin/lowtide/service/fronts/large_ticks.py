@@ -1,4 +1,4 @@
-"""Source partitions that have more records at one tick than their window bounds (R8): named while they have."""
+"""Source partitions with more records at one tick than their window allows (R8): reported while they have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class LargeTicks:
     """Watches the fronts of all workers; pure.
 
     Attributes:
-        trouble: Which partitions have a tick that is too large, and since when; empty if none has.
+        trouble: The partitions with a tick that is too large, and since when; empty if there are none.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class LargeTicks:
         self._since = ""
 
     def look(self, workers: Iterable[WorkerState], names: Mapping[int, str], now: datetime | None = None) -> bool:
-        """Take what workers have reported, each second; return whether other partitions are named than before.
+        """Take the workers' reports, each second; return whether the partitions reported have changed.
 
         Args:
             workers: All of the life.
@@ -38,7 +38,7 @@ class LargeTicks:
             self._since = f"{now or datetime.now(UTC):%H:%M:%S}"
         said = ", ".join(f"{name} ({large[name] >> 20:,} MiB)" for name in self._named)
         self.trouble = (
-            f"since {self._since} UTC: more records in one tick than memory is set aside for: {said}; min time "
+            f"since {self._since} UTC: one tick has more records than memory is reserved for: {said}; min time "
             "waits for all of them, so they stay in memory; see LowtideTickTooLarge in docs/operations.md"
             if large
             else ""

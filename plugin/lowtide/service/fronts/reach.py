@@ -1,4 +1,4 @@
-"""Measures how far the sources still reach back: whether a life could begin from the last commit now (R17)."""
+"""Measures how far back the sources reach: whether a life can begin from the last commit (R17)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Reach", "earliest"]
 LOOK_EVERY_S = 60.0
 ANSWER_LIMIT_S = 10.0
 ASKING: dict[str, Any] = {"group.id": "lowtide-reach", "enable.auto.commit": False, "log_level": 0}
-"""A group is never joined; librdkafka just wants its name."""
+"""The name of a group that is never joined; librdkafka requires one."""
 
 Place = tuple[str, int]
-"""Topic and partition."""
+"""A topic and a partition."""
 
 
 class Reach:
@@ -25,7 +25,7 @@ class Reach:
 
     Args:
         settings: librdkafka's.
-        manifest: Of the last commit; None while there is none.
+        manifest: The last commit's manifest; None while there is none.
     """
 
     def __init__(self, settings: Mapping[str, Any], manifest: Callable[[], Manifest | None]) -> None:
@@ -37,7 +37,7 @@ class Reach:
         self._short = ""
 
     def look(self, now_s: float) -> None:
-        """Each second: ask, if it is time."""
+        """Ask if it is time; call it each second."""
         if now_s < self._look_at or self._manifest() is None:
             return
         self._look_at = now_s + LOOK_EVERY_S
@@ -45,21 +45,21 @@ class Reach:
             self._look = asyncio.get_running_loop().create_task(self._ask())
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         if self._look is not None:
             await asyncio.wait([self._look])
 
     def spare(self) -> dict[int, int]:
-        """By front how many records the source still has before those that the last commit needs; negative: it lacks.
+        """Return by front the records that the source has before those the last commit needs; negative: it lacks some.
 
-        As far as it is known.
+        Only fronts for which this is known.
         """
         known = ((front, self._earliest.get((front.source, front.partition))) for front in self._fronts())
         return {front.number: front.offset - first for front, first in known if first is not None}
 
     @property
     def trouble(self) -> str:
-        """Which sources do not reach back to the last commit, and since when; empty if all do."""
+        """The sources that do not reach back to the last commit, and since when; empty if all do."""
         spare = self.spare()
         lacks = [f"{front.source}-{front.partition}" for front in self._fronts() if spare.get(front.number, 0) < 0]
         if not lacks:
@@ -67,7 +67,7 @@ class Reach:
             return ""
         self._short = self._short or f"since {datetime.now(UTC):%H:%M:%S} UTC"
         return (
-            f"{self._short}: no life can begin from the last commit any more, as records it needs were deleted from "
+            f"{self._short}: no life can begin from the last commit, as records it needs were deleted from "
             f"{', '.join(lacks)}; take a snapshot now"
         )
 
@@ -77,12 +77,12 @@ class Reach:
 
     async def _ask(self) -> None:
         places = [(front.source, front.partition) for front in self._fronts()]
-        # Where Kafka does not answer, the last answers stay.
+        # If Kafka does not answer, the last answers stay.
         self._earliest |= await asyncio.to_thread(earliest, self._settings, places)
 
 
 def earliest(settings: Mapping[str, Any], places: list[Place], limit_s: float = ANSWER_LIMIT_S) -> dict[Place, int]:
-    """The first offset of each partition, of those that Kafka tells."""
+    """Return the first offset of each partition for which Kafka answers."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
     asking = Consumer({**settings, **ASKING, "error_cb": lambda _: None})

@@ -1,4 +1,4 @@
-"""The fronts of a life: which process speaks for each, the grants of idle ones, new partitions (R2, R3)."""
+"""The fronts of a life: the process that acts for each, the grants of idle ones, new partitions (R2, R3)."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ __all__ = ["SourceFronts"]
 LOG = logging.getLogger(__name__)
 HEARD_EVERY_S = 0.005
 TELL_TIME_S = 5.0
-"""How often a worker is told the broker's time that is granted nothing."""
+"""The interval at which a worker without grants gets the broker's time."""
 AGAIN_S = 0.5
-"""How long until a tracker or a ZooKeeper that was away is asked again."""
+"""The time until a tracker or a ZooKeeper that was away is asked again."""
 
 
 class SourceFronts:
     """All fronts of a life; belongs to the service's event loop.
 
     Args:
-        setting: What the driver program said.
+        setting: The driver program's setting.
         secret: The job's.
         ask: Calls a method of the store in a thread.
         store: The job's place in ZooKeeper.
-        told: The largest delivered time that was told.
-        events: Told what happens.
+        told: The largest delivered time that was published.
+        events: Receives events.
         on_end: Called with the cause when the life cannot go on.
         crew: The workers.
-        promises: By topic that another job writes how far that job is; see `Tails`.
+        promises: The progress of the other job by topic that it writes; see `Tails`.
 
     Attributes:
         known: All registered fronts by `topic-partition`.
@@ -87,7 +87,7 @@ class SourceFronts:
         self._promises = promises
         self._loop = asyncio.get_running_loop()
         self._owners: dict[int, str] = {}
-        """The workers that speak for fronts."""
+        """The workers that act for fronts."""
         self._waited_for = setting.start
         """The largest tick that somebody waits for."""
         self._registering = asyncio.Lock()
@@ -97,17 +97,17 @@ class SourceFronts:
         self._clock: BrokerClock | None = None
         self._tell_time_s = 0.0
         self.trouble = ""
-        """What is wrong with the brokers' clock, and since when; empty if nothing is."""
+        """The fault of the brokers' clock, and since when; empty if there is none."""
 
     def start(self, tracker: str, shards: Sequence[str] = ()) -> None:
-        """Speak for all fronts, as none has a worker yet, and look at their tails.
+        """Act for all fronts, as none has a worker yet, and watch their tails.
 
         Args:
-            tracker: Where the tracker listens.
-            shards: Where its shards do; empty where it is one process.
+            tracker: The tracker's address.
+            shards: The addresses of its shards; empty if it is one process.
 
         Raises:
-            LifeEnded: it does not answer.
+            LifeEnded: the tracker does not answer.
         """
         setting = self._setting
         self._idle = IdleFronts(
@@ -142,7 +142,7 @@ class SourceFronts:
         self._tails.start()
 
     async def close(self) -> None:
-        """Look at nothing any more, and speak for nobody."""
+        """Stop watching tails and acting for fronts."""
         tails, self._tails = self._tails, None
         if tails is not None:
             await asyncio.to_thread(tails.close)
@@ -154,22 +154,22 @@ class SourceFronts:
             self._idle.close()
 
     def unread(self) -> dict[int, tuple[str, int, float]]:
-        """By front its partition, the offset of a record that its worker has not said to have, and for how long."""
+        """Return by front its partition, the offset of a record its worker has not reported, and for how long."""
         if self._tails is None:
             return {}
         names = self.names()
         return {front: (names[front], *record) for front, record in self._tails.unread().items() if front in names}
 
     def names(self) -> dict[int, str]:
-        """`topic-partition` of every front."""
+        """Return `topic-partition` of every front."""
         return {start.number: start.name for start in self.known.values()}
 
     def promised(self) -> dict[int, FrontGauges]:
-        """Of the fronts that the service speaks for, the heartbeat and the next offset."""
+        """Return the heartbeat and the next offset of the fronts that the service acts for."""
         return {} if self._idle is None else self._idle.promised()
 
     def standing(self) -> list[tuple[FrontAt, str | None]]:
-        """Where each front would be read again, as far as the service speaks for it; else with the worker that does."""
+        """Return where each front would be read again, if the service acts for it; else with the worker that does."""
         found = []
         promised = self.promised()
         for start in self.known.values():
@@ -192,33 +192,33 @@ class SourceFronts:
         while self._idle is not None and self._idle.requested < number:
             if time.monotonic() > deadline:
                 raise SnapshotFailed(
-                    f"the tracker's notice of it has not come for {limit_s:g} s", way_out="ask again in a few seconds"
+                    f"the tracker's notice did not come within {limit_s:g} s", way_out="try again in a few seconds"
                 )
             await asyncio.sleep(HEARD_EVERY_S)
 
     def floors_from(self, starts: Mapping[int, int]) -> list[Floor]:
-        """The floors of this life that say something from these offsets on, by front; O(their number)."""
+        """Return the floors of this life that matter from these offsets on, by front; O(their number)."""
         if self._idle is None:
             return []
         floors = self._idle.floors
         return [floor for front in floors.fronts for floor in floors.of_front(front, starts.get(front))]
 
     def forget_floors(self, front: int, offset: int) -> None:
-        """Drop floors that a committed manifest has made superfluous."""
+        """Drop floors that a committed manifest makes unnecessary."""
         if self._idle is not None:
             self._idle.forget_floors(front, offset)
 
     def now_ms(self) -> int:
-        """The broker's time, as far as it is known."""
+        """Return the broker's time, as far as it is known."""
         return time.time_ns() // 1_000_000 if self._clock is None else self._clock.now_ms()
 
     @property
     def clock_jump_ms(self) -> int:
-        """By how much the broker's clock is beyond what is believed of it, or behind; 0 while they agree."""
+        """Return the distance of the broker's clock from the accepted range; 0 while they agree."""
         return 0 if self._clock is None else self._clock.jump_ms
 
     def look(self, now_s: float) -> None:
-        """Each second: tell workers the broker's time now and then, and that its clock has jumped."""
+        """Send workers the broker's time now and then, and report jumps of its clock; call it each second."""
         jump_ms = self.clock_jump_ms
         if bool(jump_ms) != bool(self.trouble):
             self.trouble = _jumped(jump_ms) if jump_ms else ""
@@ -231,10 +231,10 @@ class SourceFronts:
     # -- workers ---------------------------------------------------------------------------------------------------
 
     async def hand_over(self, worker: str) -> FrontStart:
-        """Let a worker of level 0 speak for its front from now on.
+        """Let a worker of level 0 act for its front from now on.
 
         Raises:
-            LifeEnded: it had a worker before, or the tracker does not answer.
+            LifeEnded: the front had a worker before, or the tracker does not answer.
         """
         start = self.known[worker.partition("/")[2]]
         self._owners[start.number] = worker
@@ -245,11 +245,11 @@ class SourceFronts:
         return await self._idle.hand_over(start.number)
 
     def heard_from(self, worker: str, reached: Reached) -> None:
-        """Take where a worker of level 0 is: it waits until min time has passed its tick."""
+        """Take the progress of a worker of level 0: it waits until min time has passed its tick."""
         start = self.known.get(worker.partition("/")[2])
         if self._tails is not None and start is not None:
             self._tails.at(start.number, reached.next_offset)
-            if reached.tick < end_tick(self._setting.shape.slack_ms):  # Nobody waits for the end of time.
+            if reached.tick < end_tick(self._setting.shape.slack_ms):  # Nothing waits for the end of time.
                 self._waited_for = max(self._waited_for, reached.tick)
                 self._tails.active()
 
@@ -271,13 +271,13 @@ class SourceFronts:
         self._idle.flush()
 
     def skipped(self, front: int, offset: int) -> int:
-        """From where a front may be read again instead of from this offset; see `TailState.skipped`."""
+        """Return where a front may be read again instead of at this offset; see `TailState.skipped`."""
         return offset if self._tails is None else self._tails.skipped(front, offset)
 
     # -- partitions that appear ------------------------------------------------------------------------------------
 
     async def know(self, name: str) -> None:
-        """See that a source partition, `topic-partition`, is registered before its worker is made (R3).
+        """Make sure that a source partition, `topic-partition`, is registered before its worker is made (R3).
 
         Raises:
             LowtideError: it cannot be registered.
@@ -304,17 +304,17 @@ class SourceFronts:
                     await self._register_one(topic, partition)
 
     async def _register_one(self, topic: str, partition: int) -> None:
-        """Open a front at the tracker, write it down, and only then let it label anything (R3)."""
+        """Open a front at the tracker, store it, and only then let it label anything (R3)."""
         setting, number, told = self._setting, len(self.known), self._told()
         # An open front holds min time until it is registered, so it is not opened while ZooKeeper is away.
         await self._write(self._store.check)
         feeds = setting.feeds.get(topic)
         opening = await self._opened(number, max(setting.relied_on, setting.start if told is None else told), feeds)
-        # From here on a tracker that takes another's place knows of it.
+        # From here on a replacement of the tracker knows of it.
         self.openings[number] = opening
         if feeds is not None:
             self.feeds[number] = feeds
-        # Of a topic that ends, nothing is read of a partition that came later.
+        # If a topic ends, nothing is read from partitions that come later.
         stop = 0 if any(each.topic == topic and each.stop is not None for each in self.known.values()) else None
         place, ends = Partition(topic, setting.topic_ids[topic], partition), setting.ends.get(topic, "")
         entry = FrontEntry(number, place, 0, opening, stop=stop, ends=ends)
@@ -335,12 +335,12 @@ class SourceFronts:
             try:
                 return self._idle.open(number, floor, feeds)
             except ConnectionLost as error:
-                LOG.info("front %d is opened again: %s", number, error)
+                LOG.info("retrying to open front %d: %s", number, error)
                 await asyncio.sleep(AGAIN_S)
         return floor
 
     async def _write(self, call: Callable[..., None], *what: Iterable[Any]) -> None:
-        """Ask ZooKeeper for something in this life's name, again while it is away."""
+        """Make a call to ZooKeeper in this life's name, and retry while it is away."""
         while True:
             try:
                 return await self._ask(call, self._setting.incarnation, *what)
@@ -350,18 +350,18 @@ class SourceFronts:
     # -- threads ---------------------------------------------------------------------------------------------------
 
     def _in_loop(self, call: Callable[[Any], None], argument: Any) -> None:
-        """Called in the tails' thread: go on in the loop."""
+        """Go on in the loop; called in the tails' thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, argument)
 
     def _trouble(self, cause: Cause) -> None:
-        """Something keeps idle fronts from going on; called in threads."""
+        """Report what keeps idle fronts from going on; called in threads."""
         self._events.event("grant_failed", why=str(cause))
 
 
 def _jumped(jump_ms: int) -> str:
     return (
         f"since {datetime.now(UTC):%H:%M:%S} UTC: the brokers' clock has jumped: it is {abs(jump_ms) / 1000:,.1f} s "
-        f"{'ahead of' if jump_ms > 0 else 'behind'} what is known of it, and is followed slowly; see that clocks of "
-        "brokers and driver are kept by NTP; if the brokers' is right now, start the job again"
+        f"{'ahead of' if jump_ms > 0 else 'behind'} what is known of it, and is followed slowly; keep the clocks of "
+        "brokers and driver in step by NTP; if the brokers' clock is right now, start the job again"
     )

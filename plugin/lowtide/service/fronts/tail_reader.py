@@ -1,4 +1,4 @@
-"""Reads the ends of partitions; the only place here that knows Kafka's clients."""
+"""Reads the ends of partitions; the only module here that uses Kafka's clients."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ COMMON: dict[str, Any] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 500,
 }
-"""A group is never joined; librdkafka just wants its name."""
+"""The name of a group that is never joined; librdkafka requires one."""
 READING: dict[str, Any] = {
-    # By default a reader begins at the end where the log does not have its offset: that would look like an empty tail.
+    # By default a reader begins at the end if the log does not have its offset: that would look like an empty tail.
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
-    # An end is told with an empty answer, which the broker otherwise holds back for half a second.
+    # An empty answer shows the end; by default the broker holds it back for half a second.
     "fetch.wait.max.ms": 1,
     "fetch.queue.backoff.ms": 1,
     "fetch.message.max.bytes": 65536,
@@ -36,11 +36,11 @@ READING: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """Why there is no answer.
+    """The reason for a missing answer.
 
     Attributes:
         reason: Kafka's words.
-        gone: The topic or the partition is not there.
+        gone: True if the topic or the partition does not exist.
     """
 
     reason: str
@@ -57,9 +57,9 @@ class TailReader:
         settings = {**settings, **COMMON, "error_cb": _ignore}
         self._asking: Any = Consumer(settings)
         self._settings = settings | READING
-        # Topics that no other job writes need none of these.
+        # Only topics that another job writes need one.
         self._asking_all: Any = None
-        # Sources that nobody writes to in transactions need no reader.
+        # Sources written without transactions need no reader.
         self._reading: Any = None
         self._admin: Any = None
 
@@ -79,7 +79,7 @@ class TailReader:
         return self._ends_told(self._asking, tails, within_s)
 
     def high_watermarks(self, tails: Sequence[Tail], within_s: float) -> list[int | Unanswered]:
-        """Ask for the ends behind all that is written, be it committed or not; see `last_stable_offsets`."""
+        """Ask for the ends of all that is written, committed or not; see `last_stable_offsets`."""
         from confluent_kafka import Consumer
 
         if self._asking_all is None:
@@ -89,12 +89,12 @@ class TailReader:
     def _ends_told(self, client: Any, tails: Sequence[Tail], within_s: float) -> list[int | Unanswered]:
         """Ask a client of one isolation level.
 
-        A call of `offsets_for_times` at the time "latest" is a third of what the admin client's costs in CPU, and does
-        not, like `get_watermark_offsets`, ask for the other end too and for one partition at a time.
+        A call of `offsets_for_times` at the time "latest" takes a third of the admin client's CPU time. Unlike
+        `get_watermark_offsets` it does not ask for the other end too, nor for one partition at a time.
         """
         from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-        # Two sources may read one topic, and a broker refuses to be asked twice in one request.
+        # Two sources may read one topic, and a broker refuses a partition twice in one request.
         places = dict.fromkeys((tail.topic, tail.partition) for tail in tails)
         question = [TopicPartition(topic, partition, OFFSET_END) for topic, partition in places]
         try:
@@ -108,8 +108,8 @@ class TailReader:
         """Read from each tail's offset, which must be below its LSO.
 
         Returns:
-            Of each, where its end was, `RECORD` if a record came first, `NO_OFFSET` if its log does not have the
-            offset; None if nothing came in time.
+            For each its end, `RECORD` if a record came first, `NO_OFFSET` if its log does not have the offset; None if
+            nothing came in time.
         """
         ends: dict[int, int | None] = {}
         rest = list(tails)
@@ -124,10 +124,10 @@ class TailReader:
         return [ends[tail.front] for tail in tails]
 
     def leaders(self, topic: str) -> dict[int, int] | Unanswered:
-        """The topic's partitions, each with the number of the broker that leads it, -1 for none."""
+        """Return the topic's partitions, each with the number of its leading broker, -1 for none."""
         from confluent_kafka import KafkaException
 
-        # Nothing comes of it but that librdkafka's own queue of events stays empty.
+        # This only keeps librdkafka's queue of events empty.
         self._asking.poll(0)
         try:
             described = self._asking.list_topics(topic, timeout=ASK_WITHIN_S).topics[topic]
@@ -138,7 +138,7 @@ class TailReader:
         return {number: partition.leader for number, partition in described.partitions.items()}
 
     def topic_id(self, topic: str) -> str | None:
-        """What the cluster calls a topic for good; None if it is not told."""
+        """Return the cluster's permanent id of a topic; None if unknown."""
         from confluent_kafka import KafkaException, TopicCollection
         from confluent_kafka.admin import AdminClient
 
@@ -179,7 +179,7 @@ class TailReader:
 def _offset(answer: Any) -> int | Unanswered:
     if answer.error is not None:
         return _unanswered(answer.error)
-    return int(answer.offset) if answer.offset >= 0 else Unanswered("no offset was told")
+    return int(answer.offset) if answer.offset >= 0 else Unanswered("Kafka gave no offset")
 
 
 def _unanswered(error: Any) -> Unanswered:
@@ -190,4 +190,4 @@ def _unanswered(error: Any) -> Unanswered:
 
 
 def _ignore(_: object) -> None:
-    """What goes wrong with a connection shows in what is not answered."""
+    """Ignore a connection's error: it shows as a missing answer."""

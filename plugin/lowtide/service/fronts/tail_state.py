@@ -1,23 +1,23 @@
 """Schedules the reads of partitions' tails, and decides what a read may grant (R2); no I/O, time is an argument.
 
 A grant `(front, offset, ms)` says: at broker time ms + skew, nothing that a read_committed reader would get lay at or
-behind `offset`. (A front that has read past it and does not get on otherwise takes it at its own offset, where it is
-as true: `core/fronts/own_floors.py`.) The last stable offset (LSO), asked after that time was taken, is such an
+after `offset`. (A front that has read past it and cannot go on otherwise takes it at its own offset, where it holds
+too: `core/fronts/own_floors.py`.) The last stable offset (LSO), asked after that time was taken, is such an
 offset. It is of use only if it is the very offset that the front's owner expects next, and in a topic that is written
 in transactions it never is: markers and aborted records take offsets that no reader gets. There, a reader is pointed
 at what the owner expects (a *probe*). It gets a record, and so will the owner; or it gets the end of the partition at
 some E. Then nothing lies in [next, E), and nothing ever will, as what is below the LSO is decided. An LSO of at most
-E means then what one of `next` would mean, and `next` is granted. Or it gets nothing, which says nothing; or it hears
+E means then what one of `next` would mean, and `next` is granted. Or it gets nothing, which says nothing; or it learns
 that there is no such offset.
 
-A topic that another job of the graph writes has records that are as old as that job is behind, so the broker's clock
-says nothing of them. There a grant goes by the job's delivered time, and Kafka lets a commit's answer come before its
+A topic that another job of the graph writes has records that are as old as that job lags, so the broker's clock says
+nothing about them. There a grant goes by the job's delivered time, and Kafka lets a commit's answer come before its
 records can be read. So it takes three steps, in this order: the delivered time D is known; the partition's end H is
 asked for, and all of the job's records before D lie below it; the LSO has come to H, so that all of them are decided.
 From then on D may be granted at the LSO (`promised`).
 
-What an owner expects and does not get says that the life cannot go on (`lost`, `unread`): the log ends before it, or
-begins behind it, or has a record there that its owner is not given.
+If an owner does not get what it expects, the life cannot go on (`lost`, `unread`): the log ends before it, or begins
+after it, or has a record there that its owner does not get.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from lowtide.core.fronts.end import END_MS
 __all__ = ["NOTHING_MS", "NO_OFFSET", "RECORD", "Grant", "Tail", "TailState"]
 
 RECORD = -1
-"""What a probe may meet instead of an end: a record."""
+"""A probe's result instead of an end: a record."""
 NO_OFFSET = -2
-"""The log does not have the offset: it begins behind it, or ends before it."""
+"""A probe's result if the log does not have the offset: it begins after it, or ends before it."""
 
 BUSY_RECORDS_PER_S = 200.0
-"""A front that gets more needs few grants: its own records carry the heartbeat, unless they are older than others."""
+"""A front with more records per second needs few grants: its own carry the heartbeat, unless they lag behind others."""
 BUSY_LOOK_S = 0.025
 RATE_MEMORY_S = 0.1
-"""Records per second are averaged over about so long."""
+"""The time over which records per second are averaged."""
 QUIET_AFTER_S = 0.02
-"""A front that got nothing for so long is a quiet one, whatever it got before."""
+"""The time without records after which a front counts as quiet."""
 ACTIVE_FOR_S = 0.5
-"""How long after the last call somebody is taken to wait for min time, unless `calm` says otherwise before."""
+"""The time after the last call for which something counts as waiting for min time, unless `calm` comes before."""
 MIN_PATIENCE_S = 0.002
 MAX_PATIENCE_S = 0.2
-"""Patience: how long an owner's offset and the LSO must have stood, apart, before a probe is worth its price."""
+"""The time for which an owner's offset and the LSO must have differed without moving before a probe pays off."""
 RECORD_STANDS_S = 1.0
-"""A record that a probe met is there for the owner too, unless retention takes it: ask again after so long."""
+"""The time until a probe is repeated that met a record: the owner gets it too, unless retention removes it."""
 LONG_S = 1.0
-"""An owner that has expected one offset for so long is probed for whatever the LSO does."""
+"""The time after which an owner that still expects the same offset is probed for, whatever the LSO does."""
 LOST_AFTER_S = 10.0
-"""An offset that the log does not have may be news that crossed, or a new leader has not caught up; if that lasts, the
+"""The time for which the log may lack an offset: news may have crossed, or a new leader lags. If it lasts longer, the
 log was cut, recreated, or deleted from."""
 NOTHING_MS = -(1 << 62)
-"""A time before all others: a grant of it grants nothing."""
+"""The time before all others: a grant of it grants nothing."""
 MIN_BACK_OFF_S = 0.02
 MAX_BACK_OFF_S = 1.0
 
@@ -66,10 +66,10 @@ class Tail:
 
     Attributes:
         front: Its number in the register.
-        topic: Kafka's name.
-        partition: Kafka's number.
+        topic: The topic.
+        partition: The partition's number.
         offset: The next offset that its owner expects.
-        stop: The first offset that it does not read; None if it reads on for ever.
+        stop: The first offset that it does not read; None if it never stops.
     """
 
     front: int
@@ -81,13 +81,13 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What comes from `offset` on may be labelled no lower than `ms`, if nothing below it is still to come.
+    """A promise that records from `offset` on are labelled no lower than `ms`, if nothing below it is still to come.
 
     Attributes:
         front: The front.
         offset: A floor at this very offset, for an owner that expects it next.
-        ms: The broker's time before it was asked, minus the allowed skew; the end of time for one that is at its stop.
-            The caller makes a tick of it.
+        ms: The broker's time before it was asked, minus the allowed skew; the end of time for a front at its stop. The
+            caller turns it into a tick.
     """
 
     front: int
@@ -97,23 +97,23 @@ class Grant:
 
 @dataclass(slots=True)
 class _Watched:
-    """What is known of one tail.
+    """The known state of one tail.
 
     Attributes:
-        next: What its owner expects next.
-        lso: The last stable offset at the last look that was answered.
-        looked_s: When that was.
-        still_s: Since when neither `next` nor `lso` has moved.
-        next_s: Since when `next` has not.
+        next: The offset that its owner expects next.
+        lso: The last stable offset in the last answer.
+        looked_s: The time of that answer.
+        still_s: The time since which neither `next` nor `lso` has moved.
+        next_s: The time since which `next` has not moved.
         rate: Records per second.
         empty: No reader gets anything in [empty[0], empty[1]).
-        record: (offset, when): a probe at this offset met a record.
-        record_s: When a probe first met the record at `next`; None if none has.
-        lost_s: Since when the log has not had `next`.
-        pending: (ms, end): what the writing job has promised, and the end of the partition that was asked for later.
-        allowed_ms: What may be granted of a topic that another job writes; `NOTHING_MS` for nothing yet.
-        failures: Looks in a row that were not answered.
-        retry_s: Not to be looked at before, after a failure.
+        record: (offset, time): a probe at this offset met a record.
+        record_s: The time at which a probe first met the record at `next`; None if none has.
+        lost_s: The time since which the log has not had `next`.
+        pending: (ms, end): the writing job's promise, and the end of the partition that was asked for later.
+        allowed_ms: The largest grant for a topic that another job writes; `NOTHING_MS` for nothing yet.
+        failures: The number of looks in a row without an answer.
+        retry_s: The earliest time of the next look after a failure.
     """
 
     tail: Tail
@@ -134,25 +134,25 @@ class _Watched:
     retry_s: float = -math.inf
 
     def due_s(self, pace_s: float) -> float:
-        """When it is to be looked at next."""
+        """Return the time of its next look."""
         return max(self.looked_s + pace_s, self.retry_s)
 
     def ends_at_next(self, lso: int) -> bool:
-        """Whether nothing lies between what the owner expects and `lso`."""
+        """Return whether nothing lies between what the owner expects and `lso`."""
         return self.empty[0] == self.next and self.next <= lso <= self.empty[1]
 
     def at_stop(self) -> bool:
-        """Whether nothing below its stop is to come."""
+        """Return whether nothing below its stop is still to come."""
         stop = self.tail.stop
         return stop is not None and (self.next >= stop or (self.empty[0] == self.next and self.empty[1] >= stop))
 
     @property
     def probe_at(self) -> int:
-        """Where a reader is pointed: behind what is known to hold nothing, as retention may have deleted that."""
+        """Return the offset for a reader: after what is known to hold nothing, as retention may have deleted that."""
         return self.empty[1] if self.empty[0] == self.next < self.empty[1] else self.next
 
     def wants_probe(self, now_s: float) -> bool:
-        """Whether it may well be that there is nothing for the owner though the LSO is beyond."""
+        """Return whether there may well be nothing for the owner though the LSO is further on."""
         if self.lso is None or self.lso <= self.next or self.failures or self.ends_at_next(self.lso):
             return False
         offset, met_s = self.record
@@ -162,16 +162,16 @@ class _Watched:
 
 
 class TailState:
-    """All tails that are watched; not thread-safe.
+    """All watched tails; not thread-safe.
 
     Args:
-        skew_ms: How far a record's timestamp may be behind the broker's clock when it comes.
-        active_s: From look to look while somebody waits for min time.
-        idle_s: Otherwise.
+        skew_ms: The largest lag of a record's timestamp behind the broker's clock when it comes.
+        active_s: The time from look to look while something waits for min time.
+        idle_s: The same at other times.
     """
 
     def __init__(self, *, skew_ms: int, active_s: float, idle_s: float) -> None:
-        assert 0 < active_s <= idle_s, "an idle job is looked at no more often than a busy one"
+        assert 0 < active_s <= idle_s, "looks at an idle job are not more frequent than at a busy one"
         self._skew_ms = skew_ms
         self._active_s = active_s
         self._idle_s = idle_s
@@ -179,11 +179,11 @@ class TailState:
         self._watched: dict[int, _Watched] = {}
 
     def watch(self, tail: Tail) -> None:
-        """Look at this tail from now on, at once first; a front that is watched already begins anew."""
+        """Watch this tail from now on, with a first look at once; a front that is already watched starts over."""
         self._watched[tail.front] = _Watched(tail, tail.offset)
 
     def at(self, front: int, offset: int, now_s: float) -> None:
-        """Take what the owner expects next; of a front that is not watched, nothing is kept."""
+        """Take the offset the owner expects next; ignored for a front that is not watched."""
         watched = self._watched.get(front)
         if watched is not None and watched.next != offset:
             watched.next = offset
@@ -191,50 +191,50 @@ class TailState:
             watched.record_s = watched.lost_s = None
 
     def skipped(self, front: int, offset: int) -> int:
-        """From where to read on instead of from an offset behind which no reader gets anything: markers may be there.
+        """Return where to read on instead of at an offset from which no reader gets anything: markers may be there.
 
-        Retention may delete those before it is read again, and what is gone must not look like lost records.
+        Retention may delete those before it is read again, and that must not look like lost records.
         """
         watched = self._watched.get(front)
         start, end = (0, 0) if watched is None else watched.empty
         return end if start <= offset <= end else offset
 
     def active(self, now_s: float) -> bool:
-        """Somebody waits for min time; return whether nobody did before."""
+        """Note that something waits for min time; return whether nothing did before."""
         begins = now_s >= self._active_until_s
         self._active_until_s = now_s + ACTIVE_FOR_S
         return begins
 
     def calm(self) -> None:
-        """Nobody waits any more."""
+        """Note that nothing waits any more."""
         self._active_until_s = -math.inf
 
     def due(self, now_s: float) -> list[Tail]:
-        """Which tails are to be looked at now."""
+        """Return the tails to look at now."""
         return [found.tail for found in self._watched.values() if found.due_s(self._pace_s(found, now_s)) <= now_s]
 
     def wait_s(self, now_s: float) -> float:
-        """How long there is nothing to do, at most `idle_s`."""
+        """Return the time until there is something to do, at most `idle_s`."""
         times = [found.due_s(self._pace_s(found, now_s)) for found in self._watched.values()]
         return min(self._idle_s, max(0.0, min(times, default=math.inf) - now_s))
 
     def failing(self, tails: Iterable[Tail]) -> list[Tail]:
-        """Those of them whose last look was not answered."""
+        """Return those whose last look was not answered."""
         return [tail for tail in tails if self._watched[tail.front].failures]
 
     def all_failing(self) -> bool:
-        """Whether no tail's last look was answered."""
+        """Return whether no tail's last look was answered."""
         return all(watched.failures for watched in self._watched.values())
 
     def awaits(self, front: int, ms: int) -> bool:
-        """Whether a promise is news of a front, so that its partition's end has to be asked for."""
+        """Return whether a promise is news for a front, so that its partition's end must be asked for."""
         watched = self._watched[front]
         return watched.pending is None and ms > watched.allowed_ms
 
     def promised(self, front: int, ms: int, end: int) -> None:
         """Take the delivered time of the job that writes a front's topic, and the partition's end, asked for after it.
 
-        One that waits for its LSO is not replaced: where somebody always writes, a newer one would wait for ever.
+        A promise that waits for its LSO is not replaced: under constant writes a newer one would wait for ever.
         """
         if self.awaits(front, ms):
             self._watched[front].pending = (ms, end)
@@ -247,14 +247,14 @@ class TailState:
             watched.allowed_ms, watched.pending = min(now_ms, watched.allowed_ms), None
 
     def looked(self, front: int, lso: int, *, before_ms: int, now_s: float, written_by_job: bool = False) -> Grant:
-        """Take the answer to a look, and say what it grants.
+        """Take the answer to a look, and return what it grants.
 
         Args:
             front: The front.
             lso: Its partition's last stable offset.
             before_ms: The broker's time, or an earlier one, before it was asked.
-            now_s: When it was asked, on our own clock.
-            written_by_job: Whether another job of the graph writes the topic: what it has `promised` limits the grant.
+            now_s: The time at which it was asked, on our own clock.
+            written_by_job: True if another job of the graph writes the topic: its promise limits the grant.
         """
         watched = self._watched[front]
         if watched.pending is not None and lso >= watched.pending[1]:
@@ -282,7 +282,7 @@ class TailState:
         return Grant(front, offset, min(granted_ms, watched.allowed_ms) if written_by_job else granted_ms)
 
     def lost(self, now_s: float) -> list[tuple[Tail, int]]:
-        """Logs that end before the offset that their readers expect, with their ends; each is reported once."""
+        """Return logs that end before the offset that their readers expect, with their ends; each only once."""
         found = []
         for watched in self._watched.values():
             if watched.lost_s is not None and now_s >= watched.lost_s + LOST_AFTER_S:
@@ -293,7 +293,7 @@ class TailState:
         return found
 
     def unread(self, now_s: float) -> dict[int, tuple[int, float]]:
-        """By front the offset of a record that its owner expects next and has not said to have, and for how long."""
+        """Return by front the offset of a record that its owner expects next and has not reported, and for how long."""
         return {
             front: (watched.next, now_s - watched.record_s)
             for front, watched in self._watched.items()
@@ -301,16 +301,16 @@ class TailState:
         }
 
     def failed(self, front: int, now_s: float) -> int:
-        """A look was not answered: put the next one off, and return how many in a row were not."""
+        """Note a look without an answer: delay the next one, and return the number of such looks in a row."""
         watched = self._watched[front]
-        # The first time it is asked again at once: it may have been another partition that spoilt the question.
+        # Ask again at once the first time: another partition may have spoilt the request.
         back_off_s = 0.0 if not watched.failures else min(MAX_BACK_OFF_S, MIN_BACK_OFF_S * 2**watched.failures)
         watched.failures = min(watched.failures + 1, 32)
         watched.retry_s = now_s + back_off_s
         return watched.failures
 
     def probes(self, fronts: Iterable[int], now_s: float) -> list[Tail]:
-        """Which of these fronts to point a reader at, and where: at what is expected next, or behind it."""
+        """Return the fronts to point a reader at, and the offsets: what is expected next, or later."""
         found = [self._watched[front] for front in fronts]
         return [
             Tail(wanting.tail.front, wanting.tail.topic, wanting.tail.partition, wanting.probe_at)
@@ -319,7 +319,7 @@ class TailState:
         ]
 
     def probed(self, front: int, start: int, end: int | None, now_s: float) -> None:
-        """Take what a reader met that began at `start`: the end, `RECORD`, `NO_OFFSET`; None for nothing."""
+        """Take the result of a reader that began at `start`: the end, `RECORD`, `NO_OFFSET`; None for nothing."""
         watched = self._watched[front]
         fresh = start == watched.probe_at
         if fresh:

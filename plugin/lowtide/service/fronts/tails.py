@@ -1,8 +1,7 @@
-"""The driver service's look at the tails of the source partitions, from which idle heartbeats are granted (R2, R3).
+"""Watches the tails of the source partitions, from which idle heartbeats are granted (R2, R3).
 
-One thread, and two of Kafka's clients: one asks for last stable offsets, the other is a reader that is pointed at what
-an owner expects next where a topic is written in transactions. What is due and what may be granted is decided in
-`tail_state`.
+One thread, and two Kafka clients: one asks for last stable offsets, the other is a reader that is pointed at what an
+owner expects next if a topic is written in transactions. `tail_state` decides what is due and what may be granted.
 """
 
 from __future__ import annotations
@@ -24,19 +23,20 @@ PARTITIONS_EVERY_S = 2.0
 IDS_EVERY_S = 10.0
 AFTER_A_FAULT_S = 1.0
 ASK_AGAIN_WITHIN_S = 0.1
-"""How long others may be held up by a broker that did not answer the last time."""
+"""The time for which a broker that did not answer last time may hold up others."""
 GONE_AFTER = 2
-"""A broker that has just come back may not know its topics yet: so often in a row it has to say that one is gone."""
+"""The number of answers in a row that say a topic is gone: a broker that has just come back may not know it yet."""
 TELL_AFTER = 5
 TELL_GONE_AFTER = 9
-"""Looks in a row that were not answered: five take 0.3 s at least, as leaders move and brokers start; nine take 4 s."""
+"""The number of looks in a row without an answer: five take at least 0.3 s, as leaders move and brokers start; nine
+take 4 s."""
 CLOSE_WITHIN_S = 3.0
 
 log = logging.getLogger(__name__)
 
 LOST_WAY_OUT = (
-    "start the job again: it says which records are missing; a topic whose leader was elected unclean, or that was "
-    "recreated, wants a job of another name; else raise its retention above the time that the job may be behind"
+    "start the job again: it reports which records are missing; if the topic's leader was elected unclean, or the "
+    "topic was recreated, use a new job name; otherwise raise its retention above the time that the job may lag"
 )
 GONE_WAY_OUT = "a job cannot go on without its source; if the topic was recreated, start a job under a new name"
 
@@ -44,22 +44,22 @@ GONE_WAY_OUT = "a job cannot go on without its source; if the topic was recreate
 class Tails:
     """Looks at tails, in a thread; all methods may be called from any thread.
 
-    While somebody waits for min time (`active`), quiet partitions are looked at every `active_ms`, those that get many
-    records every 25 ms; otherwise all every `idle_ms`. All due partitions are asked for in one request per broker.
+    While something waits for min time (`active`), it looks at quiet partitions every `active_ms`, at those with many
+    records every 25 ms; otherwise at all every `idle_ms`. It asks for all due partitions in one request per broker.
 
     Args:
         settings: librdkafka's, of the way in.
-        skew_ms: How far a record's timestamp may be behind the broker's clock when it comes.
-        on_grants: Given what a look grants. All callbacks are called in the thread and should return at once.
-        on_error: Told once per episode what is wrong, where, and what to do.
-        on_lost: Told what of a source is not there any more, so that the life cannot go on.
-        topic_ids: By topic what the cluster calls it for good; of those that are missing, any is the right one.
-        topics: The sources, whose new partitions are told.
-        on_back: Called when all partitions of which an episode was told have answered again.
-        on_partitions: Given (topic, partition) once for each that is not watched.
-        clock: The broker's; the caller starts and closes it. Without one, this machine's is taken for it.
-        promises: By topic that another job of the graph writes the time before which all of it is in the log, None
-            while nothing is sure; asked in the thread before each look.
+        skew_ms: The largest lag of a record's timestamp behind the broker's clock when it comes.
+        on_grants: Called with what a look grants. All callbacks run in the thread and should return at once.
+        on_error: Called once per episode with the fault, its place and what to do.
+        on_lost: Called with what a source has lost, so that the life cannot go on.
+        topic_ids: The cluster's permanent id by topic; a missing topic may have any.
+        topics: The sources whose new partitions are reported.
+        on_back: Called when all partitions of a reported episode have answered again.
+        on_partitions: Called with (topic, partition) once for each that is not watched.
+        clock: The broker's; the caller starts and closes it. Without one, this machine's is used.
+        promises: By topic that another job of the graph writes, the time before which all of it is in the log, None
+            while unknown; asked in the thread before each look.
         active_ms: See above.
         idle_ms: See above.
     """
@@ -104,52 +104,52 @@ class Tails:
         self._thread = threading.Thread(target=self._run, name="lowtide-tails", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start looking."""
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more; returns when the thread has ended, or after 3 s."""
+        """Stop looking; returns when the thread has ended, or after 3 s."""
         self._closing = True
         self._wake.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(CLOSE_WITHIN_S)
 
     def watch(self, tail: Tail) -> None:
-        """Look at this tail from now on; a front that is watched already begins anew."""
+        """Watch this tail from now on; a front that is already watched starts over."""
         with self._lock:
             self._state.watch(tail)
             self._known.add((tail.topic, tail.partition))
         self._wake.set()
 
     def at(self, front: int, offset: int) -> None:
-        """Take the next offset that a front's owner expects, as it told it; it need not be told at each record."""
+        """Take the next offset that a front's owner expects, as reported; it need not report each record."""
         with self._lock:
             self._state.at(front, offset, time.monotonic())
 
     def skipped(self, front: int, offset: int) -> int:
-        """See `TailState.skipped`."""
+        """Do as `TailState.skipped`."""
         with self._lock:
             return self._state.skipped(front, offset)
 
     def unread(self) -> dict[int, tuple[int, float]]:
-        """See `TailState.unread`."""
+        """Do as `TailState.unread`."""
         with self._lock:
             return self._state.unread(time.monotonic())
 
     def active(self) -> None:
-        """Somebody waits for min time: look at once, and often until `calm` is called, for half a second at most."""
+        """Look at once, and often until `calm` is called, for half a second at most: something waits for min time."""
         with self._lock:
             begins = self._state.active(time.monotonic())
         if begins:
             self._wake.set()
 
     def calm(self) -> None:
-        """Nobody waits for min time any more."""
+        """Note that nothing waits for min time any more."""
         with self._lock:
             self._state.calm()
 
     def now_ms(self) -> int:
-        """The broker's time, estimated; it never falls."""
+        """Return the broker's estimated time; it never falls."""
         return self._clock.now_ms()
 
     def _run(self) -> None:
@@ -161,18 +161,18 @@ class Tails:
                     reader = TailReader(self._settings)
                 self._round(reader)
                 faulty = False
-            # A callback's fault, or ours, must not end the heartbeats.
+            # A fault of a callback, or ours, must not end the heartbeats.
             except Exception as error:
-                log.exception("a look at the sources' tails failed")
+                log.exception("could not look at the sources' tails")
                 if not faulty:
-                    self._tell(f"a look at the sources' tails failed: {error!r}", "look at the driver's log")
+                    self._tell(f"could not look at the sources' tails: {error!r}", "see the driver's log")
                 faulty = True
                 self._sleep(AFTER_A_FAULT_S)
         if reader is not None:
             reader.close()
 
     def _round(self, reader: TailReader) -> None:
-        """Whatever is due now; then sleep until something is."""
+        """Do what is due now; then sleep until something is."""
         now_s = time.monotonic()
         if now_s >= self._partitions_s:
             self._partitions_s = now_s + PARTITIONS_EVERY_S
@@ -193,7 +193,7 @@ class Tails:
         self._wake.clear()
 
     def _groups(self, due: list[Tail]) -> Iterator[tuple[list[Tail], float]]:
-        """In which questions to ask, and for how long: one that is not answered must not hold up the others."""
+        """Yield the tails to ask for together, with time limits: one without an answer must not hold up the others."""
         with self._lock:
             failing = self._state.failing(due)
             all_failing = self._state.all_failing()
@@ -207,7 +207,7 @@ class Tails:
             yield group, ASK_WITHIN_S if all_failing else ASK_AGAIN_WITHIN_S
 
     def _look(self, reader: TailReader, group: list[Tail], within_s: float) -> None:
-        """Ask for the ends of these, and grant what they allow."""
+        """Ask for the ends of these tails, and grant what they allow."""
         now_s, before_ms, promises = time.monotonic(), self._clock.at_least_ms(), self._promises()
         self._take_promises(reader, group, promises, within_s)
         answers = reader.last_stable_offsets(group, within_s)
@@ -241,7 +241,7 @@ class Tails:
     def _take_promises(
         self, reader: TailReader, group: list[Tail], promises: Mapping[str, int | None], within_s: float
     ) -> None:
-        """Ask for the ends of partitions whose writing jobs have promised something; one that is not told waits."""
+        """Ask for the ends of partitions whose writing jobs have promised something; without an answer they wait."""
         told = [(tail, ms) for tail in group if (ms := promises.get(tail.topic)) is not None]
         with self._lock:
             for tail in group:
@@ -257,28 +257,28 @@ class Tails:
                     self._state.promised(tail.front, ms, end)
 
     def _worth_telling(self, tail: Tail, answer: Unanswered, failures: int) -> bool:
-        """Whether it lasts, and is not for `_discover` to tell.
+        """Return whether a failure lasts, and is not for `_discover` to report.
 
-        librdkafka says that a topic is gone also where it has lost sight of all brokers.
+        librdkafka reports a topic as gone also if it has lost all brokers.
         """
         if answer.gone:
             return failures >= TELL_GONE_AFTER and not self._gone.get(tail.topic)
         return failures >= TELL_AFTER
 
     def _probe(self, reader: TailReader, probes: list[Tail]) -> None:
-        """Point a reader at what the owners expect next; what it finds counts from the next look on."""
+        """Point a reader at what the owners expect next; its findings count from the next look on."""
         ends = reader.ends(probes)
         with self._lock:
             for tail, end in zip(probes, ends, strict=True):
                 self._state.probed(tail.front, tail.offset, end, time.monotonic())
 
     def _discover(self, reader: TailReader) -> None:
-        """Tell of partitions that nobody watches, and of topics that are gone."""
+        """Report partitions that are not watched, and topics that are gone."""
         new: list[tuple[str, int]] = []
         for topic in self._topics:
             leaders = reader.leaders(topic)
             if isinstance(leaders, Unanswered):
-                # That no broker answers is told by the looks.
+                # The looks report that no broker answers.
                 self._gone[topic] = self._gone.get(topic, 0) + leaders.gone
                 if leaders.gone and self._gone[topic] == GONE_AFTER:
                     self._tell(f'the source topic "{topic}" is gone: {leaders.reason}', GONE_WAY_OUT)
@@ -295,14 +295,14 @@ class Tails:
                 self._known.update(new)
 
     def _look_for_loss(self, reader: TailReader) -> None:
-        """Tell of logs that do not have what is expected of them: to go on would skip records in silence."""
+        """Report logs that lack what is expected of them: going on would skip records silently."""
         now_s = time.monotonic()
         with self._lock:
             lost = self._state.lost(now_s)
         for tail, end in lost:
-            lacks = "what was read is not in it any more" if end < tail.offset else "what lies there was deleted unread"
+            lacks = "records already read are gone" if end < tail.offset else "records were deleted unread"
             self._tell(
-                f'partition {tail.partition} of the source topic "{tail.topic}" ends at offset {end}, and has no '
+                f'partition {tail.partition} of the source topic "{tail.topic}" ends at offset {end} and lacks '
                 f"offset {tail.offset}, which is expected next: {lacks}",
                 LOST_WAY_OUT,
                 self._on_lost,
@@ -325,8 +325,8 @@ class Tails:
         more = f" and {len(unanswered) - 8} more" if len(unanswered) > 8 else ""
         reasons = ", ".join(dict.fromkeys(answer.reason for _, answer in unanswered))
         self._tell(
-            f"no idle heartbeats from {names}{more}: the ends of these source partitions are not told ({reasons})",
-            "see that their brokers run and that the partitions have leaders; it is tried on, every second at least",
+            f"no idle heartbeats for {names}{more}: Kafka does not report their end offsets ({reasons})",
+            "check that their brokers run and that the partitions have leaders; it retries at least every second",
         )
 
     def _tell(self, what: str, way_out: str, told: Callable[[Cause], None] | None = None) -> None:

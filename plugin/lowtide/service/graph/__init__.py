@@ -1,1 +1,1 @@
-"""The job's place in a graph of several jobs: what it says to the graph's tracker, and hears from it."""
+"""The job's place in a graph of several jobs: its line to the graph's tracker."""

@@ -1,4 +1,4 @@
-"""A job's line to the graph's tracker: says how far it is, and hears how far the jobs before it are."""
+"""A job's line to the graph's tracker: sends its own progress, and receives that of the jobs before it."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from lowtide_tracker.tcp import expect_acks
 __all__ = ["GraphLine"]
 
 AGAIN_S = 0.5
-"""How long until a tracker that is away is asked again."""
+"""The time until a tracker that is away is asked again."""
 ANSWER_WITHIN_S = 10.0
 
 
 class GraphLine:
-    """Keeps a connection to the graph's tracker, for ever again; belongs to the service's event loop.
+    """Keeps a connection to the graph's tracker and reconnects for ever; belongs to the service's event loop.
 
-    What it was told stays true while the tracker is away: delivered times only grow, until a job delivers again.
+    What it received stays true while the tracker is away: delivered times only grow, until a job delivers again.
 
     Args:
-        setting: Where the tracker is, and what the job reads and writes.
+        setting: The tracker's address, and what the job reads and writes.
         job: The job's name.
         life: The number of its life.
         on_refused: Called with the cause when the job has no place in the graph.
-        on_heard: Called when something new was heard.
+        on_heard: Called when something new has come.
 
     Attributes:
-        promises: By topic that another job writes the time before which all of it is durable, None while nothing is
-            sure. As long as the graph is not known, all topics are taken for such. Any thread may read it.
-        chain: Who holds the job, line by line, as the tracker has said last.
+        promises: By topic that another job writes, the time before which all of it is durable, None while unknown. As
+            long as the graph is not known, all topics count as such. Any thread may read it.
+        chain: The jobs that hold this one, line by line, as the tracker last reported.
     """
 
     def __init__(
@@ -73,23 +73,23 @@ class GraphLine:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start connecting."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """End the connection: the graph knows then that the job does not run."""
+        """End the connection: the graph then knows that the job does not run."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     @property
     def missing(self) -> list[str]:
-        """The jobs of `[tracker] after` of which nothing was heard yet."""
+        """The jobs of `[tracker] after` that have not reported yet."""
         return [job for job in self._setting.after if job not in self._heard]
 
     @property
     def through_ms(self) -> int | None:
-        """The time before which all is durable that the jobs before this one write; None while that is not sure."""
+        """Return the time before which all that the jobs before this one write is durable; None while unknown."""
         if not self._known or self.missing:
             return None
         times = [known.delivered_ms for known in self._heard.values()]
@@ -98,26 +98,25 @@ class GraphLine:
 
     @property
     def trouble(self) -> str:
-        """What is wrong, since when and what to do; empty if nothing is."""
+        """The fault, since when and what to do; empty if there is none."""
         if self._away:
             return self._away
         if self.missing:
             return (
-                f"nothing is known of job {', '.join(self.missing)} ([tracker] after), so nothing is delivered that "
-                "has to wait for it: start it, or, if it is retired or writes nothing that comes here, leave it out of "
-                "after"
+                f"job {', '.join(self.missing)} ([tracker] after) has not reported, so nothing is delivered that "
+                "must wait for it: start it or, if it is retired or writes nothing for this job, remove it from after"
             )
         dead = [known for known in self._heard.values() if not known.runs]
         if dead:
             one = dead[0]
             return (
                 f"job {one.job}, which this one waits for, is not running; its delivered time is "
-                f"{one.delivered_ms} ms: start it, or, if it is retired: lowtide tracker forget {one.job}"
+                f"{one.delivered_ms} ms: start it or, if it is retired, run: lowtide tracker forget {one.job}"
             )
         return ""
 
     def say(self, *, delivered_ms: int | None, min_time_ms: int | None, holder: str, held_topic: str) -> None:
-        """Say how far the job is; nothing is sent if nothing has changed."""
+        """Send the job's progress, if it has changed."""
         said = msgspec.structs.replace(
             self._said, delivered_ms=delivered_ms, min_time_ms=min_time_ms, holder=holder, held_topic=held_topic
         )
@@ -132,13 +131,13 @@ class GraphLine:
 
     async def _run(self) -> None:
         while True:
-            why = "it closed the connection"
+            why = "the tracker closed the connection"
             try:
                 await self._talk()
             except (OSError, asyncio.IncompleteReadError, TimeoutError, ConnectionClosed) as error:
                 why = str(error) or type(error).__name__
             except (HandshakeError, Malformed) as error:
-                why = f"{error}; see that both have one secret ([tracker].secret_file) and one version of Lowtide"
+                why = f"{error}; give both the same secret ([tracker].secret_file) and the same version of Lowtide"
             finally:
                 writer, self._writer = self._writer, None
                 if writer is not None:
@@ -146,7 +145,7 @@ class GraphLine:
             if not self._away:
                 self._away = (
                     f"since {datetime.now(UTC):%H:%M:%S} UTC: the graph's tracker at {self._setting.address} does not "
-                    f"answer ({why}): what waits for other jobs stands; start it: lowtide tracker"
+                    f"answer ({why}): records that wait for other jobs are held; start it: lowtide tracker"
                 )
             await asyncio.sleep(AGAIN_S)
 
@@ -165,8 +164,8 @@ class GraphLine:
                 try:
                     proof = await reader.readexactly(PROOF_BYTES)
                 except asyncio.IncompleteReadError as error:
-                    # Who does not know the secret is sent away without a word.
-                    raise HandshakeError("it does not take this job's secret") from error
+                    # A peer without the secret is sent away without an answer.
+                    raise HandshakeError("it refuses this job's secret") from error
                 shake.check(hello, proof)
             except BaseException:
                 writer.close()
@@ -176,7 +175,7 @@ class GraphLine:
         while True:
             length, _ = HEAD.unpack(await reader.readexactly(HEAD.size))
             if not 1 <= length <= MAX_MESSAGE_BYTES:
-                raise ConnectionClosed(f"a message of {length} bytes was announced")
+                raise ConnectionClosed(f"the peer announced a message of {length} bytes")
             message = read_from_graph(await reader.readexactly(length - 1))
             if isinstance(message, Refused):
                 self._refused(message.cause)
@@ -189,13 +188,13 @@ class GraphLine:
                 "other", f"the job has no place in the graph: {why}", f"the graph's tracker at {self._setting.address}"
             )
         )
-        assert self._task is not None, "it runs in the task"
+        assert self._task is not None, "only the task calls it"
         self._task.cancel()
 
     def _hear(self, message: Heard) -> None:
         heard = {}
         for known in message.jobs:
-            # A tracker that took a dead one's place may have been told less.
+            # A replacement of a dead tracker may know less.
             before = self._heard.get(known.job)
             heard[known.job] = known if before is None else latest(known, before)
         self._heard, self.chain, self._known, self._away = heard, message.chain, True, ""

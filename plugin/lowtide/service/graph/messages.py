@@ -1,4 +1,4 @@
-"""Messages between jobs, the graph's tracker, and those that look at it; framed as all messages of the service."""
+"""Messages between jobs, the graph's tracker, and those that query it; framed as all messages of the service."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ __all__ = ["Forget", "FromGraph", "Heard", "Look", "Say", "ToGraph", "Whole", "r
 
 
 class Say(Message, frozen=True):
-    """A job says how far it is; its first message, and again whenever something has changed."""
+    """A job's progress: its first message, and again whenever something has changed."""
 
     said: JobSaid
 
 
 class Look(Message, frozen=True):
-    """Somebody asks how the whole graph is; answered by `Whole`."""
+    """A query for the whole graph; answered by `Whole`."""
 
 
 class Forget(Message, frozen=True):
-    """Somebody takes a retired job out; answered by `Done` or `Refused`."""
+    """An order to remove a retired job; answered by `Done` or `Refused`."""
 
     job: str
 
 
 class Heard(Message, frozen=True):
-    """All jobs before the one that is told, and who holds it, line by line."""
+    """All jobs before the receiving one, and the jobs that hold it, line by line."""
 
     jobs: tuple[JobKnown, ...]
     chain: list[str]
 
 
 class Whole(Message, frozen=True, kw_only=True):
-    """The whole graph: its jobs, by job who holds it, and the time before which all of it is durable."""
+    """The whole graph: its jobs, the holders of each, and the time before which all of it is durable."""
 
     jobs: tuple[JobKnown, ...]
     chains: dict[str, list[str]]

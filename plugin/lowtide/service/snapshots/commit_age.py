@@ -15,7 +15,7 @@ class CommitAge:
     """The age of the last commit.
 
     Args:
-        since: When the job began to run, ISO: its age counts from there while nothing is committed. None if unknown.
+        since: The time at which the job began to run, ISO: the age counts from there until a commit. None if unknown.
         wall: The time now, by this machine's wall clock.
         now_s: The same moment by a monotonic clock.
     """
@@ -26,9 +26,9 @@ class CommitAge:
             self.committed(since, wall, now_s)
 
     def committed(self, at: str, wall: datetime, now_s: float) -> None:
-        """The last commit was made at this time, ISO; one in the future, by a clock that is ahead, was made now."""
+        """Note that the last commit was made at this time, ISO; a time in the future counts as now."""
         self._made_s = now_s - max(0.0, (wall - datetime.fromisoformat(at)).total_seconds())
 
     def seconds(self, now_s: float) -> float:
-        """The age in seconds."""
+        """Return the age in seconds."""
         return now_s - self._made_s

@@ -1,4 +1,4 @@
-"""The commits of a job as one life sees and makes them (R16, R17); ZooKeeper and the store are asked in threads."""
+"""The commits of a job, as one life sees and makes them (R16, R17); threads ask ZooKeeper and the store."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ __all__ = ["Commits"]
 LOG = logging.getLogger(__name__)
 AGAIN_S = 0.5
 KNOWN = 32
-"""Manifests that are kept for snapshots that rest on them: workers hear of a commit long before so many follow."""
+"""The number of manifests kept for snapshots that rest on them: workers learn of a commit long before."""
 UNKNOWN_LIMIT_S = 60.0
-"""How long a commit whose outcome is not known is asked for again."""
+"""The time for which a commit with an unknown outcome is retried."""
 
 Ask = Callable[..., Awaitable[Any]]
 
 
 class Commits:
-    """What is committed; belongs to the service's event loop.
+    """The commits of a life; belongs to the service's event loop.
 
     Args:
         log: The job's commits.
-        store: Where snapshots lie.
-        ask: Calls something of the log in a thread, one at a time.
+        store: The store of snapshots.
+        ask: Calls the log in a thread, one call at a time.
         base: The manifest of the commit that the life began from; None if there is none.
         start: The tick that the life began at.
     """
@@ -45,19 +45,19 @@ class Commits:
         self.last = base
         """The newest commit's manifest, of those that this life has begun from or made."""
         self.newest = start if base is None else base.tick
-        """The T of the last commit, whoever made it; the start while there is none."""
+        """The T of the last commit of any life; the start while there is none."""
         self._log = log
         self._store = store
         self._ask = ask
         self._known: dict[int, Manifest] = {} if base is None else {base.tick: base}
 
     async def watch(self, told: Callable[[Commit], object], last: Callable[[Commit], object]) -> None:
-        """Tell of every commit once, in the event loop; those that are not above the last one told are left out.
+        """Report every commit once, in the event loop; those not above the last one reported are left out.
 
         Args:
             told: Called with each.
-            last: Called with the last commit whenever it is heard of: with the one that the life began from, and again
-                when another one was made below it.
+            last: Called with the last commit whenever there is news: with the one that the life began from, and again
+                when another one is made below it.
         """
         loop = asyncio.get_running_loop()
 
@@ -74,7 +74,7 @@ class Commits:
         await self._ask(self._log.watch, in_loop)
 
     def add(self, manifest: Manifest) -> None:
-        """A snapshot of this life has been committed."""
+        """Add a committed snapshot of this life."""
         if self.last is None or manifest.tick > self.last.tick:
             self.last = manifest
         self.newest = max(self.newest, manifest.tick)
@@ -83,31 +83,31 @@ class Commits:
             del self._known[min(self._known)]
 
     def at(self, tick: int | None) -> Manifest | None:
-        """The manifest of this very T, which this life knows; None for none."""
+        """Return the manifest of exactly this T, which this life knows; None for none."""
         return None if tick is None else self._known[tick]
 
     def known(self, tick: int) -> Manifest | None:
-        """The manifest of this very T; None if this life does not know it."""
+        """Return the manifest of exactly this T; None if this life does not know it."""
         return self._known.get(tick)
 
     async def reserve(self, incarnation: int, snapshot: str, bases: Iterable[str]) -> None:
-        """Reserve a place for a snapshot, so that it is committed also if a newer one is (errors: SnapshotsError)."""
+        """Reserve a place for a snapshot, so that it can be committed after a newer one (errors: SnapshotsError)."""
         await self._ask(self._log.reserve, incarnation, snapshot, list(bases))
 
     async def release(self, incarnation: int, snapshot: str) -> None:
-        """Give up what was reserved for a snapshot (errors: SnapshotsError)."""
+        """Release what is reserved for a snapshot (errors: SnapshotsError)."""
         await self._ask(self._log.release, incarnation, snapshot)
 
     @property
     def bases(self) -> list[str]:
-        """The ids of the commits that a snapshot may turn out to rest on."""
+        """Return the ids of the commits that a snapshot may rest on."""
         return [manifest.id for manifest in self._known.values()]
 
     async def commit(self, manifest: Manifest) -> Commit:
-        """Commit a snapshot and return its commit; while the outcome is not known, it is asked for again (R16).
+        """Commit a snapshot and return its commit; retry while the outcome is unknown (R16).
 
         Raises:
-            SnapshotsError: it is not committed; `CommitUnknown`: nobody knows.
+            SnapshotsError: it is not committed; `CommitUnknown`: the outcome is unknown.
         """
         data = sha256(manifest.to_json().encode())
         deadline = time.monotonic() + UNKNOWN_LIMIT_S
@@ -118,16 +118,16 @@ class Commits:
             except CommitUnknown as error:
                 if time.monotonic() > deadline:
                     raise
-                LOG.warning("asked again: %s", error)
+                LOG.warning("retrying the commit: %s", error)
                 await asyncio.sleep(AGAIN_S)
 
     async def manifest(self, commit: Commit) -> Manifest:
-        """The manifest of a commit (errors: SnapshotsError)."""
+        """Return the manifest of a commit (errors: SnapshotsError)."""
         found: Manifest = await self._ask(manifest_of, self._log, self._store, commit)
         return found
 
     async def ids(self) -> set[str]:
-        """The ids of all commits (errors: SnapshotsError)."""
+        """Return the ids of all commits (errors: SnapshotsError)."""
         return {commit.id for commit in await self._ask(self._log.commits)}
 
     async def prune(self, rule: Rule) -> Swept:

@@ -1,6 +1,6 @@
-"""Takes the snapshots of one life: asks for them, waits for all shares, seals and commits them (R14 to R16).
+"""Takes the snapshots of one life: requests them, waits for all shares, seals and commits them (R14 to R16).
 
-It belongs to the service's event loop; the store and ZooKeeper are asked in threads.
+It belongs to the service's event loop; threads ask the store and ZooKeeper.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ __all__ = ["Coordinator"]
 
 LOG = logging.getLogger(__name__)
 HEARD_LIMIT_S = 30.0
-"""How long workers may take to hear of a request; who is busy with a large group of records hears it later."""
+"""The time for a request to reach workers; one that is busy with a large group of records gets it later."""
 POLL_S = 0.01
 AGAIN_AFTER_S = 10.0
-"""How long after one that failed the job takes the next snapshot of its own."""
+"""The time after a failed snapshot until the job takes the next one by itself."""
 
 
 class Coordinator:
     """The snapshots of one life.
 
     Args:
-        setting: What the driver program said.
+        setting: The driver program's setting.
         incarnation: The life.
         start: The tick that it began at.
         log: The job's commits.
-        ask: Calls something of it in a thread, one at a time.
+        ask: Calls the log in a thread, one call at a time.
         participants: The workers, the fronts and the tracker.
-        events: Told what happens.
-        since: When the job's first life began, ISO; None if unknown.
-        on_commit: Called when there is another commit, or several, whoever made them.
+        events: Receives events.
+        since: The time at which the job's first life began, ISO; None if unknown.
+        on_commit: Called when there are new commits of any life.
     """
 
     def __init__(
@@ -93,17 +93,17 @@ class Coordinator:
         self._age = CommitAge(since, datetime.now(UTC), time.monotonic())
         self._failed_s = float("-inf")
         self._goes = False
-        """True once the life has come so far that there is something to take."""
+        """True once the life has something to take."""
         self.trouble = ""
-        """What keeps snapshots from being taken or committed, and since when; empty if nothing does."""
+        """The fault that keeps snapshots from being taken or committed, and since when; empty if there is none."""
 
     async def start(self) -> None:
-        """Hear of every commit, whoever makes it."""
+        """Watch for commits of any life."""
         self._spawn(self._look_at_store())
         await self.commits.watch(lambda commit: self._spawn(self._committed(commit)), self._made)
 
     async def close(self) -> None:
-        """Give up what is being taken."""
+        """Cancel what is being taken."""
         self._closing = True
         for task in self._tasks:
             task.cancel()
@@ -122,20 +122,20 @@ class Coordinator:
             taking.hear(worker, news)
 
     def views(self) -> list[SnapshotView]:
-        """All that is known of the life's snapshots, oldest first."""
+        """Return all that is known of the life's snapshots, oldest first."""
         return self._takings.views(time.monotonic())
 
     def summary(self, now_s: float) -> SnapshotsView:
-        """What the job's status says of them."""
+        """Return their summary for the job's status."""
         return self._takings.summary(self.commits.last, self._age.seconds(now_s))
 
     def begin(self, name: str | None, *, commit: bool, key: str | None = None) -> SnapshotView:
-        """Begin to take a snapshot; `views` tells what becomes of it.
+        """Begin to take a snapshot; `views` shows its progress.
 
         Args:
-            name: What to call it.
-            commit: Whether to commit it as soon as it is sealed.
-            key: Of the request: one that is repeated gets the snapshot that it began, unless that has failed.
+            name: Its name.
+            commit: True to commit it as soon as it is sealed.
+            key: The request's key: a repeated request gets the snapshot that it began, unless that failed.
 
         Raises:
             SnapshotFailed: too many are being taken.
@@ -148,11 +148,11 @@ class Coordinator:
         return taking.view(time.monotonic())
 
     def look(self, now_s: float, min_time: int) -> None:
-        """Each second: take and commit one if nobody has for too long, in this life and those before it.
+        """Take and commit a snapshot if the last one, of any life, is too old; call it each second.
 
         Args:
             now_s: The monotonic time.
-            min_time: The tracker's, a tick; one that is due at a life's start waits until it has moved.
+            min_time: The tracker's, a tick; a snapshot that is due at a life's start waits until it has moved.
         """
         age = self._setting.max_commit_age_s
         due = age and self._age.seconds(now_s) >= age and now_s - self._failed_s >= min(age, AGAIN_AFTER_S)
@@ -178,13 +178,13 @@ class Coordinator:
                 made = await self.commits.commit(manifest)
                 if made.tick >= self.commits.newest:
                     self._made(made)
-                # Of two commits that follow each other at once, ZooKeeper may tell the last one only.
+                # Of two commits in quick succession ZooKeeper may announce only the last.
                 await self._is_committed(taking)
         except TimeoutError:
             lacking = "; ".join(taking.waits_for) or "the tracker has not answered"
             self._fail(taking, Cause("other", f"it took more than {self._setting.taking_limit_s:g} s: {lacking}"))
         except CommitRefused as error:
-            # A newer one has overtaken it, and nothing was reserved: nothing is wrong.
+            # A newer one has overtaken it, and nothing is reserved: this is not a fault.
             trouble = self.trouble
             self._fail(taking, error.cause())
             self.trouble, self._failed_s = trouble, float("-inf")
@@ -197,23 +197,23 @@ class Coordinator:
             self._fail(taking, Cause("other", "the life ended"))
             raise
         except Exception as error:
-            LOG.exception("snapshot %s fails", taking.id)
+            LOG.exception("snapshot %s failed", taking.id)
             what = f"this is a fault of Lowtide, see the job's log: {type(error).__name__}: {error}"
             self._fail(taking, Cause("other", what))
 
     async def _collect(self, taking: Taking) -> None:
-        """Ask for it, and wait until all shares are there."""
-        # A second request before all have heard the first would take its place.
+        """Request it, and wait for all shares."""
+        # A second request before all have the first would replace it.
         async with self._pinning:
             participants = self._participants
             if self._missing:
                 raise SnapshotFailed(
-                    f"{self._missing} of {participants.expected} workers are not there yet",
-                    way_out="ask again in a few seconds",
+                    f"{self._missing} of {participants.expected} workers are not up yet",
+                    way_out="try again in a few seconds",
                 )
             if taking.name is not None:
                 await self._reserve(taking)
-            # What only a manifest knows, as it was told shortly before a life ended, is handed on from one to the next.
+            # Floors that only a manifest has, from shortly before a life ended, are passed on from one to the next.
             taking.handed_on = () if self.commits.last is None else self.commits.last.floors
             newest = self.commits.newest
             tick = await participants.request(taking.number)
@@ -221,7 +221,7 @@ class Coordinator:
                 raise SnapshotFailed(
                     "min time has not moved since the last commit, or since the start: it is "
                     f"{tick * self._record.slack_ms} ms",
-                    way_out="see `lowtide status` for who holds it, and ask again when it has moved",
+                    way_out="see what holds it in `lowtide status`, and try again when it has moved",
                 )
             fronts = list(participants.fronts())
             owners = [owner for _, owner in fronts if owner is not None]
@@ -233,11 +233,11 @@ class Coordinator:
         await self._until(taking, lambda: taking.whole)
 
     async def _reserve(self, taking: Taking, bases: Iterable[str] | None = None) -> None:
-        """Let a snapshot be committed also after a newer one, and none of its bases be dropped until then (R17).
+        """Allow a snapshot to be committed even after a newer one, and keep its bases until then (R17).
 
         Args:
             taking: The snapshot, of which nothing is written yet.
-            bases: The commits it may rest on; None while they are not known.
+            bases: The commits it may rest on; None while unknown.
         """
         try:
             await self.commits.reserve(self._incarnation, taking.id, self.commits.bases if bases is None else bases)
@@ -246,18 +246,18 @@ class Coordinator:
             LOG.warning("snapshot %s may be refused if a newer one is committed before it: %s", taking.id, error)
 
     async def _release(self, id_: str) -> None:
-        """A snapshot will not be committed any more; what is reserved for it otherwise goes with the life."""
+        """Release a snapshot that will not be committed; otherwise its reservation goes with the life."""
         with suppress(SnapshotsError):
             await self.commits.release(self._incarnation, id_)
 
     def _release_forgotten(self) -> None:
-        """Give up what is reserved for snapshots that are told of no more: there are not to be ever more of them."""
+        """Release snapshots that are no longer listed, so that reservations do not pile up."""
         for id_ in self._takings.forgotten():
             self._spawn(self._release(id_))
 
     @property
     def _missing(self) -> int:
-        """The number of workers that are not there yet."""
+        """The number of workers that are not up yet."""
         return max(0, self._participants.expected - len(set(self._participants.workers())))
 
     async def _until_heard(self, taking: Taking) -> None:
@@ -266,8 +266,8 @@ class Coordinator:
                 await self._until(taking, lambda: taking.heard)
         except TimeoutError:
             raise SnapshotFailed(
-                f"after {HEARD_LIMIT_S:g} s these workers had not heard of it: {', '.join(taking.unheard)}",
-                way_out="take another one; `lowtide status` says how it stands with the job",
+                f"these workers did not get its request within {HEARD_LIMIT_S:g} s: {', '.join(taking.unheard)}",
+                way_out="try again; `lowtide status` shows the job's state",
             ) from None
 
     async def _until(self, taking: Taking, reached: Callable[[], bool]) -> None:
@@ -283,7 +283,7 @@ class Coordinator:
         if taking.reserved and not sealed and not self._closing:
             taking.reserved = False
             self._spawn(self._release(taking.id))
-        taking.why = why.prefixed("it is sealed, but not committed: ") if sealed else why
+        taking.why = why.prefixed("it is sealed but not committed: ") if sealed else why
         taking.over("failed", time.monotonic())
         self._failed_s = time.monotonic()
         self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: snapshot {taking.id} failed: {taking.why}"
@@ -291,34 +291,34 @@ class Coordinator:
         self._events.event("snapshot_failed", why=str(taking.why), **taking.described())
 
     async def _look_at_store(self) -> None:
-        """Say early what would keep the first snapshot from being written."""
+        """Report early what would keep the first snapshot from being written."""
         try:
             await asyncio.to_thread(self._store.check)
         except SnapshotsError as error:
-            self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: no snapshot can be written: {error}"
-            LOG.warning("no snapshot can be written: %s", error)
+            self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: cannot write snapshots: {error}"
+            LOG.warning("cannot write snapshots: %s", error)
 
     # -- commits ---------------------------------------------------------------------------------------------------
 
     def _made(self, commit: Commit) -> None:
-        """This is the last commit, whichever life it is of; another one may have been made below it."""
+        """Note the last commit, of any life; another one may have been made below it."""
         self._age.committed(commit.at, datetime.now(UTC), time.monotonic())
         if commit.tick <= self.commits.newest and any(each.reserved for each in self._takings):
             self._spawn(self._look_for_committed(set()))
 
     async def _committed(self, commit: Commit) -> None:
-        """Somebody has committed a snapshot: tell all that it concerns, once."""
+        """Pass on a commit of any life, once, to all that it concerns."""
         self.trouble = ""
         self._on_commit()
         if commit.incarnation == self._incarnation and self._takings.of_id(commit.id) is None:
-            # It was sealed so long ago that it is not told of any more.
+            # It was sealed so long ago that it is no longer listed.
             with suppress(SnapshotsError):
                 self.commits.add(await self.commits.manifest(commit))
                 self._participants.tell(Committed(commit.tick))
         await self._look_for_committed({commit.id})
 
     async def _look_for_committed(self, ids: set[str]) -> None:
-        """Look which of this life's sealed snapshots are committed, where it is known of these."""
+        """Find out which of this life's sealed snapshots are committed, among these."""
         waiting = {taking.id: taking for taking in self._takings if taking.phase == "sealed"}
         if waiting.keys() - ids:
             with suppress(SnapshotsError):
@@ -328,7 +328,7 @@ class Coordinator:
                 await self._is_committed(taking)
 
     async def _is_committed(self, taking: Taking) -> None:
-        """One of this life's snapshots is committed."""
+        """Note that one of this life's snapshots is committed."""
         if taking.phase == "committed" or taking.manifest is None:
             return
         taking.phase, taking.why, taking.reserved = "committed", None, False
@@ -336,16 +336,16 @@ class Coordinator:
         self._on_commit()
         beside = taking.manifest.tick < self.commits.newest
         self.commits.add(taking.manifest)
-        if not beside:  # Workers go by the newest.
+        if not beside:  # Workers use the newest.
             self._participants.tell(Committed(taking.manifest.tick))
         self._events.event("snapshot_committed", **taking.described())
         self._upkeep.forget_floors(each for each in self._takings if each.phase == "taking" and each.reserved)
 
     def tracker_restarted(self) -> None:
-        """The tracker's process has died, and what it was to ask of workers that had not heard of it with it."""
+        """Fail snapshots whose request died with the tracker's process before it reached all workers."""
         for taking in self._takings:
             if taking.phase == "taking" and not taking.heard:
-                self._fail(taking, Cause("loss", "the tracker was restarted before all workers had heard of it"))
+                self._fail(taking, Cause("loss", "the tracker restarted before all workers got the request"))
 
     async def _prune_after(self, id_: str) -> None:
         """Once a snapshot of the job's own is committed, drop what the rule does not keep (R17)."""

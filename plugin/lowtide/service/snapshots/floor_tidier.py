@@ -1,7 +1,7 @@
-"""Takes out of a job's lasts topic what no start from the last commit needs, in a process of its own (R17).
+"""Removes from a job's lasts topic what no start from the last commit needs, in a process of its own (R17).
 
-`python -m lowtide.service.snapshots.floor_tidier` does it once: what it needs comes as one line of JSON on standard
-input. To read the topic takes 3 us of CPU for each record, and the service's loop is on the way of idle heartbeats.
+`python -m lowtide.service.snapshots.floor_tidier` does it once: its task comes as one line of JSON on standard input.
+Reading the topic takes 3 us of CPU per record, and the service's loop must not delay idle heartbeats.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ __all__ = ["FloorTidier"]
 
 LOG = logging.getLogger(__name__)
 EVERY_S = 600.0
-"""From one to the next: what collects meanwhile is read by a start in a second."""
+"""The time from one to the next: a start reads what collects meanwhile in a second."""
 LIMIT_S = 600.0
-"""How long one may take."""
+"""The time that one may take."""
 ANSWER_LIMIT_S = 30.0
-"""How long Kafka may give or take nothing."""
+"""The time for which Kafka may give or take nothing."""
 NICE = 10
 
 
 class _Task(Message, frozen=True):
-    """What the process is to do."""
+    """The task of the process."""
 
     settings: dict[str, Any]
     job: str
@@ -48,7 +48,7 @@ class _Task(Message, frozen=True):
 
 
 class _Done(Message, frozen=True):
-    """What the process has done."""
+    """The result of the process."""
 
     tidied: Tidied
 
@@ -64,9 +64,9 @@ class FloorTidier:
         settings: librdkafka's, of the way in.
         job: The job's name.
         incarnation: The life.
-        generation: Of the output.
-        events: Told what happens.
-        every_s: The least time from one to the next.
+        generation: The output generation.
+        events: Receives events.
+        every_s: The shortest time from one to the next.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class FloorTidier:
         self._task: asyncio.Task[None] | None = None
 
     def committed(self, starts: list[tuple[int, int]]) -> None:
-        """A commit has been made: tidy, unless it is under way or was done a short time ago.
+        """Tidy after a commit, unless that is under way or was done a short time ago.
 
         Args:
             starts: By front the offset from which the commit reads it.
@@ -102,7 +102,7 @@ class FloorTidier:
         self._task = asyncio.get_running_loop().create_task(self._run(task))
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel what is under way."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -122,13 +122,13 @@ class FloorTidier:
             with suppress(ProcessLookupError):
                 process.kill()
         if isinstance(done, Failed):
-            LOG.warning("floors are not taken out of topic %s now: %s", self._topic, done.cause)
+            LOG.warning("could not remove floors from topic %s: %s", self._topic, done.cause)
         elif done.tidied.removed:
             self._events.event("floors_archived", **asdict(done.tidied))
 
 
 def main() -> None:
-    """Do what standard input asks for, once, and say on standard output what was done."""
+    """Do the task on standard input once, and report the result on standard output."""
     log_to_stderr("tidying")
     os.nice(NICE)
     task = _read_task(sys.stdin.readline())

@@ -16,17 +16,17 @@ from lowtide_tracker import Floor
 __all__ = ["LifeParticipants", "Participants"]
 
 HEARD_LIMIT_S = 5.0
-"""How long a notice may take from the tracker to the service."""
+"""The time that a notice may take from the tracker to the service."""
 
 
 class Participants(Protocol):
-    """What the taking of snapshots asks of those that take part."""
+    """The participants of snapshots, as the coordinator uses them."""
 
     expected: int
-    """How many workers the levels after the first have to have."""
+    """The number of workers that the levels after the first must have."""
 
     def workers(self) -> list[str]:
-        """Return the workers of those levels that are there."""
+        """Return the workers of those levels that are up."""
 
     def tell(self, order: WorkerOrder) -> None:
         """Send an order to all workers."""
@@ -35,30 +35,30 @@ class Participants(Protocol):
         """Ask all workers for a snapshot by way of the tracker; return T, once `floors` has all that it rests on.
 
         Raises:
-            LowtideError: it cannot be asked for now.
+            LowtideError: it cannot be requested now.
         """
 
     def fronts(self) -> Iterable[tuple[FrontAt, str | None]]:
         """Return all registered fronts as they stand, with the worker that has each; None for none."""
 
     def floors(self, starts: Mapping[int, int]) -> Iterable[Floor]:
-        """Return the floors that say something from these offsets on, by front."""
+        """Return the floors that matter from these offsets on, by front."""
 
     def skipped(self, front: int, offset: int) -> int:
         """Return from where a front may be read again instead of from an offset: after what holds no record."""
 
     def forget(self, starts: list[tuple[int, int]]) -> None:
-        """Let all forget the floors below where the newest commit reads the fronts, as `(front, offset)`."""
+        """Have all forget the floors below where the newest commit reads the fronts, as `(front, offset)`."""
 
 
 class LifeParticipants:
-    """Those of a running life.
+    """The participants of a running life.
 
     Args:
         crew: The workers.
         fronts: The fronts.
         tracker: The tracker.
-        tidier: Takes floors out of the lasts topic; None where there is none.
+        tidier: Removes floors from the lasts topic; None if there is none.
     """
 
     def __init__(self, crew: Crew, fronts: SourceFronts, tracker: LifeTracker, tidier: FloorTidier | None) -> None:
@@ -73,13 +73,13 @@ class LifeParticipants:
         self._tidier = tidier
 
     async def request(self, number: int) -> int:
-        """Ask for a snapshot; when it returns T, all floors that T rests on have been heard here."""
+        """Request a snapshot; when it returns T, all floors that T rests on have come here."""
         tick = await self._tracker.request(number)
         await self._fronts.heard(number, HEARD_LIMIT_S)
         return tick
 
     def forget(self, starts: list[tuple[int, int]]) -> None:
-        """Let fronts, tracker, workers and topic forget."""
+        """Have fronts, tracker, workers and topic forget."""
         for front, offset in starts:
             self._fronts.forget_floors(front, offset)
             self._tracker.forget_floors(front, offset)

@@ -1,4 +1,4 @@
-"""One snapshot that is being taken: who takes part, what they have said, and the manifest that comes of it. No I/O."""
+"""One snapshot being taken: its participants, their reports, and the resulting manifest. No I/O."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = ["Taking"]
 
 @dataclass(slots=True)
 class _Share:
-    """What one worker has said of its share."""
+    """The reports of one worker about its share."""
 
     heard: bool = False
     since: int | None = None
     parts: int | None = None
     written: dict[tuple[str, int], Part | None] = field(default_factory=dict)
-    """By vertex and hash unit; None for a unit without state."""
+    """The parts by vertex and hash unit; None for a unit without state."""
     done: bool = False
     accepted: bool = False
 
     @property
     def saved(self) -> list[Part]:
-        """The parts that are written."""
+        """Return the parts that are written."""
         return [part for part in self.written.values() if part is not None]
 
     def lacks(self) -> str:
-        """What is not there yet; empty if nothing is."""
+        """Return what is still missing; empty if nothing is."""
         if not self.done:
             return f"has saved {len(self.saved)} of {'?' if self.parts is None else self.parts} parts"
         return "" if self.accepted else "has records before it that are not durable in their sink"
@@ -49,13 +49,13 @@ class Taking:
 
     Args:
         number: Counts the snapshots of the life.
-        name: What somebody calls it.
-        key: Of the request, so that whoever repeats it gets this one; None for none.
+        name: Its name.
+        key: The request's key, so that a repeated request gets this one; None for none.
         incarnation: The life.
-        record: The job's.
+        record: The job's record.
         flow: The shapes of all steps with state.
         steps: `spark.placing.text_of` the plan.
-        generation: Of the output.
+        generation: The output generation.
         began_s: The monotonic time of the request.
     """
 
@@ -83,9 +83,9 @@ class Taking:
         self.tick: int | None = None
         self.manifest: Manifest | None = None
         self.reserved = False
-        """True if a place among the commits is reserved for it: it is committed though a newer one is."""
+        """True if a place among the commits is reserved for it: it can be committed after a newer one."""
         self.handed_on: tuple[FloorAt, ...] = ()
-        """The floors of the manifest that was the last commit's when it was asked for."""
+        """The floors of the last commit's manifest at the time of the request."""
         self._incarnation = incarnation
         self._record = record
         self._flow = flow
@@ -97,15 +97,15 @@ class Taking:
         self._lasts: dict[tuple[int, str, int], LaneLast] = {}
         self._pause_ms = 0.0
         self._early: list[tuple[str, ShareNews]] = []
-        """What workers have said before it was known here that they were asked."""
+        """The reports that came before the request was known here."""
 
     def begin(self, tick: int, workers: Iterable[str], fronts: Mapping[int, FrontAt]) -> None:
-        """The request is out, at this tick.
+        """Note that the request is out, at this tick.
 
         Args:
             tick: T.
-            workers: Who takes part.
-            fronts: All that are registered; of those with a worker, it says where they are read again.
+            workers: The workers that take part.
+            fronts: All registered fronts; a worker reports where its own is read again.
         """
         self.tick = tick
         self._shares = {worker: _Share() for worker in workers}
@@ -115,7 +115,7 @@ class Taking:
             self.hear(worker, news)
 
     def hear(self, worker: str, news: ShareNews) -> None:
-        """Take what a worker reports of its share; from one that does not take part, nothing."""
+        """Take a worker's report of its share; ignore workers that do not take part."""
         if self.tick is None:
             self._early.append((worker, news))
             return
@@ -144,41 +144,41 @@ class Taking:
 
     @property
     def heard(self) -> bool:
-        """Whether all have heard of it."""
+        """True if all workers have its request."""
         return self.tick is not None and not self.unheard
 
     @property
     def unheard(self) -> list[str]:
-        """The workers that have not heard of it."""
+        """The workers that do not have its request yet."""
         return sorted(worker for worker, share in self._shares.items() if not share.heard)
 
     @property
     def whole(self) -> bool:
-        """Whether all is written, and all before T is durable (R15)."""
+        """True if all is written, and all before T is durable (R15)."""
         return self.tick is not None and not self.waits_for
 
     @property
     def waits_for(self) -> list[str]:
-        """Who is waited for, with what for."""
+        """The workers it waits for, and what each lacks."""
         lacking = ((worker, share.lacks()) for worker, share in sorted(self._shares.items()))
         return [f"worker {worker} {what}" for worker, what in lacking if what]
 
     @property
     def since(self) -> int | None:
-        """The T of the newest commit that a worker has left something to, as not changed since; None if none has."""
+        """The T of the newest commit on which a worker relies for unchanged state; None if none does."""
         return max((share.since for share in self._shares.values() if share.since is not None), default=None)
 
     @property
     def starts(self) -> dict[int, int]:
-        """By front the offset from which it is read again."""
+        """The offset by front from which it is read again."""
         return {number: front.offset for number, front in self._fronts.items()}
 
     def seal(self, base: Manifest | None, floors: Iterable[Floor]) -> Manifest:
-        """Build the manifest; units that nobody rewrote keep the parts of the base (W9).
+        """Build the manifest; units that no worker rewrote keep the parts of the base (W9).
 
         Args:
-            base: The commit at `since`: what a worker has left to an older one has not changed up to this one either.
-            floors: All that T rests on, as far as they say something from `starts` on; others may be among them.
+            base: The commit at `since`: what a worker left to an older one has not changed up to this one either.
+            floors: All floors that T rests on, as far as they matter from `starts` on; others may be among them.
         """
         assert self.whole, "R15: something is missing"
         assert self.tick is not None
@@ -211,23 +211,23 @@ class Taking:
         return self.manifest
 
     def skip(self, skipped: Callable[[int, int], int]) -> None:
-        """Let fronts be read again from behind offsets where no record is: given a front and its offset, from which."""
+        """Move the starts of fronts past offsets without records, by a function of a front and its offset."""
         for number, front in self._fronts.items():
             self._fronts[number] = replace(front, offset=skipped(number, front.offset))
 
     def _needed(self, floors: Iterable[Floor]) -> tuple[FloorAt, ...]:
-        """The floors that some front goes by from where it is read again."""
+        """Return the floors that some front needs from where it is read again."""
         kept = Steps(floors)
         for front, offset in self.starts.items():
             kept.cut(front, offset)
         return tuple(FloorAt(each.front, each.offset, each.tick, each.cap) for each in kept)
 
     def over(self, phase: Phase, now_s: float) -> None:
-        """It is sealed, or has failed."""
+        """Note that it is sealed, or has failed."""
         self.phase, self.took_s = phase, now_s - self.began_s
 
     def described(self) -> dict[str, Any]:
-        """What an event says of it."""
+        """Return its fields for an event."""
         view = self.view(self.began_s)
         return {
             "snapshot": view.id,
@@ -239,7 +239,7 @@ class Taking:
         }
 
     def view(self, now_s: float) -> SnapshotView:
-        """How it stands with it."""
+        """Return its view."""
         shares = self._shares.values()
         written = [part for share in shares for part in share.saved]
         manifest = self.manifest

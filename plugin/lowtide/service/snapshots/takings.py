@@ -1,4 +1,4 @@
-"""The snapshots of one life, from the first that was asked for; the oldest that are over are forgotten. No I/O."""
+"""The snapshots of one life, from the first request on; the oldest finished ones are dropped. No I/O."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lowtide_snapshots.job.record import JobRecord
 __all__ = ["Takings"]
 
 KEPT = 20
-"""How many snapshots of the life are told of."""
+"""The number of the life's snapshots that are listed."""
 MOST_AT_ONCE = 8
 
 
 class Takings:
-    """Snapshots that are taken or were taken.
+    """Snapshots that are being taken or were taken.
 
     Args:
-        setting: What the driver program said.
+        setting: The driver program's setting.
         incarnation: The life.
-        record: The job's.
+        record: The job's record.
     """
 
     def __init__(self, setting: SnapshotSetting, incarnation: int, record: JobRecord) -> None:
@@ -40,11 +40,11 @@ class Takings:
         return iter(self._all)
 
     def add(self, name: str | None, key: str | None, now_s: float) -> Taking:
-        """Begin another one.
+        """Begin another snapshot.
 
         Args:
-            name: What to call it.
-            key: Of the request.
+            name: Its name.
+            key: The request's key.
             now_s: The monotonic time.
 
         Raises:
@@ -53,7 +53,7 @@ class Takings:
         under_way = [each for each in self._all if each.phase == "taking"]
         if len(under_way) >= MOST_AT_ONCE:
             raise SnapshotFailed(
-                f"{len(under_way)} snapshots are being taken already", way_out="wait until one of them is over"
+                f"{len(under_way)} snapshots are already being taken", way_out="wait until one of them is over"
             )
         over = [each for each in self._all if each.phase != "taking"]
         for oldest in over[: max(0, len(self._all) - KEPT + 1)]:
@@ -76,33 +76,33 @@ class Takings:
         return taking
 
     def forgotten(self) -> list[str]:
-        """The ids of those with a reservation that were forgotten since the last call."""
+        """Return the ids of those with a reservation that were dropped since the last call."""
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
 
     def of_key(self, key: str | None) -> Taking | None:
-        """The one that a request of this key began, unless it has failed; None if there is none."""
+        """Return the one that a request with this key began, unless it failed; None if there is none."""
         same = (each for each in self._all if key is not None and each.key == key and each.phase != "failed")
         return next(same, None)
 
     def of_id(self, id_: str) -> Taking | None:
-        """The one of this id; None if there is none."""
+        """Return the one with this id; None if there is none."""
         return next((each for each in self._all if each.id == id_), None)
 
     def of_number(self, number: int) -> Taking | None:
-        """The one of this number; None if there is none."""
+        """Return the one with this number; None if there is none."""
         return next((each for each in self._all if each.number == number), None)
 
     def views(self, now_s: float) -> list[SnapshotView]:
-        """All that is known of them, oldest first."""
+        """Return all that is known of them, oldest first."""
         return [taking.view(now_s) for taking in self._all]
 
     def summary(self, last: Manifest | None, committed_s: float) -> SnapshotsView:
-        """What the job's status says of them.
+        """Return their summary for the job's status.
 
         Args:
             last: The job's last commit.
-            committed_s: For how long nothing has been committed.
+            committed_s: The seconds since the last commit.
         """
         counts = Counter(taking.phase for taking in self._all)
         sealed = [taking for taking in self._all if taking.manifest is not None and taking.took_s is not None]

@@ -1,4 +1,4 @@
-"""Deletes what a commit makes superfluous: older commits with their parts, and floors below its start (R17)."""
+"""Deletes what a commit makes unnecessary: older commits with their parts, and floors below its start (R17)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Upkeep:
     """Tidies up after commits; what cannot be done now is done after the next one.
 
     Args:
-        commits: The job's.
-        rule: Which commits are kept.
-        participants: They have floors to forget.
-        events: Told what happens.
+        commits: The job's commits.
+        rule: The rule for commits to keep.
+        participants: Those with floors to forget.
+        events: Receives events.
     """
 
     def __init__(self, commits: Commits, rule: Rule, participants: Participants, events: EventLog) -> None:
@@ -34,26 +34,26 @@ class Upkeep:
         self._events = events
 
     async def prune(self) -> None:
-        """Drop the commits that the rule does not keep, with what only they have."""
+        """Drop the commits that the rule does not keep, with the parts that only they have."""
         try:
             swept = await self._commits.prune(self._rule)
         except SnapshotsError as error:
-            LOG.warning("old commits are not dropped now: %s", error)
+            LOG.warning("could not drop old commits: %s", error)
             return
         if swept.commits:
             self._events.event("commits_pruned", commits=swept.commits, parts=swept.parts, bytes=swept.bytes)
 
     def forget_floors(self, under_way: Iterable[Taking]) -> None:
-        """Let all forget the floors below where the newest commit begins, and any snapshot that may come below it.
+        """Have all forget the floors below the newest commit's start, and that of any snapshot that may come below it.
 
-        All of them are durable: T rests on no others (R15). A life that begins from an older commit finds them there.
+        All of them are durable: T rests on no others (R15). A life that begins from an older commit still finds them.
 
         Args:
-            under_way: The snapshots that are not sealed and may be committed though the newest commit is above them.
+            under_way: The snapshots that are not sealed and may be committed below the newest commit.
         """
         newest, under_way = self._commits.last, list(under_way)
         if newest is None or not all(taking.heard for taking in under_way):
-            return  # Where one begins is not known before all have heard of it: the next commit sees to it.
+            return  # Its start is unknown before all have its request: the next commit handles it.
         starts = {front.number: front.offset for front in newest.fronts}
         for taking in under_way:
             starts = {front: min(offset, taking.starts.get(front, offset)) for front, offset in starts.items()}

@@ -1,9 +1,9 @@
 """`python -m lowtide.service.tracker.main`: the tracker of a life, or a part of it, in a process of its own.
 
-The service starts it and talks with it over its standard input and output: `service/tracker/messages.py`.
+The service starts it and exchanges `service/tracker/messages.py` with it over its standard input and output.
 
-It ends when its standard input closes, however its parent ended, and after a fault once all have been told. It is on
-the way of every record, so nothing blocks its loop: a report that standard output does not take is made anew later.
+It ends when its standard input closes, however its parent ended, and after a fault once all know of it. Every record
+depends on it, so nothing blocks its loop: a report that standard output does not take is made again later.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from lowtide_tracker.life_server import LifeServer
 
 LOG = logging.getLogger(__name__)
 LAST_WORDS_S = 3.0
-"""How long the clients of a life that is over have to be told: a little more than each of them has."""
+"""The time for clients to learn that the life is over: a little more than each of them has."""
 POLL_S = 0.01
 FORGET_AT_ONCE = 2_000
-"""Floors that are dropped in one turn of the loop: less than 1 ms."""
+"""The number of floors dropped in one turn of the loop: less than 1 ms."""
 FORGET_EVERY_S = 0.005
 
 
@@ -71,15 +71,15 @@ class TrackerMain:
     def __init__(self, first: TrackerStart) -> None:
         self._first = first
         self._closed = asyncio.Event()
-        """The parent has gone, or wants the end."""
+        """Set when the parent has gone, or wants the end."""
         self._over = asyncio.Event()
-        """The life is over."""
+        """Set when the life is over."""
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._served: Served | None = None
         self._reports: Reports | None = None
 
     async def run(self) -> None:
-        """Serve until standard input closes, or the life is over and all have been told."""
+        """Serve until standard input closes, or the life is over and all know of it."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._break)
         await loop.connect_read_pipe(lambda: _Input(self._hear, self._closed), sys.stdin)
@@ -98,7 +98,7 @@ class TrackerMain:
         await served.server.close()
 
     async def _start(self, served: Served) -> bool:
-        """Listen; a shard reports meanwhile, as it waits for its merge. False if the end comes before."""
+        """Listen; a shard reports meanwhile, as it waits for its merge. Return False if the end comes first."""
         starting = asyncio.create_task(served.server.start(sock=socket.socket(fileno=self._first.listener)))
         ends = self._ends()
         while not any(end.done() for end in (starting, *ends)):
@@ -115,7 +115,7 @@ class TrackerMain:
         try:
             LOG.info("%s of incarnation %d at %s", served, served.server.incarnation, starting.result())
         except TrackerError:
-            return False  # The life is over, as has been said.
+            return False  # The life is over, which is already reported.
         return True
 
     def _ends(self) -> list[asyncio.Future[Any]]:
@@ -140,12 +140,12 @@ class TrackerMain:
             end.cancel()
 
     def _moved(self, _notice: Notice) -> None:
-        """Min time has moved."""
+        """Note that min time has moved."""
         if self._reports is not None:
             self._reports.moved()
 
     async def _tell_all(self, server: LifeServer) -> None:
-        """Give clients the time to read why the life is over, and the parent all that it needs: or it would go on."""
+        """Give clients time to read why the life is over, and the parent all it needs, as it would go on otherwise."""
         deadline = asyncio.get_running_loop().time() + LAST_WORDS_S
         while not self._closed.is_set():
             waits = server.connected[1] and asyncio.get_running_loop().time() < deadline
@@ -154,7 +154,7 @@ class TrackerMain:
             await asyncio.sleep(POLL_S)
 
     def _hear(self, asked: ToTracker) -> None:
-        """Do what the service asks for."""
+        """Follow the service's orders."""
         served = self._served
         if served is None or self._over.is_set():
             return
@@ -169,7 +169,7 @@ class TrackerMain:
         self._say(Requested(asked.number, tick))
 
     def _forget(self, served: Served, front: int, offset: int) -> None:
-        """Forget some floors at a time: records wait meanwhile."""
+        """Drop some floors at a time: records wait meanwhile."""
         if served.forget_floors(front, offset, FORGET_AT_ONCE):
             asyncio.get_running_loop().call_later(FORGET_EVERY_S, self._forget, served, front, offset)
 
@@ -181,7 +181,7 @@ class TrackerMain:
         self._out.write(line(message))
 
     def _break(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What nobody has foreseen may have left half a flush behind: a new process is rebuilt from the workers."""
+        """End the process after an unexpected error, which may leave half a flush: workers rebuild a new one."""
         loop.default_exception_handler(context)
         error = context.get("exception")
         if error is not None and not isinstance(error, OSError) and not self._broken.done():
@@ -189,13 +189,13 @@ class TrackerMain:
 
 
 async def serve(first: TrackerStart) -> None:
-    """Run the process that the first line describes."""
+    """Run the process as the first line says."""
     await TrackerMain(first).run()
 
 
 def main() -> None:
     """Read the first line, and serve."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C goes to all; the service ends what it started.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C reaches all; the service ends its own.
     log_to_stderr("tracker")
     allow_descriptors()
     first = sys.stdin.readline()

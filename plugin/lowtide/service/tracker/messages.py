@@ -29,16 +29,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TrackerSetting:
-    """What a tracker begins with.
+    """The setting that a tracker begins with.
 
     Attributes:
         incarnation: The life.
         graph: Every segment with what feeds it.
         fronts: Every registered front with its opening floor, a tick.
-        start: The tick that all min times begin with.
-        capacity_ticks: How far acks may lie ahead of min time.
-        dues: Per segment the owners that tell what is due (R6b).
-        feeds: Per front the segments that it feeds; of one that is not named, all that nothing else feeds.
+        start: The tick at which all min times begin.
+        capacity_ticks: The number of ticks that acks may lie ahead of min time.
+        dues: Per segment the owners that report what is due (R6b).
+        feeds: Per front the segments that it feeds; for a front not listed, all that nothing else feeds.
     """
 
     incarnation: int
@@ -54,14 +54,14 @@ class TrackerStart(Message, frozen=True, kw_only=True):
     """The first line to the process.
 
     Attributes:
-        secret: The job's, in hexadecimal.
-        listener: The descriptor of the socket where it listens.
-        setting: What it begins with.
+        secret: The job's secret, in hexadecimal.
+        listener: The descriptor of its listening socket.
+        setting: Its setting.
         era: 1, and one more for each process that replaces a dead one.
-        workers: Whose reports it is rebuilt from; None for the life's first, and for a merge.
-        shards: How many the tracker has; 1 for one that is a single process.
-        shard: Which one this is; None for the merge, and for a tracker that is a single process.
-        merge: Where the merge listens, for a shard.
+        workers: The workers whose reports rebuild it; None for the life's first, and for a merge.
+        shards: The number of the tracker's shards; 1 for a single process.
+        shard: This shard's number; None for the merge, and for a single process.
+        merge: The merge's address, for a shard.
     """
 
     secret: str
@@ -75,45 +75,45 @@ class TrackerStart(Message, frozen=True, kw_only=True):
 
 
 class Request(Message, frozen=True):
-    """A snapshot is asked for (R14); answered by `Requested`."""
+    """A request for a snapshot (R14); answered by `Requested`."""
 
     number: int
 
 
 class ForgetFloors(Message, frozen=True):
-    """A commit has made the floors of a front below an offset superfluous."""
+    """An order to drop the floors of a front below an offset, which a commit makes unnecessary."""
 
     front: int
     offset: int
 
 
 class Ready(Message, frozen=True):
-    """The process listens."""
+    """The news that the process listens."""
 
     pid: int
 
 
 class Requested(Message, frozen=True):
-    """All workers are asked for a snapshot at `tick`, or the answer is why they are not."""
+    """The tick at which all workers are asked for a snapshot, or why they are not."""
 
     number: int
     answer: int | Refused
 
 
 class Report(Message, frozen=True):
-    """Sent once the process is ready, as soon as min time moves, and now and then while it stands (`Reports`)."""
+    """A report, sent once the process is ready, as soon as min time moves, and now and then while it stands."""
 
     report: TrackerReport
 
 
 class ShardSaid(Message, frozen=True):
-    """As `Report`, of a shard; it begins before the shard is ready."""
+    """The report of a shard, as `Report`; the first comes before the shard is ready."""
 
     report: ShardReport
 
 
 class Fault(Message, frozen=True):
-    """The life is over; sent once at most."""
+    """The news that the life is over; sent at most once."""
 
     cause: Cause
 

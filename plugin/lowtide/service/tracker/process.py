@@ -40,31 +40,31 @@ __all__ = ["Part", "TrackerProcess"]
 
 LOG = logging.getLogger(__name__)
 START_LIMIT_S = 30.0
-"""How long the first process may take until it is ready."""
+"""The time within which the first process must be ready."""
 END_LIMIT_S = 3.0
-"""How long a process may take to end by itself, before it is killed."""
+"""The time that a process has to end by itself before it is killed."""
 MAX_DEATHS = 5
 DEATHS_WITHIN_S = 30.0
-"""More deaths than these within so long end the life: there is a cause that a new process does not mend."""
+"""The time within which more deaths than these end the life: a new process does not cure their cause."""
 SILENT_LIMIT_S = 10.0
-"""Seconds for which a process that reports several times a second may be silent; then it is stopped, or hangs."""
+"""Seconds for which a process that reports several times a second may be silent before it counts as hanging."""
 LINE_BYTES = 1 << 20
-"""What one line may have: a report has some bytes for each level."""
+"""The largest size of a line: a report has some bytes for each level."""
 ANSWER_LIMIT_S = 5.0
 PROGRAM = ("-m", "lowtide.service.tracker.main")
-"""What the interpreter runs."""
+"""The code that the interpreter runs."""
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1"}
-"""What keeps numpy from starting threads that the tracker does not use."""
+"""Keeps numpy from starting threads that the tracker does not use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which part of a tracker in shards a process is.
+    """The part of a sharded tracker that a process is.
 
     Attributes:
-        shards: How many there are.
-        shard: Which one; None for the merge.
-        merge: Where the merge listens, for a shard.
+        shards: The number of shards.
+        shard: The shard's number; None for the merge.
+        merge: The merge's address, for a shard.
     """
 
     shards: int = 1
@@ -78,7 +78,7 @@ class Part:
 
     @property
     def process(self) -> str:
-        """Its process, for people."""
+        """The name of its process, for people."""
         return "the tracker's process" if self.shards == 1 else f"the process of {self}"
 
 
@@ -86,26 +86,26 @@ class TrackerProcess:
     """The life's tracker; belongs to one event loop.
 
     A process that died is replaced by one of the next era, which every worker reports to before it announces anything.
-    The listening socket is kept here, so its address stays, and who connects meanwhile waits.
+    The listening socket is kept here, so its address stays, and peers that connect meanwhile wait.
 
     Args:
-        setting: What the tracker begins with.
-        secret: The job's.
-        host: Where to listen.
-        workers: Asked when a process has died: the numbers of all hosts that may have flushed, which are all that
-            the life has let in, whether they have or not. One that is let in later is not waited for.
-        fronts: Asked at the same moment: all registered fronts with their opening floors. One that a tracker has opened
-            and that is only just being registered may be among them; it has to be opened again if it is not.
-        on_fault: Called once, with why the life is over; no process is started after it.
-        feeds: Asked for with `fronts`: the segments that each of them feeds; by default those of the setting.
+        setting: The tracker's setting.
+        secret: The job's secret.
+        host: The host to listen on.
+        workers: Called when a process has died: returns the numbers of all hosts that may have flushed, which are all
+            that the life has let in. A host that is let in later is not waited for.
+        fronts: Called at the same moment: returns all registered fronts with their opening floors. A front that a
+            tracker has opened and that is just being registered may be among them; if not, it must be opened again.
+        on_fault: Called once, with the reason why the life is over; no process is started after it.
+        feeds: Called with `fronts`: returns the segments that each of them feeds; by default those of the setting.
         on_restart: Called with the new era and how the process before ended, right after `workers` and `fronts`.
         on_report: Called with each report.
-        part: Which part it is of a tracker in shards; by default all of one that is not.
+        part: Its part of a sharded tracker; by default the whole.
 
     Attributes:
-        report: The newest of its reports; None before the first, and of a shard.
+        report: The newest of its reports; None before the first, and for a shard.
         shard_report: The newest of a shard's reports.
-        pid: Of the process that runs; None while there is none.
+        pid: The process id; None while there is no process.
     """
 
     def __init__(
@@ -143,17 +143,17 @@ class TrackerProcess:
         self._watch: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
         self._heard_s = 0.0
-        """When a process last said something, or began."""
+        """The time at which a process last reported, or began."""
         self._lookout = Lookout()
         self._fault: Cause | None = None
         self._closing = False
 
     async def start(self) -> str:
-        """Start the process; return where it listens, ``host:port``.
+        """Start the process; return its address, ``host:port``.
 
         Raises:
             LifeEnded: the tracker refused its setting.
-            ServiceUnavailable: it did not come up.
+            ServiceUnavailable: it did not start.
         """
         assert self._listener is None, "a tracker is started once"
         self._ready = asyncio.get_running_loop().create_future()
@@ -168,8 +168,8 @@ class TrackerProcess:
             await self.close()
             why = f"took more than {START_LIMIT_S:g} s" if isinstance(error, TimeoutError) else str(error)
             raise ServiceUnavailable(
-                f"{self.part.process} could not be started on {self._host}: {why}",
-                way_out="see the log, and the machine's load",
+                f"could not start {self.part.process} on {self._host}: {why}",
+                way_out="check the log and the machine's load",
             ) from error
         except BaseException:
             await self.close()
@@ -178,28 +178,28 @@ class TrackerProcess:
 
     @property
     def era(self) -> int:
-        """How many processes there were, with this one."""
+        """The number of processes so far, with this one."""
         return self._era
 
     @property
     def silent_s(self) -> float:
-        """For how long the process that runs has said nothing; 0 while there is none."""
+        """Seconds since the running process last reported; 0 while there is none."""
         return 0.0 if self.pid is None else time.monotonic() - self._heard_s
 
     @property
     def shards(self) -> tuple[str, ...]:
-        """Where shards listen: there are none."""
+        """The addresses of shards: there are none."""
         return ()
 
     @property
     def troubles(self) -> list[str]:
-        """What is wrong though the life goes on: with one process, its silence is all, and ends by itself."""
+        """Return faults that do not stop the life: none, as one process can only be silent, and that ends by itself."""
         return []
 
     def end_if_silent(self) -> None:
-        """Kill a process that lives and says nothing for `SILENT_LIMIT_S`: another one takes its place.
+        """Kill a live process that has been silent for `SILENT_LIMIT_S`: another one takes its place.
 
-        To be called each second. If this process itself was stalled, it cannot tell which others were silent: the time
+        Call it each second. If this process itself was stalled, it cannot tell which others were silent: the time
         starts again.
         """
         now, process = time.monotonic(), self._process
@@ -207,16 +207,16 @@ class TrackerProcess:
             self._heard_s = now
         if self.pid is None or process is None or now - self._heard_s < SILENT_LIMIT_S:
             return
-        LOG.error("%s, process %d, has said nothing for %g s, and is killed", self.part, self.pid, SILENT_LIMIT_S)
+        LOG.error("killing %s, process %d: it has been silent for %g s", self.part, self.pid, SILENT_LIMIT_S)
         self._heard_s = time.monotonic()
         with suppress(ProcessLookupError):
             process.kill()
 
     async def request(self, number: int) -> int:
-        """Ask all workers to keep what they hold below the global min time of now (R14), and return that tick.
+        """Ask all workers to keep what they hold below the current global min time (R14), and return that tick.
 
         Raises:
-            ServiceUnavailable: there is no tracker now that could ask them; whether they were asked is not known.
+            ServiceUnavailable: no tracker can ask them now; it is unknown whether they were asked.
         """
         answer = self._requests[number] = asyncio.get_running_loop().create_future()
         self._send(Request(number))
@@ -225,17 +225,17 @@ class TrackerProcess:
             async with asyncio.timeout(ANSWER_LIMIT_S):
                 tick = await answer
         except TimeoutError:
-            tick = Refused(f"it has not answered for {ANSWER_LIMIT_S:g} s")
+            tick = Refused(f"it did not answer within {ANSWER_LIMIT_S:g} s")
         finally:
             del self._requests[number]
         if isinstance(tick, Refused):
             raise ServiceUnavailable(
-                f"the tracker takes no request for a snapshot: {tick.cause}", way_out="ask again in a few seconds"
+                f"the tracker takes no request for a snapshot: {tick.cause}", way_out="try again in a few seconds"
             )
         return tick
 
     def forget_floors(self, front: int, offset: int) -> None:
-        """Let the tracker drop floors that a commit has made superfluous; one that is restarted may have them."""
+        """Have the tracker drop floors that a commit makes unnecessary; a restarted one may still have them."""
         self._send(ForgetFloors(front, offset))
 
     def _send(self, message: ToTracker) -> None:
@@ -244,7 +244,7 @@ class TrackerProcess:
             process.stdin.write(line(message))
 
     async def close(self) -> None:
-        """End the process, and listen no more; nobody is told."""
+        """End the process and stop listening, without a notice."""
         self._closing = True
         await self._end_process()
         if self._watch is not None:
@@ -296,16 +296,16 @@ class TrackerProcess:
             async with asyncio.timeout(END_LIMIT_S):
                 await self._process.wait()
         except TimeoutError:
-            LOG.warning("%s, process %d, does not end, and is killed", self.part, self._process.pid)
+            LOG.warning("killing %s, process %d: it does not end", self.part, self._process.pid)
             with suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
 
     async def _listen(self, process: Process) -> str:
-        """Take in what a process says to its end; return how it ended."""
+        """Take a process's messages until it ends; return how it ended."""
         assert process.stdout is not None
         async for each in process.stdout:
-            if each.endswith(b"\n"):  # One that was killed may leave half a line.
+            if each.endswith(b"\n"):  # A killed process may leave half a line.
                 self._hear(read_from_tracker(each))
         code = await process.wait()
         self.pid = None
@@ -332,7 +332,7 @@ class TrackerProcess:
     # -- one after the other ---------------------------------------------------------------------------------------
 
     async def _watch_over(self) -> None:
-        """Let one process follow the other, until the life is over or `close` is called."""
+        """Replace each process that ends, until the life is over or `close` is called."""
         try:
             while True:
                 assert self._process is not None
@@ -345,7 +345,7 @@ class TrackerProcess:
                         f"{self.part.process} died {MAX_DEATHS + 1} times within {DEATHS_WITHIN_S:g} s; the last, "
                         f"pid {self._process.pid}, {how}"
                     )
-                    way_out = "see the log for the cause, then start the job again"
+                    way_out = "find the cause in the log, then start the job again"
                     self._tell_fault(Cause("loss", what, way_out=way_out))
                     return
                 workers, fronts = sorted(set(self._workers())), dict(self._fronts())
@@ -353,13 +353,13 @@ class TrackerProcess:
                     self._on_restart(self._era + 1, how)
                 await self._spawn(fronts, workers)
         except Exception as error:
-            LOG.exception("%s is watched no more", self.part.process)
+            LOG.exception("stopped watching %s", self.part.process)
             what = f"{self.part.process} cannot be restarted: {type(error).__name__}: {error}"
             self._tell_fault(Cause("loss", what))
         finally:
             await self._end_process()
             if self._listener is not None:
-                self._listener.close()  # Who still tries to connect shall see that there is nobody.
+                self._listener.close()  # Peers that still try to connect are refused.
 
     def _dies_too_often(self) -> bool:
         now = time.monotonic()
@@ -371,7 +371,7 @@ class TrackerProcess:
             self._ready.set_result(None)
 
     def _tell_fault(self, cause: Cause) -> None:
-        """Say why the life is over, once: to who waits for the start, or to `on_fault`."""
+        """Report once why the life is over: to the caller of `start`, or to `on_fault`."""
         if self._fault or self._closing:
             return
         self._fault = cause

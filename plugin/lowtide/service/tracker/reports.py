@@ -1,4 +1,4 @@
-"""Decides when a process reports: as soon as something moves, not too often, and now and then while nothing does."""
+"""Times a process's reports: as soon as something moves, not too often, and now and then while nothing does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 __all__ = ["LEAST_S", "QUIET_S", "Reports"]
 
 LEAST_S = 0.05
-"""The least time from one report to the next."""
+"""The shortest time from one report to the next."""
 QUIET_S = 0.5
 """The time from one to the next while nothing moves: they show that the process lives, and what it counts."""
 
@@ -17,26 +17,26 @@ class Reports:
     """Reports of one process, in its event loop; the first one goes at once.
 
     Args:
-        say: Says how it stands now; returns False if that cannot be taken, and then it is called again.
+        say: Sends the current state; returns False if that cannot be taken, and is then called again.
     """
 
     def __init__(self, say: Callable[[], bool]) -> None:
         self._say = say
         self._loop = asyncio.get_running_loop()
         self._due = True
-        """Whether something has moved that is not reported."""
+        """True if something has moved that is not reported."""
         self._said_s = self._loop.time()
         self._later: asyncio.Handle = self._loop.call_soon(self._report)
 
     def moved(self) -> None:
-        """Something has moved: it is reported in this turn of the loop, or once the last report is old enough."""
+        """Report a move in this turn of the loop, or once the last report is old enough."""
         if not self._due:
             self._due = True
             self._later.cancel()
             self._later = self._loop.call_at(self._said_s + LEAST_S, self._report)
 
     def close(self) -> None:
-        """Report no more."""
+        """Stop reporting."""
         self._due = True
         self._later.cancel()
 

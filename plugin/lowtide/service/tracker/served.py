@@ -1,4 +1,4 @@
-"""What a tracker's process serves: the tracker alone, or, of one in shards, the merge or one of the shards."""
+"""The server of a tracker's process: the whole tracker or, of a sharded one, the merge or a shard."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = ["Served", "served_of"]
 
 
 class Served(ABC):
-    """One of the three, with its server.
+    """One of the three servers.
 
     Args:
-        server: It has not been started.
+        server: The server, not started yet.
     """
 
     def __init__(self, server: LifeServer) -> None:
@@ -38,7 +38,7 @@ class Served(ABC):
 
     @abstractmethod
     def report(self) -> Report | ShardSaid:
-        """How it stands with it. O(segments), some microseconds."""
+        """Return its report. O(segments), some microseconds."""
 
     @abstractmethod
     def request(self, number: int) -> int:
@@ -46,7 +46,7 @@ class Served(ABC):
 
     @abstractmethod
     def forget_floors(self, front: int, offset: int, at_most: int) -> bool:
-        """Forget some floors; whether there are more."""
+        """Drop some floors; return whether there are more."""
 
 
 class _Alone(Served):
@@ -156,15 +156,15 @@ class _Shard(Served):
 def served_of(
     first: TrackerStart, on_fault: Callable[[TrackerError], None], on_notice: Callable[[Notice], None]
 ) -> Served:
-    """Return what the first line asks for: of the life's first process, or one that is to be rebuilt.
+    """Return the server for the first line: the life's first, or one to be rebuilt.
 
     Args:
         first: The first line.
-        on_fault: Called with why the life is over.
+        on_fault: Called with the reason why the life is over.
         on_notice: Called with every notice, as subscribers get it; a shard announces none.
 
     Raises:
-        TrackerError: the setting makes no tracker.
+        TrackerError: the setting is not valid for a tracker.
     """
     setting, secret = first.setting, bytes.fromhex(first.secret)
     if first.shard is not None:

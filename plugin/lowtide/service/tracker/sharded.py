@@ -1,4 +1,4 @@
-"""The tracker of a life in shards: their processes and that of the merge, each watched and replaced by itself (R9)."""
+"""The sharded tracker of a life: the processes of shards and merge, each watched and replaced on its own (R9)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lowtide_tracker import Traffic
 __all__ = ["LifeTracker", "ShardedTracker"]
 
 SILENCE_TOLD_S = 2.0
-"""Seconds of silence after which a process that reports several times a second is named as silent."""
+"""Seconds of silence after which a process that reports several times a second is reported as silent."""
 
 
 class LifeTracker(Protocol):
-    """What the service has of its life's tracker, be it in shards."""
+    """The tracker of a life, sharded or not, as the service uses it."""
 
     @property
     def report(self) -> TrackerReport | None:
@@ -28,46 +28,46 @@ class LifeTracker(Protocol):
 
     @property
     def shards(self) -> tuple[str, ...]:
-        """Where shards listen, by number; none where there are none."""
+        """The addresses of the shards, by number; empty if there are none."""
 
     @property
     def troubles(self) -> list[str]:
-        """What is wrong though the life goes on."""
+        """Return the faults that do not stop the life."""
 
     async def start(self) -> str:
-        """Start all; return where it listens (errors: LifeEnded, ServiceUnavailable)."""
+        """Start all; return its address (errors: LifeEnded, ServiceUnavailable)."""
 
     async def close(self) -> None:
-        """End all; nobody is told."""
+        """End all, without a notice."""
 
     def end_if_silent(self) -> None:
-        """To be called each second: replace a process that hangs."""
+        """Replace a process that hangs; call it each second."""
 
     async def request(self, number: int) -> int:
         """Ask all workers for a snapshot; return its tick (errors: ServiceUnavailable)."""
 
     def forget_floors(self, front: int, offset: int) -> None:
-        """Let it drop floors that a commit has made superfluous."""
+        """Have it drop floors that a commit makes unnecessary."""
 
 
 class ShardedTracker:
-    """The merge, which is the tracker to everybody who listens, and the shards, to which workers flush.
+    """The merge, which is the tracker to all listeners, and the shards, to which workers flush.
 
     Args:
-        setting: What the tracker begins with.
-        secret: The job's.
-        host: Where to listen.
-        shards: How many there are.
-        workers: As of `TrackerProcess`; asked when a shard has died.
-        fronts: As of `TrackerProcess`; asked when the merge has died.
-        on_fault: Called with why the life is over.
-        feeds: As of `TrackerProcess`.
+        setting: The tracker's setting.
+        secret: The job's secret.
+        host: The host to listen on.
+        shards: The number of shards.
+        workers: As for `TrackerProcess`; called when a shard has died.
+        fronts: As for `TrackerProcess`; called when the merge has died.
+        on_fault: Called with the reason why the life is over.
+        feeds: As for `TrackerProcess`.
         on_restart: Called with the merge's new era and how the process before ended.
         on_shard_restart: Called with the shard, its new era and how the process before ended.
         on_report: Called with each report.
 
     Attributes:
-        report: The newest of the merge's, with how it stands with the shards; None before the first.
+        report: The merge's newest report, with the state of the shards; None before the first.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class ShardedTracker:
         self._make = processes
 
     async def start(self) -> str:
-        """Start all processes; return where the merge listens (errors: as of `TrackerProcess.start`)."""
+        """Start all processes; return the merge's address (errors: as for `TrackerProcess.start`)."""
         address = await self._merge.start()
         try:
             self._processes = self._make(address)
-            # All of them have their listening sockets by the time one fails, so that closing ends them all.
+            # All have their listening sockets by the time one fails, so closing ends them all.
             started = await asyncio.gather(*(each.start() for each in self._processes), return_exceptions=True)
             failed = [each for each in started if isinstance(each, BaseException)]
             if failed:
@@ -132,17 +132,17 @@ class ShardedTracker:
         return address
 
     async def close(self) -> None:
-        """End all processes; nobody is told."""
+        """End all processes, without a notice."""
         await asyncio.gather(*(each.close() for each in (*self._processes, self._merge)))
 
     @property
     def pids(self) -> tuple[int | None, ...]:
-        """The processes that run, by shard, and last the merge's."""
+        """The ids of the running processes, by shard, the merge's last."""
         return (*(each.pid for each in self._processes), self._merge.pid)
 
     @property
     def troubles(self) -> list[str]:
-        """What is wrong with the merge or with shards; min time stands as long as something is."""
+        """Return the faults of the merge and the shards; min time stands while there are any."""
         found = [f"{self._merge.part} {_silence(self._merge)}"] if _silence(self._merge) else []
         for each in self._processes:
             trouble = _trouble(each)
@@ -151,23 +151,23 @@ class ShardedTracker:
         return found
 
     def end_if_silent(self) -> None:
-        """As of `TrackerProcess`, for each of them."""
+        """As for `TrackerProcess`, for each of them."""
         for each in (self._merge, *self._processes):
             each.end_if_silent()
 
     async def request(self, number: int) -> int:
-        """As of `TrackerProcess`: the merge asks all workers."""
+        """As for `TrackerProcess`: the merge asks all workers."""
         return await self._merge.request(number)
 
     def forget_floors(self, front: int, offset: int) -> None:
-        """As of `TrackerProcess`: the merge has them all, and each shard some."""
+        """As for `TrackerProcess`: the merge has all floors, and each shard some."""
         for each in (self._merge, *self._processes):
             each.forget_floors(front, offset)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _reported(self, report: TrackerReport) -> None:
-        """Put into the merge's report what its shards have said."""
+        """Add the shards' reports to the merge's."""
         states = tuple(self._state(shard, each) for shard, each in enumerate(self._processes))
         report = replace(report, shards=states, traffic=self._traffic(report.traffic))
         troubled = [f"shard {state.shard} of the tracker {state.trouble}" for state in states if state.trouble]
@@ -180,7 +180,7 @@ class ShardedTracker:
             self._on_report(report)
 
     def _traffic(self, merges: Traffic) -> Traffic:
-        """All of the processes that run."""
+        """Return the traffic of all running processes."""
         total = Traffic()
         for each in (merges, *(said.traffic for said in self._said() if said is not None)):
             total.add(each)
@@ -190,7 +190,7 @@ class ShardedTracker:
         return [each.shard_report for each in self._processes]
 
     def _held(self, report: TrackerReport, shard: int, segment: int) -> TrackerReport:
-        """What holds min time, as the shard says that the merge names; what has moved since is no holder."""
+        """Return the report with the holder of min time from the shard that the merge names, unless that has moved."""
         said = self._processes[shard].shard_report if shard < len(self._processes) else None
         held = None if said is None else said.holders.get(segment)
         if held is None or held.tick != report.min_times.get(segment):
@@ -203,7 +203,7 @@ class ShardedTracker:
         return ShardState(shard, process.era, process.pid, traffic, _trouble(process))
 
     def _fault(self, cause: Cause) -> None:
-        """The first that says why the life is over."""
+        """Report the first fault that ends the life."""
         if not self._faulted:
             self._faulted = True
             self._on_fault(cause)
@@ -211,14 +211,14 @@ class ShardedTracker:
 
 def _silence(process: TrackerProcess) -> str:
     silent_s = process.silent_s
-    return f"has said nothing for {silent_s:.0f} s" if silent_s >= SILENCE_TOLD_S else ""
+    return f"has been silent for {silent_s:.0f} s" if silent_s >= SILENCE_TOLD_S else ""
 
 
 def _trouble(process: TrackerProcess) -> str:
-    """What is wrong with a shard; empty if nothing is."""
+    """Return the fault of a shard; empty if it has none."""
     said = process.shard_report
     if process.pid is None:
-        return "is gone, and started again"
+        return "is gone and being restarted"
     silence = _silence(process)
     if silence:
         return silence

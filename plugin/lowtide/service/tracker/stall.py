@@ -1,4 +1,4 @@
-"""Detects that min time stands for no reason: the lost frame is named, and the life ends in replay (R10)."""
+"""Detects that min time stands without a reason: names the lost frame, and ends the life for a replay (R10)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["Stall"]
 
 
 class Stall:
-    """Watches the global min time, and that fronts are given what lies in their partitions; pure.
+    """Watches the global min time, and that fronts get what is in their partitions; pure.
 
-    Min time counts as stalled while an ack is open at the same tick though no worker has anything to do: whatever would
-    close it is not on its way any more. What waits for a front does not count, nor does a worker that is busy. A front
-    does while a record lies at the very offset that it expects next and it would take it: whoever reads for it does not
-    reach the broker that the service does.
+    Min time counts as stalled while an ack is open at the same tick though no worker has anything to do: what would
+    close it is no longer on its way. Waiting for a front does not count, nor does a busy worker. A front counts while a
+    record lies at the very offset that it expects next and it would take it: its reader does not reach the broker that
+    the service reaches.
 
     Args:
-        limit_s: How long that may last.
+        limit_s: The time that a stall may last.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -31,17 +31,17 @@ class Stall:
         self._lookout = Lookout()
         self._fronts_lookout = Lookout()
         self._unread: dict[tuple[str, int], float] = {}
-        """By partition and offset since when that record has been expected."""
+        """By partition and offset, the time since which that record has been expected."""
 
     def unread(
         self, records: Mapping[int, tuple[str, int, float]], workers: Iterable[WorkerState], now_s: float
     ) -> Cause | None:
-        """Return which front is not given what lies in its partition once it is over the limit; else None.
+        """Return the front that has not got a record of its partition for longer than the limit; else None.
 
         Args:
-            records: By front its partition, the offset of a record that is expected next, and for how long it has lain.
+            records: By front its partition, the offset of a record that is expected next, and its waiting time.
             workers: All of the life.
-            now_s: The monotonic time; to be called each second, like `look`.
+            now_s: The monotonic time; call it each second, like `look`.
         """
         waiting = {}
         for gauges in (worker.gauges for worker in workers):
@@ -56,17 +56,17 @@ class Stall:
             if now_s - since >= self._limit_s:
                 return Cause(
                     "loss",
-                    f"min time stands at front {name}: a record lies at offset {offset}, and for {now_s - since:.0f} s "
-                    "its worker was not given it, though the service reads it",
-                    way_out="see that every executor reaches every broker (its log says which it does not), then start "
-                    "the job again",
+                    f"min time stands at front {name}: its worker has not received the record at offset {offset} for "
+                    f"{now_s - since:.0f} s, though the service can read it",
+                    way_out="make sure that every executor reaches every broker (its log names those it does not), "
+                    "then start the job again",
                 )
         return None
 
     def look(self, report: TrackerReport, workers: Iterable[WorkerState], now_s: float) -> Cause | None:
-        """Return what stands and for how long once it is over the limit; else None.
+        """Return what stands, and for how long, once it is over the limit; else None.
 
-        To be called each second. If this process itself was stalled, its view is stale: the time starts again.
+        Call it each second. If this process itself was stalled, its view is stale: the time starts again.
         """
         if self._lookout.late(now_s):
             self._since = now_s

@@ -1,1 +1,1 @@
-"""The workers of a life: which there are, which have died, which are silent."""
+"""The workers of a life: those that are up, dead, or silent."""

@@ -1,4 +1,4 @@
-"""The workers of a life as they can be reached, by name."""
+"""The workers of a life, reached by name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Crew:
     """Sends orders to workers; belongs to the service's event loop.
 
     Args:
-        register: The life's.
-        tell: Sends an order to a worker, by name; one that is not there is left out.
-        expected: How many workers the levels after the first have.
+        register: The life's register.
+        tell: Sends an order to a worker, by name; does nothing if it is not connected.
+        expected: The number of workers in the levels after the first.
     """
 
     def __init__(self, register: Register, tell: Callable[[str, WorkerOrder], None], expected: int) -> None:

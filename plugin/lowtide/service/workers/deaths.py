@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 __all__ = ["REPORT_WAIT_S", "Deaths"]
 
 REPORT_WAIT_S = 0.3
-"""How long a lost connection waits for the fork server to say how its worker died."""
+"""The time for which a lost connection waits for the fork server's report of how its worker died."""
 
 
 class Deaths:
@@ -19,20 +19,20 @@ class Deaths:
         self._looks: list[asyncio.TimerHandle] = []
 
     def reported(self, workers: Iterable[str], how: str) -> None:
-        """A fork server says how the process of these workers died."""
+        """Take a fork server's report of how the process of these workers died."""
         self._how.update(dict.fromkeys(workers, how))
 
     def how(self, worker: str) -> str:
-        """How a worker died; empty if nobody has said."""
+        """Return how a worker died; empty if unknown."""
         return self._how.get(worker, "")
 
     def look_soon(self, look: Callable[[], None]) -> None:
-        """Look in a moment: what a worker said last, and how it died, is heard first."""
+        """Look in a moment, after the worker's last message and the report of its death."""
         now = asyncio.get_running_loop()
         self._looks = [each for each in self._looks if each.when() > now.time()]
         self._looks.append(now.call_later(REPORT_WAIT_S, look))
 
     def close(self) -> None:
-        """Look no more: a life that is over has nothing to lose."""
+        """Stop looking: a life that is over has nothing to lose."""
         for each in self._looks:
             each.cancel()

@@ -1,7 +1,7 @@
-"""Finds out which labels have ended that subscribers wait for: asks the workers, who keep it as state.
+"""Finds out which labels that subscribers wait for have ended: asks the workers, which keep that as state.
 
-A label's end is told once all of its tick is delivered (R18), and delivered time is stored once a second: so often it
-is asked for, and when a subscriber comes. Nobody is asked while nobody waits.
+A label's end is published once all of its tick is delivered (R18), and delivered time is stored once a second: so it
+asks each second, and when a subscriber comes, but only while someone waits.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ __all__ = ["EndedLabels"]
 
 ANSWER_LIMIT_S = 3.0
 MAX_ASKED = 500
-"""Labels of one question."""
+"""The number of labels in one question."""
 
 
 class EndedLabels:
-    """Belongs to the service's event loop.
+    """The ended labels of a life; belongs to the service's event loop.
 
     Args:
         crew: The workers.
-        hub: Says which labels somebody waits for, and is told of their ends.
-        told: The delivered time that the outside may hear, a tick; None for none yet.
-        slack_ms: How long a tick is.
+        hub: Knows the labels that subscribers wait for, and takes their ends.
+        told: The published delivered time, a tick; None for none yet.
+        slack_ms: Length of a tick in ms.
     """
 
     def __init__(self, crew: Crew, hub: Hub, told: Callable[[], int | None], slack_ms: int) -> None:
@@ -45,16 +45,16 @@ class EndedLabels:
         hub.on_label = self.soon
 
     def soon(self) -> None:
-        """Ask for what is waited for, if it is not being asked for; else once more after that."""
+        """Ask for the awaited labels, unless that is under way; else once more after it."""
         if self._asking is not None and not self._asking.done():
             self._again = True
         elif self._hub.labels_waited_for:
             self._asking = asyncio.get_running_loop().create_task(self._ask_all())
 
     def all_told(self) -> bool:
-        """Time has come to its end, and all is durable: return whether all labels that are waited for have been told.
+        """Return whether all awaited labels are published, at the end of time, when all is durable.
 
-        If they have not, they are asked for.
+        Ask for them if not.
         """
         if not self._all_delivered:
             self._all_delivered = True
@@ -62,14 +62,14 @@ class EndedLabels:
         return self._asking is None or self._asking.done()
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._hub.on_label = lambda: None
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.wait([self._asking])
 
     async def ended_ms(self, step: str, label: str) -> int | None:
-        """When a label has ended last, in ms since 1970; None if it has not, as far as may be told."""
+        """Return the last end of a label, in ms since 1970; None if there is none that may be published."""
         ended = await self._told_of(step, [label])
         return None if label not in ended else ended[label] * self._slack_ms
 
@@ -96,13 +96,13 @@ class EndedLabels:
                         self._hub.reached(f"{DONE}:{step}:{label}", tick)
 
     async def _told_of(self, step: str, labels: list[str]) -> Mapping[str, int]:
-        """By label the tick of its last end, where that may be told."""
+        """Return by label the tick of its last end, if that may be published."""
         ended = await self._ask(step, labels)
         told = LAST_TICK if self._all_delivered else self._told()
         return {} if told is None else {label: tick for label, tick in ended.items() if tick < told}
 
     async def _ask(self, step: str, labels: list[str]) -> Mapping[str, int]:
-        """By label the tick at which it has ended; of workers that do not answer in time nothing is known."""
+        """Return by label the tick at which it ended; without workers that do not answer in time."""
         self._asked += 1
         number, missing = self._asked, set(self._crew.later())
         found: dict[str, int] = {}
@@ -115,7 +115,7 @@ class EndedLabels:
             async with asyncio.timeout(ANSWER_LIMIT_S):
                 await over.wait()
         except TimeoutError:
-            pass  # It is asked again.
+            pass  # The next call asks again.
         finally:
             del self._waiting[number]
         return found

@@ -1,4 +1,4 @@
-"""The executors as the service knows them: each one's fork server, and whether it has the driver's Python."""
+"""The executors known to the service: their fork servers, and whether they have the driver's Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Executors"]
 
 
 class Executors:
-    """The fork servers that are there.
+    """The connected fork servers.
 
     Args:
         python: The driver's Python and packages, which executors must have.
@@ -29,7 +29,7 @@ class Executors:
 
     @property
     def names(self) -> list[str]:
-        """Those that are there, by Spark's number for them."""
+        """The connected executors, by Spark's number for them."""
         return sorted(self._peers)
 
     @property
@@ -47,24 +47,24 @@ class Executors:
             return None
         self._others[executor] = Cause(
             "interpreter",
-            f"executor {executor} on {hello.host} runs another Python than the driver, {hello.executable}: "
+            f"executor {executor} on {hello.host} has a different Python from the driver's, {hello.executable}: "
             + ", ".join(wrong),
             way_out="give every executor the driver's environment, and set PYSPARK_PYTHON to its interpreter",
         )
         return self._others[executor]
 
     def cores(self, executor: str) -> int:
-        """How many cores an executor's processes may use; 1 if it has not come."""
+        """Return the number of cores that an executor's processes may use; 1 if it is not connected."""
         return self._cores.get(executor, 1)
 
     def went(self, executor: str, peer: Peer) -> None:
-        """A fork server's line has ended; another one may have taken its place already."""
+        """Note that a fork server's line has ended; another one may already have taken its place."""
         if self._peers.get(executor) is peer:
             del self._peers[executor], self._cores[executor]
         self._others.pop(executor, None)
 
     async def kill(self, incarnation: int, workers: Iterable[tuple[str, str]]) -> None:
-        """Let the fork servers kill workers of a life, given as (name, executor)."""
+        """Have the fork servers kill workers of a life, given as (name, executor)."""
         names: dict[str, list[str]] = {}
         for name, executor in workers:
             names.setdefault(executor, []).append(name)

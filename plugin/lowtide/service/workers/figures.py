@@ -1,4 +1,4 @@
-"""The figures of all workers of a life, put together."""
+"""The combined figures of all workers of a life."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lowtide.status.recent import totals_of
 __all__ = ["totals", "workers"]
 
 Gauges = Mapping[str, WorkerGauges]
-"""By worker what it said last."""
+"""The last gauges of each worker."""
 
 
 def totals(register: Register, gauges: Gauges, executors: int) -> dict[str, int]:
-    """The job's gauges: records read from the sources, delivered to sinks and to the dead letters, and repairs."""
+    """Return the job's gauges: records read from sources, delivered to sinks and dead letters, and repairs."""
     counted = totals_of(workers(register, gauges))
     return {
         "workers": len(register.workers),
@@ -28,7 +28,7 @@ def totals(register: Register, gauges: Gauges, executors: int) -> dict[str, int]
 
 
 def workers(register: Register, gauges: Gauges) -> list[WorkerState]:
-    """All workers of a register, each with its gauges."""
+    """Return all workers of a register, each with its gauges."""
     return [
         WorkerState(
             worker=worker.name,

@@ -15,17 +15,17 @@ class Peer:
         self._writer = writer
 
     async def receive(self) -> tuple[int, bytes]:
-        """The next message as ``(kind, payload)``; ``ConnectionClosed`` at the end."""
+        """Return the next message as ``(kind, payload)``; raises ``ConnectionClosed`` at the end."""
         try:
             length, kind = HEAD.unpack(await self._reader.readexactly(HEAD.size))
             if not 1 <= length <= MAX_MESSAGE_BYTES:
-                raise ConnectionClosed(f"a message of {length} bytes was announced")
+                raise ConnectionClosed(f"the peer announced a message of {length} bytes")
             return kind, await self._reader.readexactly(length - 1)
         except (asyncio.IncompleteReadError, OSError) as gone:
             raise ConnectionClosed(str(gone)) from gone
 
     async def send(self, kind: Kind, payload: bytes) -> None:
-        """Send bytes. A peer that has gone is met by ``receive``."""
+        """Send bytes. ``receive`` notices a peer that has gone."""
         self._writer.write(head(kind, len(payload)) + payload)
         with suppress(OSError):
             await self._writer.drain()
@@ -35,7 +35,7 @@ class Peer:
         await self.send(Kind.ASK, encode(message))
 
     def tell(self, message: Message) -> None:
-        """Send one message without waiting for room; for short ones, and few."""
+        """Send one message without waiting for room; only for few short ones."""
         data = encode(message)
         self._writer.write(head(Kind.ASK, len(data)) + data)
 

@@ -16,11 +16,11 @@ ANSWER_LIMIT_S = 3.0
 
 
 class Questions:
-    """Questions to all workers of the levels behind the first; belongs to the service's event loop.
+    """Questions to all workers of the levels after the first; belongs to the service's event loop.
 
     Args:
         crew: The workers.
-        slack_ms: How long a tick is.
+        slack_ms: Length of a tick in ms.
     """
 
     def __init__(self, crew: Crew, slack_ms: int) -> None:
@@ -30,15 +30,15 @@ class Questions:
         self._waiting: dict[int, tuple[set[str], list[Looked], asyncio.Event]] = {}
 
     async def ask(self, step: str, key: dict[str, str]) -> bytes:
-        """Return the state of a key as JSON: `step`, `key`, `min_time_ms` that it is as of, and `rows`, maybe none.
+        """Return the state of a key as JSON: `step`, `key`, its `min_time_ms`, and `rows`, maybe none.
 
         Args:
             step: The step's name.
             key: Text by column.
 
         Raises:
-            FlowError: no step of that name has keyed state, or the key is none of its.
-            ServiceUnavailable: a worker has not answered in time.
+            FlowError: no step of that name has keyed state, or the key does not fit it.
+            ServiceUnavailable: a worker did not answer in time.
         """
         self._asked += 1
         number, missing = self._asked, set(self._crew.later())
@@ -53,8 +53,8 @@ class Questions:
                 await over.wait()
         except TimeoutError:
             raise ServiceUnavailable(
-                f"{len(missing)} workers have not answered for {ANSWER_LIMIT_S:g} s: {', '.join(sorted(missing))}",
-                way_out="ask again; `lowtide status` says how it stands with the job",
+                f"{len(missing)} workers did not answer within {ANSWER_LIMIT_S:g} s: {', '.join(sorted(missing))}",
+                way_out="try again; `lowtide status` shows the job's state",
             ) from None
         finally:
             del self._waiting[number]
@@ -62,10 +62,10 @@ class Questions:
         known = [(answer.tick, answer.state) for answer in answers if answer.tick is not None]
         if refused or not known:
             raise FlowError(
-                refused[0] if refused else f'the flow has no step "{step}" with state that is kept by key',
-                way_out=f"ask for /state/{step}?COLUMN=VALUE with the columns that the step is keyed by",
+                refused[0] if refused else f'the flow has no step "{step}" with state per key',
+                way_out=f"ask for /state/{step}?COLUMN=VALUE with the columns of the step's key",
             )
-        # Each worker has heard of another min time; the one that has the key says which it is as of.
+        # Each worker knows another min time; the one with the key gives that of its answer.
         lowest = min(tick for tick, _ in known)
         tick, rows = next(((tick, state) for tick, state in known if state is not None), (lowest, "[]"))
         answer = {"step": step, "key": key, "min_time_ms": tick * self._slack_ms, "rows": msgspec.Raw(rows.encode())}

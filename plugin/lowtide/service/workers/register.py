@@ -1,8 +1,8 @@
-"""The register of a life's workers (R10): who may be forked, where, who is found again, and whose loss ends it.
+"""The register of a life's workers (R10): their forks, their places, and the losses that end the life.
 
 A worker's name is ``level/partition``, at level 0 ``0/topic-partition``. It is forked once: in the life's first epoch,
-or, at level 0, when its source partition shows its first record. From then on it is found, wherever it lives; one that
-is missing ends the life, because an empty one in its place would give wrong answers.
+or, at level 0, when its source partition shows its first record. From then on it is found again, wherever it runs; a
+missing one ends the life, because an empty one in its place would give wrong answers.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ class Worker:
 
     name: str
     number: int
-    """Given in the order of forking; stands in the frames it sends."""
+    """Its number in the order of forking; the frames it sends have it."""
     executor: str
     """The executor whose fork server made it."""
     host: int
-    """Its host process there, by the number of the first worker in it; the tracker knows the host by that number."""
+    """Its host process there, by the number of its first worker, which is also its number at the tracker."""
     address: str = ""
     """``host:port`` once it has reported."""
     pid: int = 0
@@ -36,41 +36,41 @@ class Register:
     first_epoch: int | None = None
     workers: dict[str, Worker] = field(default_factory=dict)
     seats: dict[int, str] = field(default_factory=dict)
-    """Which worker of level 0 the task of which index had last, among `seated` tasks."""
+    """The last worker of level 0 by task index, among `seated` tasks."""
     seated: int = 0
     cause: Cause | None = None
-    """Why the life ended; None while it goes on. The first cause stays."""
+    """The cause of the life's end; None while it goes on. The first cause stays."""
     finished: bool = False
-    """Whether the life was ended on purpose: then workers may go."""
+    """True if the life was ended on purpose: then workers may go."""
 
     @property
     def runs(self) -> bool:
-        """Whether the life has begun, and has neither ended for a cause nor been finished."""
+        """True if the life has begun, and has neither ended for a cause nor been finished."""
         return self.incarnation >= 0 and not self.cause and not self.finished
 
     @property
     def last_word(self) -> Cause | None:
-        """Why a life whose service closes is over: None if that was on purpose, for which the driver has to say so."""
+        """The cause of the end of a life whose service closes; None if the driver announced it as on purpose."""
         if self.cause or self.finished:
             return self.cause
         return Cause("loss", "its driver program has gone", way_out="see the end of the job's log, then run it again")
 
     def end(self, cause: Cause) -> None:
-        """Ends the life; what is said later is a consequence and is not kept."""
+        """End the life; later causes are consequences and are not kept."""
         self.cause = self.cause or cause
 
     def find(
         self, name: str, level: int, epoch: int, incarnation: int, executor: str, processes: int = 1
     ) -> Found | Fork | Refused:
-        """Where the task of ``epoch`` finds the worker ``name``, or that its executor makes it.
+        """Return the worker ``name`` for the task of ``epoch``, or the order for its executor to make it.
 
         Args:
-            name: The worker's.
+            name: The worker's name.
             level: Its level.
-            epoch: The task's.
-            incarnation: The task's.
-            executor: Where the task runs.
-            processes: How many hosts that executor may have.
+            epoch: The task's epoch.
+            incarnation: The task's incarnation.
+            executor: The task's executor.
+            processes: The number of hosts that executor may have.
         """
         if incarnation != self.incarnation:
             return Refused(f"this is incarnation {self.incarnation} of the job; the task is of {incarnation}")
@@ -97,7 +97,7 @@ class Register:
         return Refused(str(self.cause))
 
     def _host_for(self, level: int, number: int, executor: str, processes: int) -> int:
-        """The host of a new worker: one with fewest of its level, of those one with fewest workers."""
+        """Return the host for a new worker: the one with fewest of its level, among those with fewest workers."""
         hosted: dict[int, list[int]] = {}
         for worker in self.workers.values():
             if worker.executor == executor:
@@ -107,39 +107,39 @@ class Register:
         return min(hosted, key=lambda host: (hosted[host].count(level), len(hosted[host]), host))
 
     def hosts(self) -> set[int]:
-        """All hosts of the life, by the numbers that the tracker knows them by."""
+        """Return all hosts of the life, by their numbers at the tracker."""
         return {worker.host for worker in self.workers.values()}
 
     def seat(self, index: int, count: int, name: str) -> None:
-        """Note which worker of level 0 a task attaches to: task `index` of `count`."""
+        """Note the worker of level 0 that a task attaches to: task `index` of `count`."""
         if count != self.seated:
             self.seats.clear()
             self.seated = count
         self.seats[index] = name
 
     def seat_of(self, index: int, count: int) -> str:
-        """Which worker a task of level 0 is for, before it has seen a row; empty if that is not known.
+        """Return the worker for a task of level 0 before its first row; empty if unknown.
 
-        Spark keeps the order of the partitions as long as there are as many; the rows say the last word.
+        Spark keeps the order of the partitions as long as their number stays; the rows decide.
         """
         return self.seats.get(index, "") if count == self.seated else ""
 
     def reported(self, name: str, number: int, address: str, pid: int) -> Worker | Refused:
-        """A forked worker says where it listens."""
+        """Take a forked worker's address."""
         worker = self.workers.get(name)
         if worker is None or worker.number != number or worker.address:
-            return Refused(f"worker {name} (number {number}) is not one that was to be forked")
+            return Refused(f"worker {name} (number {number}) was not ordered")
         if self.cause or self.finished:
             return Refused(str(self.cause or "the job was stopped"))
         worker.address, worker.pid = address, pid
         return worker
 
     def lost(self, names: Iterable[str], how: str = "", pid: int = 0) -> None:
-        """Workers died, or their connection to the service closed, or their executor has gone.
+        """End the life, as workers died, lost their connection to the service, or lost their executor.
 
         Args:
             names: All that went together; workers that this life did not fork are ignored.
-            how: How their process ended, as its fork server saw it; empty if that is not known.
+            how: The end of their process, as its fork server saw it; empty if unknown.
             pid: The process, for one that died before it reported.
         """
         lost = [self.workers[name] for name in names if name in self.workers]

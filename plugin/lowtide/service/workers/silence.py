@@ -1,4 +1,4 @@
-"""Detects a worker that sends no gauges any more: its process hangs where nothing interrupts it."""
+"""Detects a worker that no longer sends gauges: its process hangs where nothing interrupts it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Silence"]
 
 
 class Silence:
-    """Watches that every worker sends gauges, as a loop that turns does each second; pure.
+    """Watches that every worker sends gauges, as a running loop does each second; pure.
 
     Args:
-        limit_s: How long one that has sent some may send none.
+        limit_s: The time for which a worker that has sent some may send none.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -24,11 +24,11 @@ class Silence:
         self._lookout = Lookout()
 
     def look(self, workers: Sequence[WorkerState], now_s: float) -> Cause | None:
-        """Return who is silent and for how long once it is over the limit; else None.
+        """Return the silent worker and for how long, once it is over the limit; else None.
 
         Args:
             workers: All of the life; each time a worker has sent something, its `gauges` are another object.
-            now_s: The monotonic time; to be called each second.
+            now_s: The monotonic time; call it each second.
         """
         late, heard = self._lookout.late(now_s), self._heard
         self._heard = {}
@@ -41,8 +41,8 @@ class Silence:
             if now_s - since_s >= self._limit_s:
                 return Cause(
                     "loss",
-                    f"worker {name} has said nothing for {now_s - since_s:.0f} s: a function of the flow, or a library "
-                    "that it calls, does not let its process go on",
-                    way_out="give what it waits for a time-out; the log of its executor may say more",
+                    f"worker {name} has been silent for {now_s - since_s:.0f} s: a function of the flow, or a library "
+                    "that it calls, blocks its process",
+                    way_out="add a time-out to what it waits for; its executor's log may say more",
                 )
         return None

@@ -109,7 +109,7 @@ def test_a_shard_that_is_stopped_is_named_and_replaced(monkeypatch: pytest.Monke
 
         traffic.goes_on_until(replaced)
         traffic.end()
-        assert "shard 2 of the tracker has said nothing" in seen
+        assert "shard 2 of the tracker has been silent" in seen
         assert life.shard_restarts == [(2, 2, "was killed by SIGKILL")]
         assert life.faults == []
 

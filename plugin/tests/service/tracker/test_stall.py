@@ -86,7 +86,7 @@ def unread(records: dict[int, tuple[str, int, float]], **front: object) -> list[
 def test_a_front_that_is_not_given_what_lies_in_its_partition_is_named_after_the_limit() -> None:
     said = unread(LIES)
     assert set(said[:10]) == {""}
-    assert "min time stands at front orders-1: a record lies at offset 7" in said[12]
+    assert "min time stands at front orders-1: its worker has not received the record at offset 7" in said[12]
 
 
 def test_a_front_that_is_stopped_or_has_read_on_waits_for_nothing() -> None:

@@ -22,7 +22,7 @@ def test_a_worker_that_has_said_something_and_says_nothing_more_is_named() -> No
     once = WorkerGauges(busy=True)
     told = said(10.0, 20, lambda _: once)
     assert told[:10] == [""] * 10
-    assert "worker 1/0 has said nothing for 10 s" in told[10]
+    assert "worker 1/0 has been silent for 10 s" in told[10]
 
 
 def test_a_worker_that_goes_on_or_has_not_begun_is_not() -> None:
