@@ -1,4 +1,4 @@
-"""What a flow's functions print and log: whole lines in the process's log, each with its worker's name."""
+"""The output of a flow's functions, printed or logged: whole lines in the process's log, each with its worker."""
 
 from __future__ import annotations
 
