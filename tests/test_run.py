@@ -38,12 +38,13 @@ class Order:
 def handle(order: Order) -> Order:
     if order.number < 0:
         raise ValueError(f"{{order.user}} owes us")
-    if order.number == 17:
-        print("seventeen", order.user)
+    if order.number == MARK:
+        print("number", order.number, order.user)
     return order
 
 
 flow = Flow("{job}")
+MARK = flow.parameter("mark", 0)
 source = flow.read("orders", kafka("{source}", json(Order){stop}))
 source.key_by("user").map(handle).write("out", kafka("{sink}", json(Order), key="user"))
 
@@ -112,6 +113,12 @@ class Place:
     def log(self) -> str:
         file = self.folder / ".lowtide/jobs" / self.job / "job.log"
         return "".join(file.read_text(errors="replace")[-4000:]) if file.exists() else ""
+
+    def prints(self, number: int) -> bool:
+        """Whether the log has what the flow prints of the record that its parameter names."""
+        log = (self.folder / ".lowtide/jobs" / self.job / "job.log").read_text(errors="replace")
+        line = rf"^[\d-]+ [\d:,]+ lowtide worker 1/\d \d+ INFO: number {number} u{number % 5}$"
+        return re.search(line, log, re.MULTILINE) is not None
 
     def state(self) -> dict[str, Any]:
         state: dict[str, Any] = json.loads((self.folder / ".lowtide/jobs" / self.job / "state.json").read_text())
@@ -193,15 +200,14 @@ def _place(new_place: Callable[[], Place]) -> Place:
 def test_a_job_runs_in_the_foreground_or_detached_until_it_is_asked_to_stop(new_place: Callable[[], Place]) -> None:
     front, behind = new_place(), new_place()
     run = front.lowtide("run", "flow.py")
-    detached = behind.lowtide("run", "flow.py", "--detach", "--json")
+    detached = behind.lowtide("run", "flow.py", "--detach", "--json", "--set", "job.parameters.mark=17")
     front.until_ready(run)
     assert behind.ended(detached) == 0, behind.said(detached) + behind.log()
     watch(front, run)
     assert detached.stdout is not None
     assert json.loads(detached.stdout.read())["phase"] == "running"
     behind.pass_through(100)
-    log = (behind.folder / ".lowtide/jobs" / behind.job / "job.log").read_text(errors="replace")
-    assert re.search(r"^[\d-]+ [\d:,]+ lowtide worker 1/\d \d+ INFO: seventeen u2$", log, re.MULTILINE), behind.log()
+    assert behind.prints(17), behind.log()
     stop_twice(behind)
 
 
@@ -418,10 +424,11 @@ def test_spark_submit_runs_the_same_flow(place: Place) -> None:
     folder = Path(sys.executable).parent
     arguments = "$(lowtide submit-args --set spark.master=local[6])"
     # Spark hands on all that the program says as its own standard output.
-    program = f'exec spark-submit {arguments} flow.py "$@" >&2'
+    program = f'exec spark-submit {arguments} --conf spark.lowtide.job.parameters.mark=18 flow.py "$@" >&2'
     run = place.start("bash", "-c", program, "bash", PATH=f"{folder}:{os.environ['PATH']}")
     place.until_ready(run)
     place.pass_through(50)
+    assert place.prints(18), place.log()
     stop = place.lowtide("stop", place.job)
     assert place.ended(stop) == 0, place.said(stop)
     assert place.ended(run, 20) == 0, place.said(run)
