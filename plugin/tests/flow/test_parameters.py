@@ -106,7 +106,8 @@ def test_a_parameter_that_the_flow_does_not_ask_for_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "limited.py").write_text(FLOW)
-    assert run(["check", str(tmp_path / "limited.py"), "--set", "job.parameters.limit=7"]) == 0
+    assert run(["check", str(tmp_path / "limited.py"), "--explain", "--set", "job.parameters.limit=7"]) == 0
+    assert "parameters: limit = 7\n" in capsys.readouterr().out
     assert run(["check", str(tmp_path / "limited.py"), "--set", "job.parameters.limt=7"]) == FlowError.exit_code
     said = capsys.readouterr().err
     assert 'flow "limited" has no parameter limt' in said

@@ -18,6 +18,8 @@ def explain(plan: Plan) -> str:
     lines = [f"flow {plan.name}: {plan.levels} {noun}, {plan.units} hash units, {_lanes(plan.lanes)} per sink"]
     if plan.needs_tracking():
         lines[0] += f", ticks of {plan.slack_ms} ms, {plan.grouping} grouping"
+    if plan.parameters:
+        lines.append("parameters: " + ", ".join(f"{name} = {value!r}" for name, value in plan.parameters.items()))
     width = max(len(vertex.name) for vertex in plan.vertices)
     for level in range(plan.levels):
         lines += ["", f"level {level}: {_workers(plan, level)}"]
