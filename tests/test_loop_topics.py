@@ -152,5 +152,5 @@ def test_a_topic_that_somebody_made_with_too_few_partitions_is_refused(conf: Con
     narrow = plan(unique("loops"))
     (name,) = loop_topics(narrow).values()
     Topics(conf.kafka).create(name, partitions=1)
-    with pytest.raises(FlowError, match=r"has 1 partitions, but the loop has 2 workers"):
+    with pytest.raises(FlowError, match=r"has 1 partition, but the loop has 2 workers"):
         open_loops(narrow, conf)

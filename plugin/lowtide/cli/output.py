@@ -65,11 +65,6 @@ def size(count: int) -> str:
     return f"{count / GIB:.1f} GiB"
 
 
-def count_of(count: int, what: str) -> str:
-    """Return a number with its noun: `1 part`, `1,234 parts`."""
-    return f"{count:,} {what}" + "s" * (count != 1)
-
-
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The headings and rows, each column as wide as its widest cell, two spaces between columns."""
     lines = [headings, *rows]

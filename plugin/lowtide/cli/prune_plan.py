@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from lowtide.cli.output import count_of, size
+from lowtide.cli.output import size
 from lowtide.conf import Conf
 from lowtide.connectors.topics import Topic, Topics
 from lowtide.errors import ConfError, LowtideError
+from lowtide.wording import count_of
 from lowtide_snapshots.commits.choice import manifest_of
 from lowtide_snapshots.commits.known import KnownSnapshots
 from lowtide_snapshots.commits.log import Commit

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lowtide.cli.output import Told, count_of, size, table, time_of
+from lowtide.cli.output import Told, size, table, time_of
 from lowtide.cli.snapshot_place import opened
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
@@ -25,6 +25,7 @@ from lowtide.errors import LowtideError
 from lowtide.flow.plan.compiler import compile_job
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.graph import FlowGraph
+from lowtide.wording import count_of
 from lowtide_snapshots.commits.choice import Choice, choose
 from lowtide_snapshots.format.fingerprint import Difference, compare
 from lowtide_snapshots.job.store import JobStore

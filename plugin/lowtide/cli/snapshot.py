@@ -9,12 +9,13 @@ import click
 import msgspec
 
 from lowtide.cli.options import as_json, with_conf
-from lowtide.cli.output import bar, count_of, size, time_of
+from lowtide.cli.output import bar, size, time_of
 from lowtide.cli.running_jobs import control_of, only_job
 from lowtide.conf import Conf
 from lowtide.errors import SnapshotFailed
 from lowtide.status.control_client import ControlClient, ControlUnreachable
 from lowtide.status.job_view import SnapshotView
+from lowtide.wording import count_of
 from lowtide_snapshots.cause import Cause
 
 MOST_CHARACTERS = 200

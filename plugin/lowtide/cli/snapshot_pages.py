@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from lowtide.cli.output import count_of, size, table, time_of
+from lowtide.cli.output import size, table, time_of
+from lowtide.wording import count_of
 from lowtide_snapshots.commits.known import KnownSnapshot
 from lowtide_snapshots.commits.log import Commit, Restored
 from lowtide_snapshots.format.difference import Diff

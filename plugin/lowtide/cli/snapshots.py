@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from lowtide.cli.options import as_json, with_conf
-from lowtide.cli.output import Age, bar, count_of, size, table, time_of
+from lowtide.cli.output import Age, bar, size, table, time_of
 from lowtide.cli.prune_plan import PrunePlan
 from lowtide.cli.snapshot_pages import LISTED, diff_object, diff_page, known_object, line, page
 from lowtide.cli.snapshot_place import opened
 from lowtide.conf import Conf
 from lowtide.errors import SnapshotDamaged, SnapshotFailed
+from lowtide.wording import count_of
 from lowtide_snapshots.commits.known import KnownSnapshot, KnownSnapshots
 from lowtide_snapshots.commits.log import Commit
 from lowtide_snapshots.commits.retention import Rule

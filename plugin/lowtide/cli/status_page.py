@@ -23,6 +23,7 @@ from lowtide.status.job_view import (
     TrackerView,
     WorkerView,
 )
+from lowtide.wording import count_of
 
 __all__ = ["show", "status_page"]
 
@@ -79,6 +80,7 @@ def _summary(view: JobView) -> Table:
     durable = (
         "nothing for sure yet" if view.delivered_time_ms is None else f"all before {time_of(view.delivered_time_ms)}"
     )
+    letters = count_of(totals.dead_letters, "dead letter")
     rows: list[tuple[str, str | Text]] = [
         ("rate", f"{count(rates.records_in)} records/s in, {count(rates.delivered)} records/s delivered"),
         ("lag", Text(lag(view), late)),
@@ -86,10 +88,10 @@ def _summary(view: JobView) -> Table:
         ("delivered", durable),
         ("latency", f"{latency(view.latency_ms)} (from a record's timestamp until it is durable)"),
         ("hops, p50/p99", ", ".join(f"{hop} {duration(p.p50)}/{duration(p.p99)}" for hop, p in view.hops.items())),
-        ("in total", f"{totals.records_in:,} in, {totals.delivered:,} delivered, {totals.dead_letters:,} dead letters"),
+        ("in total", f"{totals.records_in:,} in, {totals.delivered:,} delivered, {letters}"),
         ("repairs", f"{totals.repairs:,}"),
         ("snapshots", _snapshots(view)),
-        ("tracker", f"era {tracker.era}, process {tracker.pid or '-'}, {tracker.floors:,} floors"),
+        ("tracker", f"era {tracker.era}, process {tracker.pid or '-'}, {count_of(tracker.floors, 'floor')}"),
         ("its traffic", _traffic(tracker)),
     ]
     if tracker.shards:

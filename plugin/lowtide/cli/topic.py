@@ -10,7 +10,7 @@ from dataclasses import asdict
 import click
 
 from lowtide.cli.options import as_json, with_conf
-from lowtide.cli.output import count_of, table, time_of
+from lowtide.cli.output import table, time_of
 from lowtide.conf import Conf
 from lowtide.connectors.dead_letters import letter_of
 from lowtide.connectors.topic_records import read_topic, write_topic
@@ -18,6 +18,7 @@ from lowtide.connectors.topics import Topics
 from lowtide.driver.preflight import NewTopic, letters_topic, needed_topics
 from lowtide.flow.plan.compiler import compile_job
 from lowtide.flow.plan.flow_file import load_flow
+from lowtide.wording import count_of
 
 
 @click.group()
@@ -148,6 +149,8 @@ def delete(conf: Conf, name: str, yes: bool) -> None:
     topics = Topics(conf.kafka)
     if not yes:
         count = topics.describe(name).partitions
-        click.confirm(f"delete topic {name} ({count} partitions) at {conf.kafka.bootstrap_servers}?", abort=True)
+        click.confirm(
+            f"delete topic {name} ({count_of(count, 'partition')}) at {conf.kafka.bootstrap_servers}?", abort=True
+        )
     topics.delete(name)
     click.echo(f"deleted {name}")

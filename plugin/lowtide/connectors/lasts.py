@@ -28,6 +28,7 @@ from lowtide.connectors.topics import TopicExists, Topics
 from lowtide.core.fronts.floors import Steps
 from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.flow.plan.own_topics import name_beside
+from lowtide.wording import count_of
 from lowtide_tracker import Floor
 
 __all__ = [
@@ -114,7 +115,7 @@ def open_lasts(kafka: KafkaConf, job: str, known_id: str | None, generation: int
     if described.cleanup != "compact":
         raise _lost(settings, topic, f"has cleanup.policy={described.cleanup} and may have forgotten records")
     if described.partitions != 1:
-        raise _lost(settings, topic, f"has {described.partitions} partitions instead of 1")
+        raise _lost(settings, topic, f"has {count_of(described.partitions, 'partition')} instead of 1")
     return found
 
 

@@ -17,6 +17,7 @@ from lowtide.connectors.topics import TopicExists, Topics
 from lowtide.errors import FlowError, TopicUnknown
 from lowtide.flow.plan.own_topics import loop_topics
 from lowtide.flow.plan.plan import Plan
+from lowtide.wording import count_of
 
 __all__ = ["LoopTopic", "open_loops"]
 
@@ -68,7 +69,8 @@ def open_loops(plan: Plan, conf: Conf) -> Mapping[int, LoopTopic]:
         way_out = "delete the topic: the next start creates it, and needs nothing of an earlier life from it"
         if topic.partitions < plan.parallelism:
             raise FlowError(
-                f'topic "{topic.name}" has {topic.partitions} partitions, but the loop has {plan.parallelism} workers',
+                f'topic "{topic.name}" has {count_of(topic.partitions, "partition")}, but the loop has '
+                f"{count_of(plan.parallelism, 'worker')}",
                 way_out=way_out,
             )
         if topic.cleanup != "delete":

@@ -16,6 +16,7 @@ from lowtide.driver.query import topics_of
 from lowtide.errors import FlowError, TooFewSlots
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.graph import FlowGraph
+from lowtide.wording import count_of
 
 
 def sink_topics(plan: Plan) -> list[str]:
@@ -141,7 +142,7 @@ def _refuse_narrow(plan: Plan, topics: Mapping[str, Topic]) -> None:
                 f'topic "{topic.name}" has {topic.partitions} partition{"s" * (topic.partitions > 1)}, and the job '
                 f"{plan.lanes} lanes: each lane writes a partition of its own",
                 where=f'sink "{vertex.name}"',
-                way_out=f"give the topic {plan.lanes} partitions, or set job.parallelism and job.lanes to "
+                way_out=f"give the topic {count_of(plan.lanes, 'partition')}, or set job.parallelism and job.lanes to "
                 f"{topic.partitions}",
             )
 

@@ -11,6 +11,7 @@ from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState
 from lowtide.status.control_client import ControlClient, ControlUnreachable, TokenRefused
 from lowtide.status.job_view import JobView, Percentiles
+from lowtide.wording import count_of
 
 LIMIT_S = 2.0
 REMARKABLE_LAG_MS = 1000
@@ -51,8 +52,8 @@ class Figures:
         return cls(totals.records_in, totals.delivered, totals.dead_letters, present, len(executors))
 
     def __str__(self) -> str:
-        text = f"{self.records_in:,} records in, {self.records_out:,} out, {self.workers} workers"
-        return f"{text}, {self.dead_letters:,} dead letters" if self.dead_letters else text
+        text = f"{self.records_in:,} records in, {self.records_out:,} out, {count_of(self.workers, 'worker')}"
+        return f"{text}, {count_of(self.dead_letters, 'dead letter')}" if self.dead_letters else text
 
 
 def ask_figures(folder: JobFolder, state: JobState, limit_s: float = LIMIT_S) -> Figures | None:

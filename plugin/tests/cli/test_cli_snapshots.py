@@ -18,7 +18,7 @@ from kept_snapshots import commit, seal
 from seen import SHAPE
 
 from lowtide.cli.main import run
-from lowtide.cli.output import Age, IsoTime, count_of, size, time_of
+from lowtide.cli.output import Age, IsoTime, size, time_of
 from lowtide.cli.prune_plan import PrunePlan, gone
 from lowtide.cli.refusals import fence_fails_snapshot
 from lowtide.cli.snapshot import take
@@ -36,6 +36,7 @@ from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState
 from lowtide.process.identity import Process
 from lowtide.status.job_view import SnapshotView
+from lowtide.wording import count_of
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.known import KnownSnapshots
 from lowtide_snapshots.commits.memory_log import MemoryCommitLog

@@ -137,5 +137,5 @@ def test_what_cannot_be_answered_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(FlowError, match="say each"):
         Asked({"cause": "say each"}, {}).ask()
     monkeypatch.setattr(questions_module, "ANSWER_LIMIT_S", 0.1)
-    with pytest.raises(ServiceUnavailable, match=r"1 workers did not answer.*1/1"):
+    with pytest.raises(ServiceUnavailable, match=r"1 worker did not answer.*1/1"):
         Asked({"tick": 3}, None).ask()

@@ -9,6 +9,7 @@ import msgspec
 from lowtide.assignment.messages import Look, Looked
 from lowtide.errors import FlowError, ServiceUnavailable
 from lowtide.service.workers.crew import Crew
+from lowtide.wording import count_of
 
 __all__ = ["Questions"]
 
@@ -53,7 +54,8 @@ class Questions:
                 await over.wait()
         except TimeoutError:
             raise ServiceUnavailable(
-                f"{len(missing)} workers did not answer within {ANSWER_LIMIT_S:g} s: {', '.join(sorted(missing))}",
+                f"{count_of(len(missing), 'worker')} did not answer within {ANSWER_LIMIT_S:g} s: "
+                f"{', '.join(sorted(missing))}",
                 way_out="try again; `lowtide status` shows the job's state",
             ) from None
         finally:
