@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lowtide_tracker import shard as shard_module
-from lowtide_tracker import sharding as sharding_module
-from lowtide_tracker.merge import Merge, ShardView, Uncovered
 from lowtide_tracker.rebuild import Rebuild
-from lowtide_tracker.shard import Shard
+from lowtide_tracker.shards import shard as shard_module
+from lowtide_tracker.shards import sharding as sharding_module
+from lowtide_tracker.shards.merge import Merge, ShardView, Uncovered
+from lowtide_tracker.shards.shard import Shard
 
 from .mutation import Mutation, Patch
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
 from lowtide_tracker import Absolute, Flush, Graph, Notice, Tracker
-from lowtide_tracker.merge import Merge
 from lowtide_tracker.messages import FrontClosed, FrontOpened, Order, Report
-from lowtide_tracker.shard import Shard
-from lowtide_tracker.sharding import Splitter
+from lowtide_tracker.shards.merge import Merge
+from lowtide_tracker.shards.shard import Shard
+from lowtide_tracker.shards.sharding import Splitter
 
 from .tracking import Line, Tracking
 from .verdict import Violation

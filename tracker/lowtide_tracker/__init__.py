@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from lowtide_tracker.handshake import ClientHandshake, HandshakeError, ServerHandshake
     from lowtide_tracker.holder import Holder
     from lowtide_tracker.local_tracker import LocalTracker
-    from lowtide_tracker.merge import Merge
-    from lowtide_tracker.merge_server import MergeServer
     from lowtide_tracker.messages import Absolute, Flush, Notice, Request
     from lowtide_tracker.min_times import MinTimes
     from lowtide_tracker.server import TrackerServer
-    from lowtide_tracker.shard import Shard
-    from lowtide_tracker.shard_server import ShardServer
-    from lowtide_tracker.sharded_client import ShardedClient
+    from lowtide_tracker.shards.merge import Merge
+    from lowtide_tracker.shards.merge_server import MergeServer
+    from lowtide_tracker.shards.shard import Shard
+    from lowtide_tracker.shards.shard_server import ShardServer
+    from lowtide_tracker.shards.sharded_client import ShardedClient
     from lowtide_tracker.table import Table
     from lowtide_tracker.tracker import Tracker
     from lowtide_tracker.traffic import Traffic
@@ -121,17 +121,17 @@ _HOME = {
     "ServerHandshake": "handshake",
     "Holder": "holder",
     "LocalTracker": "local_tracker",
-    "Merge": "merge",
-    "MergeServer": "merge_server",
+    "Merge": "shards.merge",
+    "MergeServer": "shards.merge_server",
     "Absolute": "messages",
     "Flush": "messages",
     "Notice": "messages",
     "Request": "messages",
     "MinTimes": "min_times",
     "TrackerServer": "server",
-    "Shard": "shard",
-    "ShardServer": "shard_server",
-    "ShardedClient": "sharded_client",
+    "Shard": "shards.shard",
+    "ShardServer": "shards.shard_server",
+    "ShardedClient": "shards.sharded_client",
     "Table": "table",
     "Tracker": "tracker",
     "Traffic": "traffic",

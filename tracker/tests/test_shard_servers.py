@@ -13,7 +13,7 @@ from sharded_life import CAPACITY, INCARNATION, ShardedLife, mend, wait
 
 from lowtide_tracker import ConnectionLost, Floor, Flush, Graph, LocalTracker, ProtocolError, Tracker
 from lowtide_tracker.messages import Join, Report
-from lowtide_tracker.sharded_client import ShardedClient
+from lowtide_tracker.shards.sharded_client import ShardedClient
 from lowtide_tracker.wire import encode
 
 GRAPH = {1: [], 2: [1], 3: [2]}

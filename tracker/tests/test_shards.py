@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from lowtide_tracker import Flush, Graph, LocalTracker, Notice, TableFull, TimeWentBack, Tracker
-from lowtide_tracker.merge import Merge, ShardView
 from lowtide_tracker.messages import FrontClosed, FrontOpened, Report
-from lowtide_tracker.shard import Shard
-from lowtide_tracker.sharding import Splitter, round_up, shard_of
+from lowtide_tracker.shards.merge import Merge, ShardView
+from lowtide_tracker.shards.shard import Shard
+from lowtide_tracker.shards.sharding import Splitter, round_up, shard_of
 
 FRONT = 7
 GRAPH = {1: [], 2: [1]}

@@ -9,11 +9,11 @@ from msgspec.msgpack import Encoder
 
 from lowtide_bench.tracking.script import START, Script, chain, fronts
 from lowtide_tracker import Flush, Graph, LocalTracker, Notice, Traffic
-from lowtide_tracker.merge import Merge
 from lowtide_tracker.message_reader import HEAD
 from lowtide_tracker.messages import Report
-from lowtide_tracker.shard import Shard
-from lowtide_tracker.sharding import Splitter
+from lowtide_tracker.shards.merge import Merge
+from lowtide_tracker.shards.shard import Shard
+from lowtide_tracker.shards.sharding import Splitter
 from lowtide_tracker.wire import encode
 
 FLUSH_MS = 2

@@ -23,7 +23,7 @@ from lowtide_bench.tracking.served import INCARNATION
 from lowtide_tracker import Flush, LocalTracker, ShardedClient, TrackerClient
 from lowtide_tracker.message_reader import MessageReader
 from lowtide_tracker.messages import Notice
-from lowtide_tracker.sharding import Splitter
+from lowtide_tracker.shards.sharding import Splitter
 from lowtide_tracker.wire import decode, encode
 
 RECEIVE_BYTES = 1 << 16

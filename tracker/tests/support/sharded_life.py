@@ -12,12 +12,12 @@ from hanging import HANGS_S
 
 from lowtide_tracker import Graph, LocalTracker, Notice, TrackerClient, TrackerError
 from lowtide_tracker.errors import ConnectionLost
-from lowtide_tracker.merge import Merge
-from lowtide_tracker.merge_server import MergeServer
 from lowtide_tracker.messages import Joined
-from lowtide_tracker.shard import Shard
-from lowtide_tracker.shard_server import ShardServer
-from lowtide_tracker.sharded_client import ShardedClient
+from lowtide_tracker.shards.merge import Merge
+from lowtide_tracker.shards.merge_server import MergeServer
+from lowtide_tracker.shards.shard import Shard
+from lowtide_tracker.shards.shard_server import ShardServer
+from lowtide_tracker.shards.sharded_client import ShardedClient
 
 SECRET = bytes(range(32))
 INCARNATION = 3

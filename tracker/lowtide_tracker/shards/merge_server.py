@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from lowtide_tracker.errors import ProtocolError, StillRebuilding, TrackerError
 from lowtide_tracker.life_server import NoticeServer
-from lowtide_tracker.merge import Merge
 from lowtide_tracker.messages import (
     Await,
     CloseFront,
@@ -19,6 +18,7 @@ from lowtide_tracker.messages import (
     Unsubscribe,
 )
 from lowtide_tracker.peer import Peer
+from lowtide_tracker.shards.merge import Merge
 
 
 class MergeServer(NoticeServer):

@@ -15,7 +15,6 @@ from lowtide_tracker.errors import (
 )
 from lowtide_tracker.handshake import HandshakeError
 from lowtide_tracker.life_server import LifeServer
-from lowtide_tracker.merge_line import MergeLine
 from lowtide_tracker.messages import (
     Absolute,
     Fault,
@@ -29,7 +28,8 @@ from lowtide_tracker.messages import (
     Welcome,
 )
 from lowtide_tracker.peer import Peer
-from lowtide_tracker.shard import Shard
+from lowtide_tracker.shards.merge_line import MergeLine
+from lowtide_tracker.shards.shard import Shard
 
 LOG = logging.getLogger(__name__)
 REPORT_EVERY_S = 0.001

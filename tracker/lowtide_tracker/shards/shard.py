@@ -11,7 +11,7 @@ from lowtide_tracker.graph import Graph
 from lowtide_tracker.holder import Holder
 from lowtide_tracker.messages import Absolute, Flush, Joined, Notice, Order, Report
 from lowtide_tracker.rebuild import Rebuild
-from lowtide_tracker.sharding import NEVER, round_up, shard_of
+from lowtide_tracker.shards.sharding import NEVER, round_up, shard_of
 from lowtide_tracker.table import INT64_MIN, Table
 
 NO_LIMIT = 1 << 65

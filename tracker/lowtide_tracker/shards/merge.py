@@ -7,7 +7,7 @@ from lowtide_tracker.errors import FrontIsClosed, StillRebuilding, TableFull, Ti
 from lowtide_tracker.floors import Floors
 from lowtide_tracker.graph import Graph
 from lowtide_tracker.messages import FrontClosed, FrontOpened, Joined, Notice, Order, Report, Request
-from lowtide_tracker.sharding import NEVER
+from lowtide_tracker.shards.sharding import NEVER
 from lowtide_tracker.table import INT64_MIN
 
 MAX_PENDING = 16

@@ -8,7 +8,7 @@ from lowtide_tracker.errors import ConnectionLost, TrackerError
 from lowtide_tracker.local_tracker import LocalTracker
 from lowtide_tracker.messages import Absolute, Flush, Notice
 from lowtide_tracker.min_times import MinTimes
-from lowtide_tracker.sharding import Splitter
+from lowtide_tracker.shards.sharding import Splitter
 
 POLL_S = 0.001
 

@@ -1,0 +1,1 @@
+"""The tracker in shards: each holds a part of the table, and the merge makes one min time of what they report."""
