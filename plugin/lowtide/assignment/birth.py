@@ -14,7 +14,7 @@ class Birth:
     Attributes:
         name: ``level/partition``, at level 0 ``0/topic-partition``.
         level: The level whose partition it runs.
-        number: Its number in the life's register; stands in the frames it sends.
+        number: Its number in the life's register; it is in the frames it sends.
         incarnation: The life it belongs to.
         host: The number of its host's first worker: the tracker knows the host by it.
         executor: The executor it runs on.

@@ -74,7 +74,7 @@ class ServiceClient:
         return begun.control, begun.certificate
 
     def stopping(self, incarnation: int, cause: Cause | None) -> None:
-        """Say that the life's query is about to be stopped: what breaks off with it is no failure.
+        """Announce that the life's query is about to be stopped: tasks that break off with it have not failed.
 
         Args:
             incarnation: The life's number.
@@ -91,7 +91,7 @@ class ServiceClient:
         return self._ask(Finish(incarnation), Finished).killed
 
     def status(self) -> JobState:
-        """Return what the service knows of the job."""
+        """Return the job's state, as the service knows it."""
         return self._ask(Status(), JobState)
 
     def _ask(self, question: Message, kind: type[T]) -> T:

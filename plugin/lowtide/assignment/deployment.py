@@ -42,8 +42,8 @@ class Deployment:
         start: The tick at which the life's min time begins.
         last: What the lanes' `last` was when the life began (R13).
         floors: By front the floors that were durable then, packed.
-        unreported: Likewise those that commits alone knew.
-        relied_on: The largest tick that anything rests on; see `Front`.
+        unreported: The floors that only commits knew.
+        relied_on: The largest tick that anything relies on; see `Front`.
         highest_floor: The largest tick of all floors, those that commits alone know too.
         store: Where snapshots go; None where none are taken.
         restored: The parts that the life begins from, all of the T that it starts at.

@@ -95,7 +95,7 @@ class ForkServerHello(Message, frozen=True, kw_only=True):
 
 
 class WorkerHello(Message, frozen=True, kw_only=True):
-    """A host has been ordered to make a worker, and wants its `Welcome`; the first of a host wants the `plan` too."""
+    """A host has been ordered to make a worker, and asks for its `Welcome`; the first of a host also for the `plan`."""
 
     worker: str
     number: int
@@ -118,7 +118,7 @@ class HostDied(Message, frozen=True, kw_only=True):
 
 
 class Failed(Message, frozen=True):
-    """A host cannot go on, or a fork server cannot make a worker."""
+    """A host has failed, or a fork server cannot make a worker."""
 
     cause: Cause
 
@@ -160,17 +160,17 @@ class LabelsEnded(Message, frozen=True):
 
 
 class Delivered(Message, frozen=True):
-    """Below this tick a worker's lanes are durable; reported at once while somebody listens, else with its gauges."""
+    """Below this tick a worker's lanes are durable; reported at once for listeners, else with its gauges."""
 
     tick: int
 
 
 class Pinned(Message, frozen=True, kw_only=True):
-    """A worker has heard of a snapshot, and has pinned its share.
+    """A worker has received a snapshot, and has pinned its share.
 
     Attributes:
         number: The snapshot's.
-        since: The T of the commit whose parts stand for what has not changed since; None for none.
+        since: The T of the commit whose parts hold what has not changed since; None for none.
         front: At level 0 the front, its first offset to be read again, and the label before that.
         pause_ms: For how long the fork of the process that writes has held up the worker.
     """
@@ -196,7 +196,7 @@ class PartWritten(Message, frozen=True):
 
 
 class PartEmpty(Message, frozen=True):
-    """A hash unit of a worker's share has no state any more."""
+    """A hash unit of a worker's share has no state left."""
 
     number: int
     vertex: str
@@ -350,7 +350,7 @@ class NewFronts(Message, frozen=True):
 
 
 class Look(Message, frozen=True):
-    """Somebody asks for the state of a key, which is text by column."""
+    """A question for the state of a key, which is text by column."""
 
     id: int
     step: str
@@ -358,7 +358,7 @@ class Look(Message, frozen=True):
 
 
 class LookForLabels(Message, frozen=True):
-    """Somebody waits for the ends of labels, which are text, of a `when_done`."""
+    """A subscriber waits for the ends of labels, which are text, of a `when_done`."""
 
     id: int
     step: str
@@ -366,7 +366,7 @@ class LookForLabels(Message, frozen=True):
 
 
 class Listened(Message, frozen=True):
-    """Somebody outside waits for delivered time: for so many seconds it is reported as soon as it moves."""
+    """A subscriber waits for delivered time: for so many seconds it is reported as soon as it moves."""
 
     for_s: float
 
@@ -457,7 +457,7 @@ class ForkServerReady(Message, frozen=True):
 
 
 class MakeWorker(Message, frozen=True, kw_only=True):
-    """A worker is to be made, in the host of this number: by its fork server, or by the host itself."""
+    """An order to make a worker, in the host of this number: by its fork server, or by the host itself."""
 
     worker: str
     level: int

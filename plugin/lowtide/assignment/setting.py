@@ -88,16 +88,16 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         processes: How many host processes an executor has; 0 for half its cores.
         dead_letters: Whether level 0 delivers too.
         shape: What the job's view says of the plan.
-        driver_pid: The driver program, which ends the job when it is told to terminate.
+        driver_pid: The driver program, which ends the job on SIGTERM.
         start: The tick at which min time begins.
-        relied_on: The largest tick that anything rests on.
-        told: The largest delivered time that was told.
-        told_again: The largest that was told of this output generation.
+        relied_on: The largest tick that anything relies on.
+        told: The largest published delivered time.
+        told_again: The largest published one of this output generation.
         generation: Of the output.
-        capacity_ticks: How far acks may lie ahead of min time.
-        shards: How many processes share the tracker's work, beside the one that merges what they say; 1 for one alone.
-        allowed_skew_ms: How far an idle front stays behind the broker's clock.
-        stall_limit_ms: How long min time may stand in a segment without work.
+        capacity_ticks: How far acks may be ahead of min time.
+        shards: The processes that share the tracker's work, besides the one that merges their reports; 1 for one alone.
+        allowed_skew_ms: The lag of an idle front behind the broker's clock.
+        stall_limit_ms: How long min time may stand still in a segment without work.
         load_limit_s: How long a worker may take to load its state before it takes its first task; 0 for none to load.
         silent_limit_s: How long a worker that has sent gauges may send none.
         fronts: All registered fronts.
@@ -107,7 +107,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         zookeeper: The way into ZooKeeper.
         control: Of the control API.
         snapshots: Of snapshots; None where none are taken.
-        jobs: Its place among other jobs; None for a job by itself.
+        jobs: Its place among other jobs; None outside a graph.
     """
 
     levels: int

@@ -1,4 +1,4 @@
-"""A question to the tracker of a graph of jobs; and who reads what a job is about to deliver again."""
+"""A question to the tracker of a graph of jobs, and a check for jobs that read what another one redelivers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def graph_address(conf: Conf) -> str:
 
 
 def refuse_readers(conf: Conf, job: str, topics: Sequence[str]) -> None:
-    """Refuse to deliver again into topics that other jobs of the graph read; a job by itself passes.
+    """Refuse to deliver again into topics that other jobs of the graph read; a job outside a graph passes.
 
     Args:
         conf: The conf with the addresses of the graph's tracker and of Kafka.

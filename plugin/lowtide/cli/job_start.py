@@ -125,7 +125,7 @@ def _run_detached(context: click.Context, name: str, conf: Conf, start: StartFro
 def _conf_options(given: dict[str, Any]) -> list[str]:
     """The options of this command line that the runner needs as well."""
     options = [] if given["conf_file"] is None else ["--conf", str(given["conf_file"])]
-    # The runner is a process of its own, without this one's SparkSession.
+    # The runner is a separate process, without this one's SparkSession.
     settings = [*(f"{key}={value}" for key, value in conf_settings().items()), *given["conf_settings"]]
     return [*options, *(text for setting in settings for text in ("--set", setting))]
 

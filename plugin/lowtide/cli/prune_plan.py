@@ -24,14 +24,14 @@ __all__ = ["PrunePlan", "gone", "unreachable"]
 
 @dataclass(slots=True)
 class PrunePlan:
-    """One prune: planned, then carried out or only told.
+    """One prune: planned, then carried out or only shown.
 
     Attributes:
         place: The job's snapshots.
         kept: The commits that stay.
         dropped: Those that go.
         swept: What has gone; None before it was carried out.
-        lost: By the id of a kept commit what the sources do not have any more of what it needs.
+        lost: By the id of a kept commit, what it needs and the sources no longer have.
         unknown: Why that is not known; empty if it is.
     """
 
@@ -55,8 +55,8 @@ class PrunePlan:
         """Say that these go, ids or names, and all others stay; nothing is done.
 
         Raises:
-            ConfError: there is no such commit, or it is needed: it is the last one, or the life that runs, or a
-                snapshot that may still be committed, rests on it.
+            ConfError: there is no such commit, or it is needed: it is the last one, or the current life, or a
+                snapshot that may still be committed, needs it.
         """
         log = place.log
         last, restored = log.last(), log.restored()
@@ -86,7 +86,7 @@ class PrunePlan:
         return cls(place, [c for c in commits if c.id not in gone], [c for c in commits if c.id in gone])
 
     def carry_out(self) -> None:
-        """Drop the commits, then delete what nothing needs any more."""
+        """Drop the commits, then delete everything that nothing needs."""
         self.swept = sweep(self.place.log, self.place.files, self.dropped)
 
     def look_at_sources(self, conf: Conf) -> None:
@@ -144,7 +144,7 @@ class PrunePlan:
 
 
 def unreachable(conf: Conf, manifests: Iterable[Manifest]) -> tuple[dict[str, list[str]], str]:
-    """Ask Kafka from which commits a job cannot begin any more.
+    """Ask Kafka from which commits a job can no longer begin.
 
     Returns:
         By the snapshot's id what is gone, in words; and why it is not known, empty if it is.
@@ -163,7 +163,7 @@ def unreachable(conf: Conf, manifests: Iterable[Manifest]) -> tuple[dict[str, li
 
 
 def gone(manifest: Manifest, topics: Sequence[Topic], earliest: Mapping[tuple[str, int], int]) -> list[str]:
-    """Say of each front what the sources do not have any more.
+    """Describe, for each front, what the sources no longer have.
 
     Args:
         manifest: Has the offsets.

@@ -61,7 +61,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Everything known about a start beforehand.
+    """Everything known about a start in advance.
 
     Attributes:
         plan: Of the current flow, with the lanes of the job's record.
@@ -187,13 +187,13 @@ def look(flow: FlowGraph, conf: Conf, start: StartFrom, told: Told) -> Recovery:
         flow: The current flow.
         conf: Where everything is.
         start: Which commit is asked for.
-        told: Told how many parts of a commit are verified.
+        told: Called with the number of verified parts of a commit.
 
     Raises:
         FlowError: the flow is not sound, or is not that of the job's record.
         NotRunning: there never was such a job.
         SnapshotDamaged: no commit that was asked for is whole.
-        ConfError: there is no commit that was asked for.
+        ConfError: the requested commit does not exist.
         SourceGone, SourceTooShort: the sources do not have what would be read again.
         ServiceUnavailable: ZooKeeper, Kafka or the store does not answer.
     """

@@ -65,7 +65,7 @@ def take(
 
     Raises:
         SnapshotFailed: it was not taken or not committed, or is not over within the limit.
-        ControlUnreachable, TokenRefused: the job did not hear of it.
+        ControlUnreachable, TokenRefused: the job did not get the request.
     """
     began = time.monotonic()
     asked = client.take_snapshot(name, commit=commit)

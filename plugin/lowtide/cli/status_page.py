@@ -28,13 +28,13 @@ from lowtide.wording import count_of
 __all__ = ["show", "status_page"]
 
 PIPE_WIDTH = 200
-"""Columns where the output is no terminal: whoever reads it by program wants whole lines."""
+"""Columns where the output is not a terminal: programs that read it need whole lines."""
 SHOWN_EVENTS = 8
 COLOURS = {"running": "green", "starting": "yellow", "stopping": "yellow", "ended": "red"}
 
 
 def show(view: JobView, file: TextIO | None = None) -> None:
-    """Print the page; without colours, and in lines of `PIPE_WIDTH`, where it is no terminal."""
+    """Print the page; without colours, and in lines of `PIPE_WIDTH`, where it is not a terminal."""
     console = Console(file=file, markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
@@ -164,7 +164,7 @@ def _front(front: FrontView) -> Sequence[object]:
 def _worker(worker: WorkerView) -> Sequence[object]:
     numbers = [count(worker.gauges.get(name)) for name in ("records_in", "records_out", "delivered", "waiting")]
     remark = "" if worker.attached else "no task attached"
-    traffic = worker.gauges.get("line", {}).get("traffic")  # Of its process, told by one of the workers in it.
+    traffic = worker.gauges.get("line", {}).get("traffic")  # Of its process, reported by one of the workers in it.
     messages = f"{traffic['messages_in'] + traffic['messages_out']:,}" if traffic else ""
     return worker.worker, worker.executor, worker.pid or "-", worker.address or "-", *numbers, messages, remark
 

@@ -135,7 +135,7 @@ _OWN = {
     "it follows from delivery_limit_ms": ("topic.metadata.propagation.max.ms",),
     "it takes delivery reports itself": ("delivery.report.only.error", "dr_cb", "dr_msg_cb"),
 }
-"""What Lowtide sets, by the reason why nobody else may."""
+"""The properties that Lowtide sets, by the reason why the conf may not."""
 
 _SECRETS = (
     "sasl.oauthbearer.client.secret",

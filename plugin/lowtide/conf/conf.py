@@ -69,7 +69,7 @@ class Conf:
 
         Args:
             path: the TOML file; None takes the defaults.
-            overrides: `{"table.key": value}`; text is read as what the key wants, as in `--set`.
+            overrides: `{"table.key": value}`; text is converted to the key's type, as in `--set`.
             spark: `{"table.key": value}` of Spark's conf, where each is named `spark.lowtide.table.key`.
 
         Raises:
@@ -147,7 +147,7 @@ def _check_registries(tables: Mapping[str, Any], file: str) -> None:
 
 
 def _unknown(path: tuple[str, ...], where: str) -> ConfError:
-    """Return the error for a table or key that is not there, with the nearest one that is."""
+    """Return the error for a missing table or key, with the nearest one that exists."""
     table, *keys = path
     tables = _keys(Conf)
     if not keys or table not in tables:
@@ -184,7 +184,7 @@ def _with(conf: Any, path: tuple[str, ...], value: object, where: str) -> Any:
 
 
 def _with_registry(conf: Any, path: tuple[str, ...], value: object, where: str) -> Any:
-    """Likewise, of `registry.NAME.key`."""
+    """Return the conf with one value of `registry.NAME.key` replaced."""
     if len(path) != 3:
         raise ConfError(f"`{'.'.join(path)}` names no key", where=where, way_out="write registry.NAME.key=value")
     _, name, key = path

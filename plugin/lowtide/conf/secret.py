@@ -30,7 +30,7 @@ def read_secret(table: str, name: str, variable: str | None, file: str | None) -
             what = f"{name}_env names the environment variable {variable}, which is not set"
             raise _wrong(table, what, f"set {variable}")
         return value
-    # Editors end a file with a newline, which is no part of the secret.
+    # Editors end a file with a newline, which is not part of the secret.
     return None if file is None else read_text(table, f"{name}_file", file).rstrip("\r\n")
 
 

@@ -170,7 +170,7 @@ class EpochConf:
 class ControlConf:
     """The control API's address, token and certificate; port 0 takes a free one.
 
-    `tls_cert` and `tls_key` are PEM files; without them each life makes a certificate of its own.
+    `tls_cert` and `tls_key` are PEM files; without them each life makes its own certificate.
     """
 
     host: Text = "127.0.0.1"
@@ -184,7 +184,7 @@ class ControlConf:
 class TrackerConf:
     """The job's tracker, and the one that several jobs share where they are connected by topics (`lowtide tracker`).
 
-    `shards` processes divide the job's acks among them; 1 is one tracker by itself. `after` names the jobs whose topics
+    `shards` processes divide the job's acks among them; 1 is a single tracker. `after` names the jobs whose topics
     this one reads, with commas: the job waits until they have reported. The conf never holds the secret, which all
     jobs of the graph share.
     """

@@ -28,7 +28,7 @@ class ZooKeeperAccess(msgspec.Struct, frozen=True, kw_only=True):
         """Read the secret that the conf names, if it names one.
 
         Raises:
-            ConfError: the variable or the file is not there, both are named, or it is no `user:password`.
+            ConfError: the variable or the file does not exist, both are named, or it is not `user:password`.
         """
         auth = read_secret("zookeeper", "auth", zookeeper.auth_env, zookeeper.auth_file)
         if auth is not None and ":" not in auth:

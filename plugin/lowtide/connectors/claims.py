@@ -1,4 +1,4 @@
-"""Claims: of all who initialise a transactional id, only the last can still commit under it (W10)."""
+"""Claims: after several processes initialise a transactional id, only the last can commit under it (W10)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lowtide.errors import ServiceUnavailable
 __all__ = ["claim", "pair_of", "transactional_id"]
 
 AT_ONCE = 8
-"""Producers at a time: each has a connection and several threads of its own."""
+"""Producers at a time: each has a connection and several threads."""
 RETRY_S = 0.05
 
 
@@ -41,7 +41,7 @@ def pair_of(name: str) -> tuple[str, str]:
 
 
 def claim(kafka: KafkaConf, ids: Iterable[str], limit_s: float) -> None:
-    """Claim transactional ids, each a pair: what was open under them is aborted, who held them cannot commit any more.
+    """Claim transactional ids, each a pair: open transactions are aborted, and earlier holders can no longer commit.
 
     When it returns, all that was ever committed under these ids can be read. A claim is the last one to be made, not
     the one of the newest life: check the incarnation afterwards.

@@ -93,9 +93,9 @@ class Courier:
         """The (sink, lane) of each packet that became durable since the last call, in the order they were put.
 
         Raises:
-            LowtideError: What ended the delivery, after all that became durable before was told.
+            LowtideError: The error that ended the delivery, once all earlier durable packets were returned.
         """
-        # First the pipe, then the list: what comes in between is told now and once more wakes for nothing.
+        # First the pipe, then the list: a packet in between is returned now, and causes one empty wake-up.
         with suppress(BlockingIOError):
             os.read(self._readable, WAKE_BYTES)
         error, arrived = self._error, self._arrived
@@ -145,7 +145,7 @@ class Courier:
     def _turn(self) -> None:
         """Deliver what waits, or as much of it as makes one delivery."""
         self._pace()
-        # A None among them is put back behind all that came before it: nothing is put after closing.
+        # A None among them is put back after all that came before it: nothing is put after closing.
         for _ in range(self._waiting.qsize()):
             entry = self._waiting.get()
             if entry is None:

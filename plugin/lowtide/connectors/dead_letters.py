@@ -1,4 +1,4 @@
-"""Dead letters as they stand in Kafka: the record that failed, and where and why, in its headers."""
+"""Dead letters in Kafka: the failed record, and where and why it failed, in the headers."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from lowtide.errors import LifeEnded
 __all__ = ["MAX_RECORD_BYTES", "AtLeastOnce", "Delivery", "ExactlyOnce", "Headers", "Outgoing", "Packet", "Sinks"]
 
 MAX_RECORD_BYTES = 1_000_000
-"""What librdkafka itself takes where nobody says more."""
+"""librdkafka's own default."""
 SLICE_S = 0.5
 
 

@@ -122,7 +122,7 @@ def read_archived(
 
 
 def _shown(settings: Mapping[str, str], archive: str, limit_s: float) -> str | None:
-    """The id of a topic that was just made: brokers hear of it from the controller, a moment later."""
+    """Return the id of a topic that was just made: brokers learn it from the controller, a moment later."""
     deadline = time.monotonic() + limit_s
     while (found := topic_id(settings, archive, limit_s)) is None and time.monotonic() < deadline:
         time.sleep(SHOWN_POLL_S)

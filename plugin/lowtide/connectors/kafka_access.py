@@ -27,7 +27,7 @@ _LOGIN_MODULES = {
 def librdkafka_settings(kafka: KafkaConf) -> dict[str, str]:
     """Return the settings of a confluent-kafka client that `[kafka]` makes; the caller's own go on top.
 
-    Certificates and key are in the values themselves: they need not lie on the executors.
+    Certificates and key are in the values themselves: executors need not have the files.
 
     Raises:
         ConfError: a secret or file is not there, the table contradicts itself, or librdkafka does not take a property.
@@ -91,7 +91,7 @@ def spark_options(kafka: KafkaConf) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _check_values(properties: tuple[tuple[str, str], ...]) -> None:
-    """Let librdkafka look at the values of properties; without an address it connects to nothing."""
+    """Let librdkafka check the values of properties; without an address it connects to nothing."""
     if not properties:
         return
     from confluent_kafka import KafkaException, Producer

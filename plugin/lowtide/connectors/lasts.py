@@ -57,7 +57,7 @@ TOPIC_CONFIG = {
     "segment.ms": str(600_000),
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": str(3_600_000),
-    # Whoever reads is done long before; what lanes take back need not be read for longer.
+    # Readers are done long before; tombstones need not stay longer.
     "delete.retention.ms": str(600_000),
     # A replica that missed commits must not become the one that tells what was committed.
     "unclean.leader.election.enable": "false",
@@ -71,13 +71,13 @@ SAY_EVERY_S = 5.0
 
 
 class LastsLost(LifeEnded):
-    """Decide what becomes of the job: nobody knows any more what it has delivered."""
+    """Decide what to do with the job: the record of what it has delivered is lost."""
 
 
 def topic_of(job: str, generation: int = 0) -> str:
     """The name of a job's lasts topic.
 
-    Each output generation has one of its own: what it delivers was delivered before.
+    Each output generation has its own: its deliveries repeat those before.
     """
     return name_beside(job, "last", f"-{generation}" if generation else "")
 
@@ -103,7 +103,7 @@ def open_lasts(kafka: KafkaConf, job: str, known_id: str | None, generation: int
     settings, limit_s = librdkafka_settings(kafka), kafka.reach_limit_ms / 1000
     found = topic_id(settings, topic, limit_s)
     if found is None and known_id is None:
-        # Where another start of the job has made it meanwhile, which of the two goes on is for ZooKeeper to say.
+        # If another start of the job has made it meanwhile, ZooKeeper decides which of the two continues.
         with suppress(TopicExists):
             Topics(kafka).create(topic, config=TOPIC_CONFIG)
         found = topic_id(settings, topic, limit_s)
@@ -233,7 +233,7 @@ def newest(
 
     Raises:
         LastsLost: There is no such topic.
-        ServiceUnavailable: Kafka gave nothing for so long.
+        ServiceUnavailable: Kafka returned nothing for this time.
     """
     from confluent_kafka import Consumer, TopicPartition
 
@@ -286,7 +286,7 @@ def _newest(
                 _put(table, message.key(), message.value())
                 position = message.offset() + 1
             elif error.code() == KafkaError._PARTITION_EOF:
-                # What lies behind the last record, transactions' markers, is seen in this offset alone.
+                # Transaction markers after the last record show in this offset alone.
                 position = message.offset()
             elif error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
                 raise _lost(settings, topic, "is gone")
@@ -318,7 +318,7 @@ def topic_id(settings: Mapping[str, str], topic: str, limit_s: float) -> str | N
 
 
 def _end_offset(settings: Mapping[str, str], topic: str, limit_s: float, *, committed: bool) -> int:
-    """The offset behind the last one there is; or, of what is `committed`, that of the first open transaction."""
+    """Return the offset after the last one; if `committed`, that of the first open transaction."""
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 

@@ -96,11 +96,11 @@ def lane_name(sink: Vertex | None, level: int, lane: int) -> LaneName:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """The floors that lie in the job's archive instead of the lasts topic.
+    """The floors that are in the job's archive instead of the lasts topic.
 
     Attributes:
         topic_id: The archive's, as the cluster gave it.
-        below: By front, the offset below which floors lie there.
+        below: By front, the offset below which its floors are there.
     """
 
     topic_id: str
@@ -124,7 +124,7 @@ class Durable:
     Attributes:
         last: By lane, the order key up to which records are delivered; lanes without a delivery are missing.
         floors: The union of the floors that the lanes' bundles relied on, by front, offset and tick.
-        archived: The floors that lie elsewhere; None if these are all.
+        archived: The floors that are in the archive; None if these are all.
         owner: The id of the job that delivered it; empty until one is recorded.
     """
 
@@ -147,8 +147,8 @@ def records_of(
         lane: The bundle's.
         last: The bundle's `last`; None if there is none.
         floors: The bundle's.
-        incarnation: Of the life that delivers; for those who look into the topic.
-        covered: Floors that are not needed beside those.
+        incarnation: Of the life that delivers, for people who read the topic.
+        covered: Floors that are redundant besides those.
     """
     records: list[tuple[bytes, bytes | None]] = [*floor_records(floors, incarnation)]
     records += [(_floor_key(floor), None) for floor in covered]

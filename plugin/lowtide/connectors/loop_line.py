@@ -1,7 +1,7 @@
 """A host's line to the topics of loops: frames of its workers go out, those for its workers come in.
 
 It is neither source nor sink. What is on its way is held in the tracker by its frame's value as anywhere else (R7), and
-the topic takes in what a worker has no time for: nobody waits for room at the end of a cycle that waits for him.
+the topic stores frames that a worker has no time for: no worker of a cycle waits for room at one that waits for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 INCARNATION = "lowtide.incarnation"
 """The header that says which life a frame is of."""
 READ_S = 0.05
-"""How long a read waits: so long a partition that is new is not read at most."""
+"""How long a read waits, and so the longest time until a new partition is read."""
 READ_FRAMES = 500
 QUEUED_FRAMES = 10_000
 """Frames that were read and wait for the host's loop; more are left in the topic."""
@@ -37,7 +37,7 @@ SETTINGS: dict[str, Any] = {
     "group.id": "lowtide-loop",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
-    # What is not there any more was needed.
+    # A missing offset was needed.
     "auto.offset.reset": "error",
     "isolation.level": "read_uncommitted",
     "fetch.queue.backoff.ms": 1,
@@ -153,7 +153,7 @@ class LoopLine:
         return found
 
     def close(self) -> None:
-        """End both; nothing of what is on its way is of use any more."""
+        """End both; frames on their way are of no more use."""
         if not self._closed:
             self._closed = True
             self._new.put(None)
@@ -183,7 +183,7 @@ class LoopLine:
                 consumer.close()
 
     def _assigned(self, consumer: Any) -> bool:
-        """Begin with partitions that are new; whether to go on."""
+        """Begin with new partitions; return whether to continue."""
         while True:
             try:
                 new = self._new.get_nowait()
@@ -203,7 +203,7 @@ class LoopLine:
             if error is not None:
                 if error.code() in GONE:
                     raise self._lost(message, error)
-                continue  # The client goes on by itself.
+                continue  # The client recovers without us.
             if not is_of_life(dict(message.headers() or ()).get(INCARNATION), self._incarnation, self._job_id):
                 self._skip(message)
                 continue

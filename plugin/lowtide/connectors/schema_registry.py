@@ -33,9 +33,9 @@ class SchemaRegistry:
     Attributes:
         url: Where it is.
         limit_s: How long it may be away.
-        username: Who asks; None for nobody.
+        username: The login's name; None for no login.
         password: Theirs.
-        ca_file: Whom its certificate is to be signed by, if not one that the machine trusts.
+        ca_file: The authority that signed its certificate, if not one that the machine trusts.
     """
 
     url: str
@@ -68,7 +68,7 @@ class SchemaRegistry:
         return int(found["id"])
 
     def _asked(self, method: str, path: str, body: Any) -> Any:
-        """The answer; None where there is no such thing. Asks again while the registry is away, for `limit_s`."""
+        """Return the answer; None for not found. Retries for `limit_s` while the registry is away."""
         deadline = time.monotonic() + self.limit_s
         while True:
             try:
@@ -121,7 +121,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
-        """As above (errors: ServiceUnavailable, at once, as the next answer is no other)."""
+        """Follow a redirect unless it would send the password elsewhere or unencrypted (errors: ServiceUnavailable)."""
         before, after = urlsplit(req.full_url), urlsplit(newurl)
         # A port that is not written is None in both, so http and https of one host differ only in their scheme.
         same = (before.hostname, before.port) == (after.hostname, after.port)

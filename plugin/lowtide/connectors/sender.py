@@ -1,4 +1,4 @@
-"""Messages on their way into Kafka: records with what becomes durable beside them, and librdkafka's producer."""
+"""Messages on their way into Kafka: records with their lasts and floors, and librdkafka's producer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["SETTINGS", "Headers", "Outgoing", "Packet", "Sender", "refusal", "to
 QUEUE_MESSAGES = 200_000
 QUEUE_KBYTES = 64 << 10
 SLACK_BYTES = 64 << 10
-"""For a record's headers and Kafka's own, beside key and value."""
+"""For a record's headers and Kafka's own, in addition to key and value."""
 SETTINGS: dict[str, Any] = {
     "enable.idempotence": True,
     "acks": "all",
@@ -34,7 +34,7 @@ SETTINGS: dict[str, Any] = {
     "retry.backoff.max.ms": 4,
     # After an outage, be back soon.
     "reconnect.backoff.max.ms": 500,
-    # What it would print at each attempt to connect stands in our errors.
+    # Our errors report failed connections; its line for each attempt would only repeat them.
     "log_level": 2,
 }
 PERMANENT = frozenset(
@@ -148,15 +148,15 @@ class _Log:
         if said[0] == "FAIL" and COORDINATOR in said[-1]:
             state = STATE.search(said[-1])
             self.failed |= state is None or state[1] not in UNUSED
-        if level <= logging.DEBUG:  # Somebody has set `debug` to read it.
+        if level <= logging.DEBUG:  # The user has set `debug` to read it.
             sys.stderr.write(f"{message % said}\n")
 
 
 ROOM_S = 0.05
-"""How long the queue is given to make room before it is looked at again."""
+"""How long to wait for room in a full queue before checking it again."""
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 UNKNOWN_MS = 10_000
-"""How long a topic may be unknown to a broker that has just been told of it, or has just started."""
+"""How long a topic may be unknown to a broker that has just learnt of it, or has just started."""
 
 
 class Sender:
@@ -185,7 +185,7 @@ class Sender:
         # With only errors reported, a callback costs a record nothing.
         reports = {"on_delivery": self._undelivered, "error_cb": self._broker_error}
         self._log = _Log()
-        # A connection that is closed under a request is said in the log alone.
+        # A connection that closes during a request shows only in the log.
         logged = {"logger": self._log, "log_level": 6, "log.connection.close": True}
         self.producer = Producer(own | dict(settings) | reports | logged)
 

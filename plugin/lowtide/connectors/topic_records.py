@@ -30,12 +30,12 @@ def read_topic(
         kafka: The way in.
         name: The topic.
         newest: Begin so many offsets before each partition's end; by default at its beginning.
-        follow: Whether to go on with what comes, instead of ending where the topic ended.
+        follow: True to continue with new records, instead of ending where the topic ended.
         limit_s: How long Kafka may give nothing of what is still to come.
 
     Raises:
         TopicUnknown: there is no such topic.
-        ServiceUnavailable: no broker answers, or Kafka gave nothing for so long.
+        ServiceUnavailable: no broker answers, or Kafka returned nothing for this time.
     """
     from confluent_kafka import Consumer, TopicPartition
 
@@ -68,7 +68,7 @@ def read_topic(
                 if _shown(message, kafka) and (follow or message.offset() < ends[place]):
                     yield message
                     deadline = time.monotonic() + limit_s
-                # The last offsets may be transactions' markers, which are seen in where the end is told alone.
+                # The last offsets may be transaction markers, which only show in the end event.
                 if not follow and message.offset() + (message.error() is None) >= ends[place]:
                     left.pop(place, None)
             if left and time.monotonic() > deadline:
@@ -83,7 +83,7 @@ def read_topic(
 
 
 def _shown(message: Any, kafka: KafkaConf) -> bool:
-    """Return whether it is a record; else it marks the end, or a fault that passes by itself."""
+    """Return whether it is a record; else it marks the end, or a transient fault."""
     from confluent_kafka import KafkaError
 
     error = message.error()

@@ -42,7 +42,7 @@ class Topic:
     Attributes:
         name: Its name.
         partitions: How many it has.
-        timestamps: "CreateTime" or "LogAppendTime": who sets a record's timestamp.
+        timestamps: "CreateTime" or "LogAppendTime": the writer or the broker sets a record's timestamp.
         cleanup: "delete", "compact" or "compact,delete".
         id: What the cluster calls it for good; a topic recreated under the same name has another.
         compaction_lag_ms: How old its records get at least before compaction may drop any of them.
@@ -136,7 +136,7 @@ class Topics:
         return self._offsets(topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def ends(self, topics: Iterable[Topic], *, undecided: bool = False) -> dict[tuple[str, int], int]:
-        """The offset up to which a read_committed reader gets all, by topic and partition (errors: likewise).
+        """Return the offset before which a read_committed reader gets everything, by topic and partition (same errors).
 
         Args:
             topics: The topics.
@@ -147,12 +147,12 @@ class Topics:
         return self._offsets(topics, OffsetSpec.latest(), undecided=undecided)  # type: ignore[no-untyped-call]
 
     def since(self, topics: Iterable[Topic], ms: int, *, undecided: bool = False) -> dict[tuple[str, int], int]:
-        """The first offset with a timestamp from `ms` on, -1 where there is none (errors: likewise).
+        """Return the first offset with a timestamp from `ms` on, -1 where there is none (same errors).
 
         Args:
             topics: The topics.
             ms: The time, in ms since 1970.
-            undecided: Look also behind the first transaction that is still open.
+            undecided: True to look also after the first transaction that is still open.
         """
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 

@@ -81,7 +81,7 @@ class Transactions:
         for name in self._ids:
             self._turns.append(self._sender(name))
             self._next()
-            # This begins what goes on in the background until it is asked for below: both at the same time.
+            # This starts a claim in the background; the wait below collects it: both ids claim at the same time.
             with suppress(KafkaException):
                 self._producer.init_transactions(0.001)
         try:
@@ -143,7 +143,7 @@ class Transactions:
         return Sender(self._settings | {"transactional.id": name}, self._limit_ms, self._max_record_bytes)
 
     def _claim_again(self) -> None:
-        """Give the id of this turn a new epoch: what may still be on its way ends no transaction any more.
+        """Give the id of this turn a new epoch: a late message can then end no transaction.
 
         A claim is the last one to be made, not that of the newest life: this one is held against the job's before it,
         lest it ends a newer one, and after it, as every claim is (W10).

@@ -1,4 +1,4 @@
-"""One check of the surroundings, what it may look at, and what it answers."""
+"""One check of the surroundings, its inputs and its answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Answer:
     """The finding of a check.
 
     Attributes:
-        verdict: "ok"; "warn" if a flow may run all the same; "fail" if it will not.
+        verdict: "ok"; "warn" if a flow may run anyway; "fail" if it will not.
         found: What is there, with the figures.
         way_out: What to do; empty only with "ok".
     """

@@ -1,4 +1,4 @@
-"""All checks, in the order in which one would mend things."""
+"""All checks, in the order in which one would fix things."""
 
 from lowtide.doctor.check import Check
 from lowtide.doctor.installation import class_archives, java, own_jar, pyspark, pyspark_python, python, third_party_jars

@@ -34,7 +34,7 @@ def broker(surroundings: Surroundings) -> Answer:
 
 
 def topics(surroundings: Surroundings) -> Answer:
-    """The flow's topics are there and can be read and written as it wants; who stamps their records."""
+    """Check that the flow's topics exist and can be read and written as it needs; show the source of timestamps."""
     from lowtide.driver import preflight
     from lowtide.driver.query import topics_of
 
@@ -58,7 +58,7 @@ def topics(surroundings: Surroundings) -> Answer:
 def unreachable(surroundings: Surroundings) -> Answer | None:
     """Return the answer if no broker is reachable; None if one is.
 
-    Where the embedded one is wanted and does not run, that is no fault yet.
+    An embedded one that the conf enables and that does not run is not a fault yet.
     """
     conf = surroundings.conf
     service = surroundings.services["kafka"]

@@ -25,13 +25,13 @@ class Greeting:
         host, _, port = address.rpartition(":")
         self._target = (host, int(port))
         self.attempt: socket.socket | None = None
-        """A connection that nobody has greeted on yet."""
+        """A connection before any greeting."""
         self.why = ""
         """Why there is none."""
         self._tried_at = float("-inf")
 
     def taken(self, now: float) -> socket.socket | None:
-        """Return the connection if there is something to read on it, so that nobody need wait for it.
+        """Return the connection if there is something to read on it, so that reading does not block.
 
         Args:
             now: The monotonic time in s.

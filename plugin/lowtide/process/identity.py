@@ -66,7 +66,7 @@ class Process:
             os.close(descriptor)
 
     def _open(self) -> int | None:
-        """A descriptor that stands for this process whatever becomes of its number; None if it has ended."""
+        """Return a descriptor of this very process, even if its number is reused; None if it has ended."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:

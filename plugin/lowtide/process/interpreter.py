@@ -41,7 +41,7 @@ def set_up_collector() -> None:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Collect no garbage meanwhile: where many objects are made that all stay, every look at them is in vain."""
+    """Collect no garbage in the block: while many lasting objects are made, every collection is wasted."""
     collects = gc.isenabled()
     gc.disable()
     try:

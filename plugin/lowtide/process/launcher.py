@@ -1,4 +1,4 @@
-"""Start one server process and write down who it is before it runs.
+"""Start one server process and record its identity before it runs.
 
 Run as a script by the interpreter's path, without site packages, so that it starts in a few milliseconds:
 
@@ -67,7 +67,7 @@ def spawn(record_file: str, record: dict[str, object], command: list[str]) -> in
 
 
 def guard(parent_pid: int, child_pid: int, grace_s: float) -> int:
-    """Wait until the child ends by itself, or end it because the parent has gone; returns the child's exit code."""
+    """Wait until the child exits, or end it because the parent has gone; return the child's exit code."""
     child = os.pidfd_open(child_pid)
     poll = select.poll()
     poll.register(child, select.POLLIN)

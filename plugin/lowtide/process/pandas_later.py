@@ -20,7 +20,7 @@ PANDAS = "pandas"
 
 
 def leave_pandas_for_later(*modules: str) -> None:
-    """Have pyarrow take it that there is no pandas, until somebody imports it; then it knows it at once.
+    """Let pyarrow assume that there is no pandas until it is imported; then tell pyarrow at once.
 
     To be called before other threads run, and before arrays are made. It does nothing where pandas is there already.
 
@@ -41,7 +41,7 @@ def leave_pandas_for_later(*modules: str) -> None:
 
 
 class _Later(MetaPathFinder):
-    """Says that there is no pandas while it is looked for; afterwards lets whoever imports it tell pyarrow."""
+    """Hides pandas while pyarrow looks for it; afterwards an import of it informs pyarrow."""
 
     def __init__(self) -> None:
         self.asked = False

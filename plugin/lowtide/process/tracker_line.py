@@ -5,7 +5,7 @@
     line.connect()
     ...
     for notice in line.receive():       # when one of its `descriptors` is readable
-        effects = core.notice(notice)   # the local tracker hears of it here
+        effects = core.notice(notice)   # the local tracker gets it here
     line.flush(core.flush())            # every 1 to 2 ms
     if line.fileno() < 0:
         line.mend(time.monotonic())     # with every turn of the loop
@@ -51,7 +51,7 @@ class TrackerLine:
         address: The tracker's, ``host:port``; the same in every era.
         secret: The job's.
         incarnation: The life.
-        local: The worker's local tracker, which the worker's core lets hear notices and make flushes.
+        local: The worker's local tracker, to which the worker's core passes notices and from which it takes flushes.
         name: The worker's, for people.
         shards: The addresses of the tracker's shards, by number; empty where it is one process.
         reconnect_limit_s: After so long without a line the life is over; turns of the loop count for `MAX_TURN_S` at
@@ -96,9 +96,9 @@ class TrackerLine:
             self._lines = (self._client,)
         self._greetings = [Greeting(each) for each in (address, *shards)]
         self._why = ""
-        """Why there is no line."""
+        """The reason why there is no line."""
         self._broken_s = 0.0
-        """For how long `mend` has seen it so."""
+        """For how long `mend` has found no line."""
         self._seen_at: float | None = None
         """When it did last."""
 
@@ -131,7 +131,7 @@ class TrackerLine:
         return total
 
     def receive(self) -> list[Notice]:
-        """Return the notices that have come and are new, for the core and its local tracker to hear.
+        """Return the new notices, for the core and its local tracker.
 
         Raises:
             LifeEnded: the tracker says so.
@@ -164,7 +164,7 @@ class TrackerLine:
             now: The monotonic time in s.
 
         Raises:
-            LifeEnded: the tracker does not take this worker (any more), or there was no line for too long.
+            LifeEnded: the tracker refuses this worker, or there was no line for too long.
         """
         if self._client.connected:
             return True
@@ -189,7 +189,7 @@ class TrackerLine:
         """Open a front; return the tick below which it must label nothing. Waits for the answer: for rare use.
 
         Raises:
-            ConnectionLost: there is no line, or no answer; ask again once `mend` has made one.
+            ConnectionLost: there is no line, or no answer; ask again once `mend` has restored it.
             LifeEnded: the tracker refuses it.
         """
         try:

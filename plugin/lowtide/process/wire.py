@@ -42,7 +42,7 @@ class Kind(IntEnum):
     PLAN = 9
     """The deployment, pickled: from the driver to the service, from there to workers."""
     TAKEN = 10
-    """From a worker: it has dealt with a message of kind ROWS and is free for the next; empty."""
+    """From a worker: it has processed a message of kind ROWS and is free for the next; empty."""
 
 
 class ConnectionClosed(Exception):
@@ -103,7 +103,7 @@ def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> 
     """A blocking connection to the service at ``host:port`` after the handshake.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: no process listens there.
         ConnectionClosed: it refused this process's secret.
         HandshakeError: it speaks another version or does not know the secret.
     """

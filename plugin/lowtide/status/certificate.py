@@ -1,4 +1,4 @@
-"""The certificate of a job's control API: the conf's, or one for one life, whose key never lies on a disk."""
+"""The certificate of a job's control API: the conf's, or one for a single life, whose key is never on a disk."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def certificate_of(cert: str | None, key: str | None, host: str) -> Certificate:
 
 
 def made_certificate(host: str) -> Certificate:
-    """Make a certificate for the names of this machine, signed by itself; takes a few ms."""
+    """Make a self-signed certificate for the names of this machine; takes a few ms."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Lowtide control API")])
     usage = dict.fromkeys(
@@ -148,7 +148,7 @@ def _context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
-    context.num_tickets = 0  # A connection serves one request: nothing is to be resumed.
+    context.num_tickets = 0  # A connection serves one request: there is nothing to resume.
     return context
 
 

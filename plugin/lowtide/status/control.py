@@ -95,7 +95,7 @@ Metrics = Callable[[str], tuple[bytes, str]]
 def self_address(listening: str) -> str:
     """Return where others reach what listens at an address: of one that is all addresses, this machine's by its name.
 
-    A machine whose name leads to no address of its own, or to loopback, is reached over loopback alone.
+    A machine whose name resolves to no other address than loopback is reached over loopback alone.
     """
     loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what the conf says
     if listening not in loopback:
@@ -120,11 +120,11 @@ class Control:
         history: What the life has looked like after a moment.
         page: What the page shows, with the history after a moment.
         stop: Begins to end the job, and returns at once.
-        take: Begins to take a snapshot, of this name, and to commit it if that is wanted; None where none are taken.
+        take: Begins to take a snapshot of this name, and to commit it if asked; None where none are taken.
         snapshots: Those of this life.
         look: Answers with a key's state, as `Questions.ask` does.
         ended: Answers when a label has ended, as `EndedLabels.ended_ms` does.
-        hub: What subscribers are told.
+        hub: The news for subscribers.
         host: Where to listen.
         port: 0 for a free one.
     """

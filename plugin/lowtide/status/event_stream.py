@@ -40,7 +40,7 @@ async def send_events(
         async with asyncio.timeout(WRITE_LIMIT_S):
             await response.write_eof()
     except (OSError, TimeoutError):
-        if request.transport is not None:  # It is gone, or takes nothing: it goes on after its last id.
+        if request.transport is not None:  # It is gone, or reads nothing: it continues after its last id.
             request.transport.abort()
     finally:
         subscription.close()

@@ -131,7 +131,7 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
         commit: From a packet's hand-over to its being durable.
         sinks: Records delivered by sink, where they are counted apart.
         late: What was late, by window step or side of a join.
-        kept: What is kept, by step or side of a join; of a step with timers, these as `NAME/timers` beside its keys.
+        kept: The state by step or side of a join; of a step with timers, these as `NAME/timers` besides its keys.
         line: Of its process, from one of the workers in it.
     """
 

@@ -57,14 +57,14 @@ class Sample(Struct, frozen=True, array_like=True):
 
     Attributes:
         at_ms: The end of the step.
-        lag_ms: How far min time was behind; the most within the step.
-        delivered_lag_ms: How far delivered time was behind; the most within the step.
+        lag_ms: Lag of min time; the most within the step.
+        delivered_lag_ms: Lag of delivered time; the most within the step.
         records_in: Records read per second.
         delivered: Records delivered per second.
         p50_ms: From a record's timestamp until it was durable.
-        p99_ms: Likewise; the most within the step.
+        p99_ms: Its 99th percentile; the most within the step.
         held_s: For how long min time had stood where it was.
-        holder: Who held it, when it was behind most: an index into `HistoryView.holders`; None if nobody is known.
+        holder: The holder at the greatest lag: an index into `HistoryView.holders`; None if unknown.
     """
 
     at_ms: int
@@ -138,7 +138,7 @@ class History:
         self._step: list[_Look] = []
         """The looks of the coarse step that is under way."""
         self._event: Mapping[str, Any] | None = None
-        """The last event that was looked at."""
+        """The newest event that was processed."""
         self._job, self._incarnation, self._seen_ms = "", 0, 0
 
     def look(self, view: JobView) -> None:
@@ -182,7 +182,7 @@ class History:
         )
 
     def _mark(self, events: Sequence[Mapping[str, Any]]) -> None:
-        """Take the events that are newer than the last one that was looked at."""
+        """Take the events that are newer than the last processed one."""
         new = list(events)
         if self._event in new:
             new = new[len(new) - new[::-1].index(self._event) :]

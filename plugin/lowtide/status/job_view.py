@@ -41,8 +41,8 @@ class SegmentView(Struct, frozen=True, kw_only=True):
         segment: Its number.
         name: The steps that receive its frames.
         min_time_ms: Every record before it has left the segment, for ever.
-        lag_ms: How far min time is behind the broker's clock.
-        holder: Who keeps it from moving; told of the segment that holds up the whole job.
+        lag_ms: Lag of min time behind the broker's clock.
+        holder: The holder of min time; only of the segment that holds up the whole job.
         acks: Entries for it in all flushes of workers, since the life began.
     """
 
@@ -61,12 +61,12 @@ class FrontView(Struct, frozen=True, kw_only=True):
         front: Its number in the job's register.
         partition: `topic-partition`.
         worker: Who reads it; empty while the service itself heartbeats it, as it has shown no record.
-        heartbeat_ms: It labels nothing before it any more.
-        lag_ms: How far that is behind the broker's clock.
+        heartbeat_ms: It labels nothing more before this time.
+        lag_ms: Lag of that behind the broker's clock.
         next_offset: The next offset it would read.
         parked: Records that were read and wait, as the front is ahead of the others.
         pulling: Whether it reads on.
-        own_floors: How often it went on by itself, as what it read was older than its label.
+        own_floors: How often it advanced by itself because it read older records.
         tick_bytes: What the records of its last tick have together, while more of it may come.
         overfull: Whether that is more than the memory is bounded to: 128 MiB, or twice a larger `job.max_front_bytes`.
         spare: How many records the source still has before those that the last commit needs; negative: it lacks some.
@@ -100,7 +100,7 @@ class WorkerView(Struct, frozen=True, kw_only=True):
 
 
 class SinkView(Struct, frozen=True, kw_only=True):
-    """One sink; `delivered` is None where workers do not count each of several sinks by itself.
+    """One sink; `delivered` is None where workers do not count several sinks apart.
 
     `transactions` are those of the processes whose workers write to it.
     """
@@ -154,13 +154,13 @@ class SnapshotView(Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: Its id.
-        name: What somebody called it; None if nobody did.
+        name: The name that the user gave it; None without one.
         phase: "taking" until all is written and durable, then "sealed", then "committed"; or "failed".
         min_time_ms: Its T; None before it is known.
-        parts: How many parts are to be written, as far as that is known.
+        parts: The number of parts to write, as far as known.
         parts_done: How many are written.
         rows: Of those, with the parts that it shares with the commit before.
-        bytes: Likewise.
+        bytes: Their size, shared parts included.
         began: When it was asked for, ISO, UTC.
         took_s: How long it took until it was sealed or failed, or so far.
         pause_ms: For how long it held up the worker that it held up longest: the fork of the process that writes.
@@ -212,17 +212,17 @@ class JobView(Struct, frozen=True, kw_only=True):
         job: Its name.
         incarnation: The number of its life.
         phase: "starting", "running", "stopping", "ended".
-        cause: Why the life has ended; None while it goes on.
-        troubles: What is wrong though the job goes on, each with the time since when.
-        clock_jump_ms: By how much the broker's clock is beyond what is believed of it, or behind; 0 while they agree.
+        cause: Why the life has ended; None while it runs.
+        troubles: Open problems that do not stop the job, each with the time since when.
+        clock_jump_ms: The broker's clock less the job's estimate of it; 0 while they agree.
         started_ms: When the life began.
         seen_ms: When this was put together, by the broker's clock.
         control: Where the control API listens, `host:port`.
         min_time_ms: Of the whole job: every record before it is out of all segments, for ever.
-        lag_ms: How far min time is behind the broker's clock.
+        lag_ms: Lag of min time behind the broker's clock.
         holder: Who keeps min time from moving.
         held_s: For how long min time has stood where it is.
-        chain: Who holds it along the jobs that it waits for, line by line; empty for a job by itself.
+        chain: The holders along the jobs that it waits for, line by line; empty for a job outside a graph.
         delivered_time_ms: Everything before it is durable in the sinks, and that this is so is stored too (R18).
         rates: Per second, over the last few seconds.
         totals: Since the life began.

@@ -21,7 +21,7 @@ class JobWatch:
     """The view of one life, recreated with each look: however many ask, it costs the service the same.
 
     Args:
-        shape: What stays the same as long as the life goes on.
+        shape: The facts that stay the same during the life.
         events: The life's events.
         history: Of the lives before, to be continued; by default of none.
     """
@@ -34,7 +34,7 @@ class JobWatch:
         self._tracker: TrackerReport | None = None
         self._view: JobView | None = None
         self._late_told: dict[str, int] = {}
-        """By step the last minute of which an event has told the first late record."""
+        """By step, the last minute for which an event has reported the first late record."""
 
     def look(self, at_s: float, moment: Moment) -> JobView:
         """Take what the service knows now; to be called each second, and when the phase changes.

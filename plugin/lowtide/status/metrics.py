@@ -20,19 +20,19 @@ from lowtide.version import __version__
 __all__ = ["JobMetrics"]
 
 BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""The buckets' upper bounds: close together where the latencies lie that Lowtide is made for."""
+"""The buckets' upper bounds: close together in the range of latencies that Lowtide is made for."""
 
 JOB = "job_name"
 """The label of every sample that says whose it is; `job` is what Prometheus itself calls that which it scrapes."""
 
 ALL = "all"
-"""Stands for the whole job where segments are told apart."""
+"""The label of the whole job among segments."""
 
 Histograms = Mapping[str, Mapping[int, int]]
 
 
 class JobMetrics(Collector):
-    """Collects the metrics of one job when somebody asks for them.
+    """Collects the metrics of one job on request.
 
     Args:
         job: Its name, which every sample has as the label `job_name`.

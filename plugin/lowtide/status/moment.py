@@ -90,7 +90,7 @@ class Moment:
     Attributes:
         now_ms: The broker's time.
         phase: "starting", "running", "stopping", "ended".
-        cause: Why the life has ended; None while it goes on.
+        cause: Why the life has ended; None while it runs.
         control: Where the control API listens.
         workers: All of the life.
         fronts: Number to `topic-partition`, of all fronts that are registered.
@@ -100,7 +100,7 @@ class Moment:
         spare: By front what `FrontView.spare` says.
         delivered_time: The largest that is *stored*, as a tick (R18); None if there is none.
         snapshots: Of the life.
-        troubles: What is wrong though the life goes on.
+        troubles: Open problems that do not stop the life.
         chain: Who holds the job along the jobs that it waits for.
         clock_jump_ms: By how much the broker's clock is beyond what is believed of it.
     """

@@ -88,7 +88,7 @@ class Recent:
         workers = list(workers)
         look = _Look(at_s, totals_of(workers), _histograms(workers))
         if self._looks and look.totals.records_in < self._looks[-1].totals.records_in:
-            self._looks.clear()  # Another life: what was counted before is no part of it.
+            self._looks.clear()  # Another life: earlier counts are not part of it.
         self._looks.append(look)
         kept_s = max(self._rate_window_s, self._latency_window_s)
         while len(self._looks) > 2 and self._looks[1].at_s <= at_s - kept_s:
@@ -139,7 +139,7 @@ class Recent:
         return Percentiles(p50=grown.percentile_ms(50), p99=grown.percentile_ms(99))
 
     def _before(self, window_s: float) -> _Look | None:
-        """The newest look that is at least so old, else the oldest; None if there is no other than the last."""
+        """Return the newest look of at least this age, else the oldest; None if there is only the last one."""
         if len(self._looks) < 2:
             return None
         last = self._looks[-1]

@@ -47,13 +47,13 @@ def follow(
 
     Raises:
         NotYet: the limit is over.
-        ControlRefused, TokenRefused: it cannot be told of that.
+        ControlRefused, TokenRefused: the job has no such subject, or refuses the token.
         NotRunning, ServiceUnavailable: the job could not be found at first.
     """
     deadline = None if limit_s is None else time.monotonic() + limit_s
     waiting, why, lost_s = set(about), "", 0.0
     ended: int | None = None
-    """The life whose end was told last: it may be there for a while yet, and says so again."""
+    """The life whose end was reported last: it may stay for a while and report it again."""
     connected = False
     while True:
         try:

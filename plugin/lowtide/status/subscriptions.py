@@ -11,7 +11,7 @@ until that moment is passed.
 
 Law: of each subject a subscriber gets ascending times, none twice, over any number of lives and connections, if it
 shows the id of the last news that it has had. Commits alone begin again below, after a rewind that has dropped those
-above: each of the new ones is told, too.
+above: each of the new ones is news, too.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ MAX_LABEL_CHARACTERS = 1_000
 KEPT_COMMITS = 10_000
 SPARE_WAITERS = 64
 BATCH = 256
-"""How many commits are told at once."""
+"""How many commits are sent at once."""
 END_MS = LAST_TICK
-"""Stands for the end of time: every source behind it has ended."""
+"""The end of time: every source has ended."""
 BEFORE_ALL = -1
 
 
@@ -78,15 +78,15 @@ class Hub:
         self.on_label: Callable[[], None] = lambda: None
         self.on_listener: Callable[[], None] = lambda: None
         self._waited: Counter[str] = Counter()
-        """By the subject of a label how many subscriptions there are: it is known as long as somebody waits."""
+        """By the subject of a label, its number of subscriptions: it is known as long as there is one."""
         self._reached: dict[str, int] = {}
         """By subject the newest time in ms."""
         self._commits: list[Commit] = []
         """Ascending."""
         self._followers: dict[str, set[Subscription]] = {}
-        """By subject those who want every step."""
+        """By subject, the subscriptions to every step."""
         self._waiters: dict[str, list[tuple[int, int, Subscription]]] = {}
-        """By subject a heap of those who wait for a moment: (moment, number, subscription)."""
+        """By subject, a heap of the subscriptions to a moment: (moment, number, subscription)."""
         self._numbers = count()
         self._all: set[Subscription] = set()
         self.ended = False
@@ -100,7 +100,7 @@ class Hub:
     # -- what the service tells ------------------------------------------------------------------------------------
 
     def reached(self, subject: str, tick: int) -> None:
-        """A subject's time has come to a tick; one that is not above the last is no news. O(those it concerns)."""
+        """Note that a subject's time has come to a tick, if that is above the last one. O(its subscriptions)."""
         if tick <= 0:
             return  # Before the first record nothing is known.
         self._advance(subject, END_MS if tick >= LAST_TICK else tick * self._slack_ms)
@@ -334,7 +334,7 @@ class Subscription:
     Attributes:
         asked: The subjects, as they were asked for.
         known: The same, as the hub calls them.
-        is_over: Whether nothing comes any more.
+        is_over: True if no more news comes.
         wake: Called by the hub.
     """
 
@@ -386,7 +386,7 @@ class Subscription:
         return taken
 
     def close(self) -> None:
-        """Be told nothing any more."""
+        """End the subscription."""
         self._hub.forget(self)
 
     def _has_come(self, number: int) -> bool:

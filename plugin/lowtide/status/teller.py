@@ -55,7 +55,7 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
 
 
 def delivered_time(workers: Sequence[WorkerState], expected: int) -> int | None:
-    """Return the tick below which all workers' lanes are durable: what may be stored, and then told (R18).
+    """Return the tick below which all workers' lanes are durable: to be stored, then published (R18).
 
     Args:
         workers: As in `Moment`; each says its own as the gauge `delivered_time`.
