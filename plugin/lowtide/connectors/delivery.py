@@ -1,7 +1,7 @@
 """One host's way to Kafka: packets go in, and come back as durable.
 
-Exactly once means to a reader with isolation.level=read_committed. Whoever writes output and `last` in one transaction
-and reads `last` only after a claim delivers each record once, whatever dies (R13).
+*Exactly once* is as a reader with isolation.level=read_committed sees it. A worker that writes output and `last` in one
+transaction, and reads `last` only after a claim, delivers each record once, whatever dies (R13).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The archive of a job's floors: where they go once no start from the last commit needs them.
+"""The archive of a job's floors, for those that no start from the last commit needs.
 
-A start reads the whole lasts topic, and floors are one per moment at which a partition was quiet: left there, starts
-would take longer and longer. So what lies below the newest commit's start offsets is moved, once, into a topic of its
-own, `lowtide.NAME.floors`. It is read only by a start that begins below: from an older commit, or without state.
+A start reads the whole lasts topic, and each moment at which a partition is quiet adds a floor: starts would take
+longer and longer. So floors below the newest commit's start offsets are moved, once, into another topic,
+`lowtide.NAME.floors`. Only a start that begins below reads it: from an older commit, or without state.
 
-The order makes it safe whenever it breaks off: the archive has the floors, then the lasts topic says so, then it loses
-them. Nothing of it needs to be fenced: floors below a commit are decided, and whoever moves them moves the same.
+The order makes it safe to break off at any point: the archive gets the floors, then the lasts topic records that, then
+it loses them. It needs no fence: floors below a commit are decided, so every life moves the same ones.
 """
 
 from __future__ import annotations

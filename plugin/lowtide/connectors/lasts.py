@@ -1,7 +1,6 @@
 """A job's *lasts topic*: what is durable per lane, written in the very transactions that deliver (R13).
 
-What its records look like stands in `lasts_records`; how it is opened and read, here; what leaves it again, and where
-to, in `floor_archive`.
+This module opens and reads it. `lasts_records` has the format of its records, `floor_archive` moves old ones away.
 """
 
 from __future__ import annotations
@@ -194,14 +193,14 @@ def write(
 def read_lasts(kafka: KafkaConf, topic: str, limit_s: float, say: Callable[[str], None] = lambda _: None) -> Durable:
     """Read all that was committed to a lasts topic before this call; O(records that compaction has left).
 
-    It is the truth only after every transactional id that may have been used has been claimed: then no transaction is
-    open, and none of an earlier life can be committed any more (W10).
+    The result is complete only after every transactional id that may have been used has been claimed: then no
+    transaction is open, and none of an earlier life can commit (W10).
 
     Args:
         kafka: The way in.
         topic: The lasts topic.
-        limit_s: How long Kafka may give nothing. However long the topic is, it is read to its end.
-        say: Told how far it is, every 5 s.
+        limit_s: How long Kafka may return nothing. However long the topic is, it is read to its end.
+        say: Called with the progress, every 5 s.
 
     Raises:
         LastsLost: There is no such topic.
@@ -226,10 +225,10 @@ def newest(
     Args:
         settings: librdkafka's, of the way in.
         topic: The topic.
-        limit_s: How long Kafka may give nothing.
+        limit_s: How long Kafka may return nothing.
         end: Read up to this offset; by default up to the first transaction that is open when this is called. A topic
-            that is written all the time has no end of its own: Kafka tells one only to who has waited there.
-        say: Told how far it is, every 5 s.
+            that is always written never ends: Kafka reports an end only to a reader that waits there.
+        say: Called with the progress, every 5 s.
 
     Raises:
         LastsLost: There is no such topic.

@@ -19,14 +19,14 @@ version of the key's or the value's form; a reader refuses one that it does not 
 for the dead letters of that level, whose lane at level 0 is the front. `child` is an array. A record without a value
 takes what was said under its key back. A lane that nothing was delivered to has no "last".
 
-Whoever rests on a floor writes it in its own transaction, as nobody knows what others have committed; it is the same
-record whoever writes it, so compaction leaves one. The tick stands in the key: of two lanes that hear of a front at
-different times, the later one would else take back what the other rests on. Floors that say nothing about offsets from
-"archived" on are in the job's archive of floors (`floor_archive`) instead; each life says so for itself, so that one
-that is over cannot take back what a later one has said.
+A lane that relies on a floor writes it in its own transaction, since it cannot know what others have committed; all
+lanes write the same record, so compaction leaves one. The tick is part of the key: otherwise, of two lanes that learn
+of a front at different times, the later one would remove the floor that the other relies on. Floors that say nothing
+about offsets from "archived" on are in the job's archive of floors (`floor_archive`) instead; each life records that
+under its own key, so that one that is over cannot undo the record of a later one.
 
-"owner" is the id of the job that made the topic: another one of its name, under another ZooKeeper, does not take the
-topic for its own. What an earlier version made has none until the job's next start.
+"owner" is the id of the job that made the topic: another job of that name, under another ZooKeeper, does not use the
+topic. A topic of an earlier version has no owner until the job's next start.
 
 Earlier versions wrote a floor once per lane, as [1, "floor", level, sink, lane, front, offset, cap] and [1, tick].
 """

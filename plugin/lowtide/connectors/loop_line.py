@@ -1,6 +1,6 @@
 """A host's line to the topics of loops: frames of its workers go out, those for its workers come in.
 
-It is neither source nor sink. What is on its way is held in the tracker by its frame's value as anywhere else (R7), and
+It is neither source nor sink. Its frames hold min time in the tracker by their values, as anywhere else (R7), and
 the topic stores frames that a worker has no time for: no worker of a cycle waits for room at one that waits for it.
 """
 

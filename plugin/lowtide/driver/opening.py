@@ -345,11 +345,11 @@ def _completed(
     stops: Mapping[tuple[str, int], int],
     preloaded: Mapping[tuple[str, int], int],
 ) -> FrontRegister:
-    """Register the partitions that are new: each labels nothing that anybody was told is over (R3).
+    """Register the new partitions: each labels nothing in a time that was published as over (R3).
 
-    Those of a topic that the job has not read yet begin and end where its source says; later ones begin at their
-    beginning, so that nothing is passed over, and of a topic that ends nothing of them is read. What is preloaded
-    stands before all that the others have.
+    Those of a topic that the job has not read yet begin and end where its source says. Later ones begin at their
+    beginning, so that nothing is skipped; of a topic with an end, nothing of them is read. Preloaded records come
+    before all records of the others.
     """
     known, starts, ends = len(register.entries), starts_of(plan), stops_of(plan)
     for partition, earliest in sorted(_there(found).items()):

@@ -1,8 +1,8 @@
 """Compares lanes and order of the current flow with those of the flow that delivered.
 
-Both hang on the steps a record goes through and on the columns it is keyed by. Where they differ, a lane's `last` says
-nothing about what was delivered: records would come twice, or never. So the steps of the flow that delivers are kept in
-ZooKeeper, beside the id of the topic that keeps `last`.
+Both depend on the steps a record goes through and on the columns it is keyed by. If they differ, a lane's `last` says
+nothing about what was delivered: records would come twice, or never. So ZooKeeper keeps the steps of the flow that
+delivers, next to the id of the topic that keeps `last`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compares the types of what sources and sinks carry, and the flow's parameters, with those of the last life.
 
-Each life that begins keeps them in ZooKeeper, as texts for people. Nothing hangs on them: what has changed is said, and
+Each life that begins keeps them in ZooKeeper, as texts for people. Nothing depends on them: changes are reported, and
 no start is refused.
 """
 

@@ -1,9 +1,9 @@
-"""The third-party jars that pyspark does not bring along: where they lie, and how they get there.
+"""The third-party jars that pyspark does not bring along: their folder, and how they get there.
 
-`ivy.xml` beside this file names them, `jars.lock` holds the SHA-256 of every file. The Ivy that lies among pyspark's
-own jars fetches them into the cache folder, once for all clones and environments:
+`ivy.xml` next to this file names them, `jars.lock` holds the SHA-256 of every file. The Ivy among pyspark's own jars
+fetches them into the cache folder, once for all clones and environments:
 
-    python -m lowtide.jars.third_party            fetch what is missing, check every byte of what is there
+    python -m lowtide.jars.third_party            fetch missing jars, check every byte of the others
     python -m lowtide.jars.third_party lock       fetch again and write jars.lock (after a change of ivy.xml)
 """
 

@@ -1,10 +1,10 @@
-"""The process that watches a detached job: it starts the runner, and sees to it that its end is known and complete.
+"""The process that watches a detached job: it starts the runner, and makes sure that its end is recorded and complete.
 
     python -m lowtide.jobs.supervisor ROOT NAME LIFE LOCK GRACE_S COMMAND...
 
-It has a session of its own and no terminal. It passes a request to stop on to the runner, kills the runner if that
-takes longer than GRACE_S, waits for all processes of the life, and writes down how the runner died if that could not do
-so itself. When the supervisor is killed, the kernel sends the runner a SIGTERM, and the job stops cleanly.
+It has its own session and no terminal. It passes a request to stop on to the runner, kills the runner if that takes
+longer than GRACE_S, waits for all processes of the life, and records how the runner died if that could not do so
+itself. When the supervisor is killed, the kernel sends the runner a SIGTERM, and the job stops cleanly.
 """
 
 from __future__ import annotations

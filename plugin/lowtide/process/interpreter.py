@@ -24,15 +24,15 @@ def _version(name: str) -> str:
 
 
 THRESHOLDS = (10_000, 2, 500)
-"""Young objects are looked at when so many more were made than dropped (700 by default); those that stay, once more
-after every second such look (10), which keeps a pause short; all objects after 1,000 of them (100)."""
+"""The collector checks young objects when so many more were made than dropped (700 by default); the survivors, once
+more after every second such check (10), which keeps a pause short; all objects after 1,000 of them (100)."""
 
 
 def set_up_collector() -> None:
-    """Leave out of every collection what there is by now, and collect less often; once all modules are loaded.
+    """Exclude all present objects from collections, and collect less often; call it once all modules are loaded.
 
-    Records and what becomes of them are freed by their reference counts; only cycles need the collector, and only user
-    code makes any. With Python's defaults it takes a fifth of a `scan`'s time, in pauses of up to 50 ms
+    Reference counts free records and their results; only cycles need the collector, and only user code makes any. With
+    Python's defaults it takes a fifth of a `scan`'s time, in pauses of up to 50 ms
     (`docs/benchmarks/core.md`). Nothing is collected here: in a forked process that would copy the parent's memory.
     """
     gc.freeze()

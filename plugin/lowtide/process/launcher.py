@@ -4,12 +4,12 @@ Run as a script by the interpreter's path, without site packages, so that it sta
 
     python -I -S launcher.py RECORD_FILE PARENT_PID GRACE_S RECORD_JSON COMMAND...
 
-With PARENT_PID 0 it *becomes* the command (same process id), which then outlives whoever started it. Otherwise it
+With PARENT_PID 0 it *becomes* the command (same process id), which then outlives its starter. Otherwise it
 stays as a guard: when the parent is gone, however it died, the command gets SIGTERM, and SIGKILL after GRACE_S
 seconds; should the guard itself be killed, the kernel kills the command (PR_SET_PDEATHSIG).
 
-The record is written by the process that turns into the server, before it does: a server without a record,
-which nobody could stop, cannot exist.
+The process that turns into the server writes the record before it does: so no server is without a record, by which it
+can be stopped.
 """
 
 import ctypes

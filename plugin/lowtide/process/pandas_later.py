@@ -1,7 +1,7 @@
 """Keeps pyarrow from importing pandas before the program does.
 
-pyarrow's first array of Python objects imports pandas where that is installed, only to ask whether the objects are its
-own: two seconds of CPU in every process that compiles a flow, or writes a snapshot, most of which never see pandas.
+pyarrow's first array of Python objects imports pandas if it is installed, only to ask whether the objects are pandas'
+own: two seconds of CPU in every process that compiles a flow or writes a snapshot. Most of them never see pandas.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ PANDAS = "pandas"
 def leave_pandas_for_later(*modules: str) -> None:
     """Let pyarrow assume that there is no pandas until it is imported; then tell pyarrow at once.
 
-    To be called before other threads run, and before arrays are made. It does nothing where pandas is there already.
+    Call it before other threads run, and before arrays are made. It does nothing if pandas is imported already.
 
     Args:
-        modules: Others that only look whether there is pandas when they are imported; they are imported now.
+        modules: Others that only check for pandas when they are imported; they are imported now.
     """
     if PANDAS in sys.modules:
         return

@@ -112,7 +112,7 @@ class TrackerLine:
             time.sleep(TRY_EVERY_S / 10)
 
     def fileno(self) -> int:
-        """The descriptor on which notices come, -1 while the line is broken; perhaps a new one once it is mended.
+        """Return the descriptor on which notices come, -1 while the line is broken; `mend` may change it.
 
         The old one may be closed by then: take it out of a selector when `receive` or `flush` leave -1 here.
         """

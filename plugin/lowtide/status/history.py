@@ -4,7 +4,7 @@ history = History()
 history.look(view)                      # each second
 history.view(since_ms=0)                # what `GET /history` answers
 
-It goes on from one life to the next, as long as one service serves them. Bounded whatever happens: `FINE_KEPT` and
+It continues from one life to the next, as long as one service serves them. It is bounded: `FINE_KEPT` and
 `COARSE_KEPT` samples, `MARKS_KEPT` marks; about 200 KB as JSON when full, 1 MB at most.
 Times are the broker's, ms since 1970.
 """

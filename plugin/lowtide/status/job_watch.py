@@ -72,9 +72,9 @@ class JobWatch:
 
 
 def _as_known(report: TrackerReport, before: TrackerReport | None) -> TrackerReport:
-    """The report with min times that were known before, if it is of a tracker that is being rebuilt.
+    """Return the report, with the min times known before if its tracker is being rebuilt.
 
-    Such a one tells those that the life began with, and no time that was told goes back.
+    Such a tracker reports those that the life began with, but no published time goes back.
     """
     if not report.missing:
         return report

@@ -262,8 +262,8 @@ def _durations(histograms: Histograms) -> Iterator[Metric]:
 def _buckets(counts: Mapping[int, int]) -> tuple[list[tuple[str, float]], float]:
     """Return cumulative counts by bound, and the sum in seconds.
 
-    A worker's bucket counts below a bound only if it lies below it whole: no duration is told shorter than it was. The
-    sum takes every duration for its bucket's upper edge, at most 1/8 too much.
+    A worker's bucket counts below a bound only if all of it does: no duration is reported shorter than it was. The sum
+    takes each duration as its bucket's upper edge, at most 1/8 too much.
     """
     upper = sorted((_upper_s(bucket), count) for bucket, count in counts.items())
     bounds = [(str(bound), sum(count for edge, count in upper if edge <= bound)) for bound in BOUNDS_S]

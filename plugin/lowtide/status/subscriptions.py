@@ -5,13 +5,12 @@
     hub.reached("delivered", tick)
     subscription.take()
 
-It has no clock, socket or loop of its own. What is told is a time that only grows, so a subscriber that is slow is not
-owed a queue: it is owed the newest time, and the commits after its place. One that waits for a moment costs nothing
-until that moment is passed.
+It has no clock, socket or loop. Its news are times that only grow, so a slow subscriber needs no queue: only the newest
+time, and the commits after its position. One that waits for a moment costs nothing until that moment is passed.
 
 Law: of each subject a subscriber gets ascending times, none twice, over any number of lives and connections, if it
-shows the id of the last news that it has had. Commits alone begin again below, after a rewind that has dropped those
-above: each of the new ones is news, too.
+sends the id of its last news. Only commits may begin again below, after a rewind that has dropped those above: each of
+the new ones is news, too.
 """
 
 from __future__ import annotations
