@@ -39,7 +39,7 @@ def jobs_file(file: Path) -> None:
 
 
 def dag_files() -> list[Path]:
-    """The DAG files: in a wheel inside the package, in a clone beside it."""
+    """Return the DAG files: in a wheel inside the package, in a clone next to it."""
     return sorted((_INSTALLED if _INSTALLED.is_dir() else _CLONE).glob("lowtide_*.py"))
 
 

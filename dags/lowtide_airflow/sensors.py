@@ -72,7 +72,7 @@ class DeliveredTimeSensor(BaseSensorOperator):
         self.if_at_least_once = if_at_least_once
 
     def execute(self, context: Any) -> Any:
-        """Poll once, then wait in the triggerer if that is wanted."""
+        """Poll once, then wait in the triggerer if the sensor is deferrable."""
         JobLink.note(context, job=self.job, connection=self.lowtide_conn_id)
         if not is_true(self.deferrable):
             super().execute(context)
@@ -169,7 +169,7 @@ class LabelEndedSensor(BaseSensorOperator):
         self.poll_interval = poll_interval
 
     def execute(self, context: Any) -> Any:
-        """Wait in the triggerer if that is wanted."""
+        """Wait in the triggerer if the sensor is deferrable."""
         JobLink.note(context, job=self.job, connection=self.lowtide_conn_id)
         if not is_true(self.deferrable):
             super().execute(context)

@@ -13,11 +13,11 @@ from typing import Any, Literal, Self, get_args
 __all__ = ["Cause", "Kind"]
 
 Kind = Literal["flow", "interpreter", "loss", "stop", "other"]
-"""What decides how to go on.
+"""The kind of a cause, which decides how to continue.
 
 "flow": a function or a record of the flow; it would end the next life as well.
 "interpreter": an executor cannot run the driver's Python.
-"loss": a process, a connection, a frame or a service was lost; another life may go on.
+"loss": a process, a connection, a frame or a service was lost; another life may continue.
 "stop": it was asked for.
 "other": all else, and what an older version wrote as text.
 """
@@ -52,7 +52,7 @@ class Cause:
         return self.what + (f"\n  where: {self.where}" if self.where else "")
 
     def prefixed(self, text: str) -> Self:
-        """Return it with a text before what happened: who it befell, or what it kept from being done."""
+        """Return it with a text in front of the event: its victim, or what it prevented."""
         return replace(self, what=text + self.what)
 
     @classmethod

@@ -53,7 +53,7 @@ class LowtideError(Exception):
         where: file, step, record, node, host and port; empty where `what` says it already.
         way_out: what the reader can do now; empty only where nothing can be done.
         details: a traceback, as Python prints it; empty if there is none.
-        kind: what decides how to go on, see `Cause`.
+        kind: decides how to continue, see `Cause`.
         exit_code: with what a command ends.
     """
 
@@ -88,7 +88,7 @@ def cause_of(error: BaseException, details: str = "") -> Cause:
 
 
 class ServiceUnavailable(LowtideError):
-    """Start or mend the service that does not answer, then try again."""
+    """Start or repair the service that does not answer, then try again."""
 
     kind = "loss"
     exit_code = 4
@@ -113,7 +113,7 @@ class SnapshotDamaged(LowtideError):
 
 
 class SnapshotFailed(LowtideError):
-    """Look at what held the snapshot up, and take another one: the job goes on, and its last commit is what it was."""
+    """Check what held the snapshot up, and take another one: the job runs on, and its last commit is unchanged."""
 
     exit_code = 6
 
@@ -157,7 +157,7 @@ class RecordDamaged(SnapshotsError):
 
 
 class EntryDiffers(SnapshotsError):
-    """Find out who is wrong before going on: what is written once is there already, and says something else."""
+    """Find out which side is wrong before you continue: a write-once node exists already, with another content."""
 
     exit_code = 5
 
@@ -166,7 +166,7 @@ class LeaseTaken(SnapshotsError, AlreadyRunning):
     """Stop the driver that runs the job, or wait until it has ended.
 
     Attributes:
-        holder: who holds the lease; empty if nobody does.
+        holder: the holder of the lease; empty if it is free.
     """
 
     def __init__(self, what: str, *, where: str = "", way_out: str = "", holder: str = "") -> None:
@@ -202,7 +202,7 @@ class Fenced(SnapshotsError):
 
 
 class ZooKeeperUnavailable(SnapshotsError, ServiceUnavailable):
-    """Start or mend ZooKeeper, or correct its address, then try again: it did not answer in time."""
+    """Start or repair ZooKeeper, or correct its address, then try again: it did not answer in time."""
 
 
 class WriteUnknown(ZooKeeperUnavailable):
@@ -210,7 +210,7 @@ class WriteUnknown(ZooKeeperUnavailable):
 
 
 class CommitRefused(SnapshotsError, SnapshotFailed):
-    """Take another snapshot: this one is not above the last commit, or rests on a commit that was dropped."""
+    """Take another snapshot: this one is not above the last commit, or needs a commit that was dropped."""
 
 
 class CommitUnknown(WriteUnknown):
@@ -240,13 +240,13 @@ class ZooKeeperRefused(SnapshotsError):
 
 
 class NodesOpen(SnapshotsError):
-    """Close the nodes to others: with them, a job's life could be ended or forged by whoever reaches ZooKeeper."""
+    """Close the nodes to others: otherwise anyone who reaches ZooKeeper could end or forge a job's life."""
 
     exit_code = 4
 
 
 class AddressUnproven(SnapshotsError):
-    """Give the job's token, or find out who named this address: nothing shows that the job's control API is there."""
+    """Give the job's token, or find out what published this address: nothing proves that the job listens there."""
 
     exit_code = 4
 

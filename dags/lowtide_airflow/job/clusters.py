@@ -129,7 +129,7 @@ class Standalone:
         """See `Cluster.properties`."""
         return {
             "spark.standalone.submit.waitAppCompletion": "false",
-            # The master would start the program again by itself: a life that was never submitted.
+            # The master would restart the program: a life that was never submitted.
             "spark.driver.supervise": "false",
             EXECUTOR_PYTHON: packed_python(self.spark) or self.spark.python,
             DRIVER_PYTHON: self.spark.python,
@@ -175,5 +175,5 @@ def is_on_cluster(path: str) -> bool:
 
 
 def path_of(path: str, shipped: tuple[str, ...]) -> str:
-    """Return a path as the program sees it: what is shipped lies in its working directory."""
+    """Return a path as the program sees it: shipped files are in its working directory."""
     return PurePosixPath(path).name if path in shipped else path.removeprefix(LOCAL)

@@ -1,4 +1,4 @@
-"""Client of a running job's control API; each request opens a connection of its own."""
+"""Client of a running job's control API; each request opens a new connection."""
 
 from __future__ import annotations
 

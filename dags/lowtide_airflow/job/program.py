@@ -98,7 +98,7 @@ class Launcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Supervised:
-    """Runs the job on this host under `lowtide`'s own supervisor, which has a session of its own.
+    """Runs the job on this host under `lowtide`'s own supervisor, in its own session.
 
     Attributes:
         command: `lowtide`.

@@ -73,7 +73,7 @@ class JobSnapshots(KnownSnapshots):
         return last if last is not None and last.id != known.id and last.min_time_ms >= known.min_time_ms else None
 
     def prune(self, keep: int, max_age_s: float | None = None, *, dry_run: bool = False) -> Pruned:
-        """Drop the commits that the rule does not keep, then delete what is not needed any more.
+        """Drop the commits that the rule does not keep, then delete everything that nothing needs.
 
         Never dropped: the last commit, the one that the current life began from, those that a sealed snapshot needs,
         and those with a name. Calling it again after a failure resumes it.

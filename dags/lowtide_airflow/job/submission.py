@@ -1,4 +1,4 @@
-"""Submissions: start a job exactly once, however often the start is tried.
+"""Submissions: start a job exactly once, over all tries of the start.
 
 A submission's key is the same in every try of a task. The first life that a program begins takes the key in ZooKeeper,
 in the transaction that makes it the job's life. So of two programs submitted with one key exactly one runs the job,

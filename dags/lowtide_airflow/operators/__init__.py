@@ -1,4 +1,4 @@
-"""Operators for jobs. Each finds out by itself what an earlier try of its task has done."""
+"""Operators for jobs. Each finds out what an earlier try of its task has done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base of the operators: the job, its connection, waiting, retries, and the errors that a retry cannot mend."""
+"""Base of the operators: the job, its connection, waiting, retries, and the errors that a retry cannot fix."""
 
 from __future__ import annotations
 

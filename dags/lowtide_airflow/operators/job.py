@@ -88,7 +88,7 @@ class StartOperator(LowtideOperator):
         )
 
     def submit_job(self, context: Any, client: JobClient, *, dead: int = 0) -> Submission:
-        """Submit the job once, however often the task is tried (errors: see `submit_once`).
+        """Submit the job once, over all tries of the task (errors: see `submit_once`).
 
         Args:
             context: the task's.

@@ -35,7 +35,7 @@ class TakeSnapshotOperator(LowtideOperator):
     The request has a key: a life that got it from an earlier try answers with the snapshot that it took then.
 
     Returns `snapshot` (its id), `name`, `phase`, `min_time_ms`, `parts`, `rows`, `bytes`, `job` and `connection`, each
-    also as an output of its own: `take.output["snapshot"]`.
+    also as a separate output: `take.output["snapshot"]`.
 
     Args:
         job: the job's name.
@@ -61,7 +61,7 @@ class TakeSnapshotOperator(LowtideOperator):
         timeout: float | str | timedelta = 660.0,
         **kwargs: Any,
     ) -> None:
-        # `take.output["snapshot"]` is an XCom of its own.
+        # `take.output["snapshot"]` is a separate XCom.
         kwargs.setdefault("multiple_outputs", True)
         super().__init__(job=job, timeout=timeout, **kwargs)
         self.name = name
@@ -89,7 +89,7 @@ class TakeSnapshotOperator(LowtideOperator):
         return self.wait(SnapshotTrigger, "taken", context, snapshot=asked["id"], wanted=wanted)
 
     def taken(self, context: Any, event: Mapping[str, Any]) -> Any:
-        """Resume when the snapshot is as wanted."""
+        """Resume when the snapshot has the wanted phase."""
         view = self.checked_snapshot(event)
         kept = ("name", "phase", "min_time_ms", "parts", "rows", "bytes")
         place = {"job": self.job, "connection": self.lowtide_conn_id, "snapshot": view["id"]}
@@ -186,7 +186,7 @@ class CommitSnapshotOperator(LowtideOperator):
 
 
 class PruneSnapshotsOperator(LowtideOperator):
-    """Drops the commits that the rule does not keep, then deletes what is not needed any more.
+    """Drops the commits that the rule does not keep, then deletes everything that nothing needs.
 
     Never dropped: the last commit, the one that the current life began from, those that a sealed snapshot needs, and
     those with a name. Returns `kept`, `dropped`, `manifests`, `parts`, `bytes`, `damaged`.

@@ -177,7 +177,7 @@ def _min_time_of_at_least_once(status: dict[str, Any]) -> int | None:
 
 
 class SubscribedTrigger(JobTrigger):
-    """A trigger that is told by the job when to poll.
+    """A trigger that polls when the job sends news.
 
     While the job runs and its control API can be reached, the trigger subscribes to it and does not poll; without, as
     with a lost connection or no token, it polls, and tries again to subscribe each time.
@@ -211,7 +211,7 @@ class SubscribedTrigger(JobTrigger):
         else:
             if self._lost.is_over():
                 self.log.info('subscribed to job "%s" again', self.job)
-            if told:  # What is told is found at once: it is stored before (R18).
+            if told:  # News is found at once: it is stored before it is sent (R18).
                 return
         await asyncio.sleep(self.poll_interval)
 

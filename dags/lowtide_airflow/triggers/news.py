@@ -14,7 +14,7 @@ __all__ = ["wait_for_news"]
 
 
 async def wait_for_news(at: ControlAddress, token: str, about: Sequence[str], at_ms: int) -> bool:
-    """Wait until a life has told of a subject that has come to a moment: True; or of its own end: False.
+    """Wait until a life sends that a subject has reached a moment: True; or that it has ended: False.
 
     The certificate is checked before the token is sent.
 

@@ -18,7 +18,7 @@ Wanted = Literal["sealed", "committed"]
 
 
 class SnapshotTrigger(JobTrigger):
-    """Waits until a snapshot is sealed, or committed if that is wanted: `snapshot`, as the control API shows it.
+    """Waits until a snapshot is sealed, or committed, as `wanted`: `snapshot`, as the control API shows it.
 
     Args:
         snapshot: its id.
@@ -48,7 +48,7 @@ class SnapshotTrigger(JobTrigger):
 
 
 def poll_snapshot(client: JobClient, snapshot: str, wanted: Wanted) -> dict[str, Any] | None:
-    """Return `snapshot` once it is as wanted, `error` if it never will be, None to poll again.
+    """Return `snapshot` once it has the wanted phase, `error` if it never will, None to poll again.
 
     If the job does not answer or has ended, the store shows what it has written.
     """

@@ -158,7 +158,7 @@ def airflow_board() -> Board:
             ) from error
 
     folder = conf.get("core", "dags_folder")
-    # What the page says of a dead job is who restarts it.
+    # For a dead job, the page says what restarts it.
     return Board(
         lambda: read_jobs(folder, "recover"),
         services,

@@ -51,10 +51,10 @@ def choose(
 
     Args:
         log: the job's commits.
-        store: where the snapshots lie.
+        store: the snapshots' store.
         commit: only this one, by the snapshot's id or name; of several with that name, the newest.
         before_ms: only those whose min time is at or before this one.
-        told: as of `verify`, once for each snapshot that is read.
+        told: called as by `verify`, once for each snapshot that is read.
         threads: as of `verify`.
         verified: SHA-256 of the manifest of a commit that was verified a moment ago: its parts are not read again. Any
             other commit is verified, as the SHA-256 says which commit and which parts were meant.
@@ -74,7 +74,7 @@ def choose(
         if isinstance(found, Manifest):
             newer = [each for each in skipped.values() if each[0] in asked]
             return Choice(found, tried, tuple(newer))
-        # If it was dropped meanwhile, the next look at the log does not find it any more.
+        # If it was dropped meanwhile, the next read of the log does not find it.
         skipped[tried.id] = (tried, found)
 
 

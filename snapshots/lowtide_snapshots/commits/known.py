@@ -32,7 +32,7 @@ class KnownSnapshot:
     Attributes:
         id: its id.
         name: its name; None for one without.
-        phase: "sealed" may still be committed; "over" cannot be any more, and goes with the next prune.
+        phase: "sealed" may still be committed; "over" cannot, and goes with the next prune.
         min_time_ms: its T, ms since 1970.
         path: its manifest's name in the store.
         incarnation: the life that took it.
@@ -157,7 +157,7 @@ class KnownSnapshots:
 
 
 def _is_over(name: ObjectName, life: int, last: Commit | None, awaited: Collection[str]) -> bool:
-    """True if a snapshot can never be committed any more; one with a reserved place can."""
+    """True if a snapshot can never be committed; one with a reserved place can."""
     if incarnation_of(name.snapshot) < life:
         return True
     return name.snapshot not in awaited and last is not None and name.min_time_ms <= last.min_time_ms

@@ -150,10 +150,10 @@ class CommitLog:
 
         One transaction: the manifest's life is the current one, T is above the last commit's, and the commit that the
         snapshot is based on is still there, since its parts would go with it. If its own life has made a newer commit
-        meanwhile, a snapshot with a reservation is committed beside it: the last commit stays the last.
+        meanwhile, a snapshot with a reservation is committed as well: the last commit stays the last.
 
         Args:
-            manifest: lies in the store already, with all its parts.
+            manifest: in the store already, with all its parts.
             sha256: of the manifest, in lower hex.
 
         Raises:
@@ -183,7 +183,7 @@ class CommitLog:
             kept = self._without(reserved, asked.incarnation, asked.id)
             data = asked.to_bytes()
             if last is not None and kept and self._is_beside(self._last(last), asked):
-                # What is the last stays so; it is written again so that those who watch it hear of this one.
+                # The last commit stays the last; it is written again so that watchers learn of this one.
                 return [*checks, Create(path, data), Set(self._paths.last_commit, last.data, last.version), *kept]
             self._must_be_above(self._last(last), asked)
             return [*checks, Create(path, data), _put(self._paths.last_commit, last, data), *kept]
@@ -235,7 +235,7 @@ class CommitLog:
         self._nodes.write(plan)
 
     def rewind(self, incarnation: int, commit: Commit) -> None:
-        """Make a commit the last one again: those above it are dropped, for what they hold is to be recreated.
+        """Make a commit the last one again: those above it are dropped, because their content will be recreated.
 
         Raises:
             Fenced: the life is over.

@@ -29,7 +29,7 @@ class Commit:
     Attributes:
         tick: T.
         id: the snapshot's.
-        name: what the user called it; None if nobody asked for it by name.
+        name: the name that the user gave it; None without one.
         manifest: the manifest's name in the store.
         sha256: of the manifest, in lower hex.
         incarnation: the life that took it.
@@ -65,7 +65,7 @@ class Commit:
         """The inverse of `to_bytes`.
 
         Raises:
-            RecordDamaged: it is no commit.
+            RecordDamaged: it is not a commit.
         """
         return cls.from_value(value_of(data, path), path)
 

@@ -1,13 +1,13 @@
-"""Retention (R17): which commits go, and the sweeping of all objects that nothing needs any more.
+"""Retention (R17): the commits to drop, and the sweeping of all objects that nothing needs.
 
-What makes sweeping safe beside a running snapshot, a restore and other sweeps:
+Why sweeping is safe during a snapshot, a restore and other sweeps:
 
 1. Commits are dropped in ZooKeeper first, never the last one nor the one that the current life was loaded from, nor one
-   that a snapshot with a reservation may rest on.
+   that a snapshot with a reservation may need.
 2. Then it is read which life is the current one and which commit is the last; then the objects are listed; then it is
    read for which snapshots a place is reserved, and only then which commits are kept. What one of their manifests names
    stays.
-3. Of the rest only what belongs to a snapshot that can never be committed any more goes: its life is over, or its own
+3. Of the rest only what belongs to a snapshot that can never be committed goes: its life is over, or its own
    life has made the last commit, its T is not above that, and no place is reserved for it. The first two are true for
    ever once they are true, and what was committed before is among 2. A place is reserved before the first part is
    written, so for what was listed it was reserved by then; if it is not any more, the snapshot was given up, or it is
@@ -89,7 +89,7 @@ def plan(
         restored: from what the current life was loaded.
         rule: how many and how old; a commit is dropped if one of the two says so.
         now: with a time zone.
-        based_on: ids of commits that sealed snapshots rest on; see `bases`.
+        based_on: ids of commits that sealed snapshots need; see `bases`.
     """
     needed = {each.id for each in (last, restored.commit if restored else None) if each} | set(based_on)
     unnamed = [commit for commit in commits if commit.name is None]
@@ -105,7 +105,7 @@ def plan(
 
 
 def bases(log: CommitLog, store: Store) -> set[str]:
-    """The commits that snapshots rest on which are sealed and may still be committed, or under way and reserved, by id.
+    """Return the commits, by id, on which sealed snapshots that may still be committed, or reserved ones, are based.
 
     Dropping one would be safe, but such a snapshot would then be refused.
     """
@@ -124,7 +124,7 @@ def bases(log: CommitLog, store: Store) -> set[str]:
 
 
 def sweep(log: CommitLog, store: Store, dropped: Iterable[Commit]) -> Swept:
-    """Drop commits, then delete the manifests and parts that nothing needs any more.
+    """Drop commits, then delete the manifests and parts that nothing needs.
 
     What an earlier sweep left that was ended in the middle goes too, and what snapshots left that never were committed.
     Costs one listing of the job's objects, and reads the manifests of all kept commits.
@@ -190,6 +190,6 @@ def _over(name: ObjectName, life: int, last: Commit | None, awaited: Collection[
 
 
 def _objects(store: Store, prefix: str) -> list[tuple[Entry, ObjectName]]:
-    """The manifests and parts of a job; what else lies there is left alone."""
+    """Return the manifests and parts of a job; anything else there is left alone."""
     found = ((entry, parse_name(entry.name)) for entry in store.names(prefix))
     return [(entry, name) for entry, name in found if name is not None]

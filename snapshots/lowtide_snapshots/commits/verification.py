@@ -33,9 +33,9 @@ def verify(store: Store, manifest: Manifest, told: Told, *, threads: int = THREA
     """Read and check every part of a snapshot, in memory for as many parts as there are threads.
 
     Args:
-        store: where the parts lie.
+        store: the parts' store.
         manifest: names them.
-        told: told before the first part and after each, on the caller's thread.
+        told: called before the first part and after each, on the caller's thread.
         threads: how many parts are read at once; with 1, on the caller's thread.
 
     Returns:

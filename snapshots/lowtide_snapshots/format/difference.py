@@ -33,7 +33,7 @@ class VertexDiff:
 
     Attributes:
         units: how many hash units have state in the second snapshot.
-        changed: how many have another part than in the first, or none any more.
+        changed: the number whose part differs from the first, or is gone.
     """
 
     vertex: str

@@ -32,7 +32,7 @@ def compare(
 
     Args:
         frozen: of the snapshot.
-        now: of the flow that is to be started.
+        now: of the flow to start.
         defaults: by vertex, the fields of its state that have a default: `pages`, `pages.count`; below a list's element
             `visits[].count`, below a map's value `visits{}.count`.
 

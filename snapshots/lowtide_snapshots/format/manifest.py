@@ -70,7 +70,7 @@ class Manifest:
 
     Attributes:
         id: the snapshot's.
-        name: what somebody called it; None if nobody did.
+        name: the name that the user gave it; None without one.
         tick: its T: the parts hold all records below it, and nothing else.
         incarnation: the life that took it.
         created: when, as `2026-01-31T12:00:00.000Z`.
@@ -80,7 +80,7 @@ class Manifest:
         fronts: from where each front of the register is read again.
         floors: the floors from there on.
         lasts: what each lane had delivered.
-        parts: every unit that has state, whoever wrote its part.
+        parts: every unit that has state, whichever snapshot wrote its part.
         steps: a text that is the same as long as the flow's steps give records the same lanes and places in the order.
         generation: of the output that `lasts` speaks of.
     """
@@ -138,7 +138,7 @@ class Manifest:
             where: its name in the store, for people.
 
         Raises:
-            ManifestDamaged: it is no manifest, or contradicts itself.
+            ManifestDamaged: it is not a manifest, or contradicts itself.
             FormatTooNew: its format, or that of the job's record in it, is newer than this code.
         """
         values = _values(text, where)
@@ -193,7 +193,7 @@ def shape_of(
         kind: its kind.
         key: the key's columns; None where there is no key.
         state: the type of its state.
-        setting: what else its state hangs on, as a text for people: of windows how they are cut.
+        setting: the other setting its state depends on, as a text for people: of windows how they are cut.
         initial: one value of that type, the state of the keys that no part has; None where there is none.
         ttl: after how many ticks a key is forgotten; None for never.
         days: of windows of a calendar, when the days of its time zone begin; opaque here.

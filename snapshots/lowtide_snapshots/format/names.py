@@ -46,7 +46,7 @@ def incarnation_of(snapshot: str) -> int:
     """The life in which a snapshot was taken.
 
     Raises:
-        PartRefused: it is no snapshot's id.
+        PartRefused: it is not a snapshot's id.
     """
     found = _ID.fullmatch(snapshot)
     if not found:

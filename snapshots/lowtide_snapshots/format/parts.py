@@ -85,7 +85,7 @@ def encode_part(head: PartHead, table: pa.Table) -> memoryview:
 
     Args:
         head: what the part is.
-        table: the columns of its kind, the rows in the order in which they are to be kept.
+        table: the columns of its kind, the rows in their final order.
 
     Raises:
         PartRefused: the columns are not those of the kind, or a type has no place in Parquet.
@@ -122,7 +122,7 @@ def decode_part(data: Data, name: str) -> tuple[PartHead, pa.Table]:
         name: the name it was asked for by, below the root of the store.
 
     Raises:
-        PartDamaged: it is no Parquet file, has no head, is another part than its name says, or lacks a column.
+        PartDamaged: it is not a Parquet file, has no head, is another part than its name says, or lacks a column.
         FormatTooNew: its format is newer than this code.
     """
     try:

@@ -5,7 +5,7 @@
 
 Others may be able to write into ZooKeeper, and a port that a dead life has left may be anybody's. So a life publishes
 its certificate's SHA-256 beside the address, and an HMAC of both under the token. A client checks the HMAC before it
-opens a connection, and the certificate before it sends anything: nobody else ever gets the token.
+opens a connection, and the certificate before it sends anything: no other server ever gets the token.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ControlAddress:
         return {"control": self.address, "control_certificate": self.certificate, "control_proof": self.proof}
 
     def check(self, token: str) -> None:
-        """See that whoever published the address knows this token.
+        """Check that the publisher of the address knows this token.
 
         Raises:
             AddressUnproven: it is not shown; do not send the token there.
@@ -95,11 +95,11 @@ def fingerprint(certificate: bytes) -> str:
 def ask(
     at: ControlAddress, token: str, method: str, path: str, body: bytes | None = None, *, limit_s: float
 ) -> tuple[int, bytes]:
-    """Ask a control API over a connection of its own.
+    """Ask a control API over a new connection.
 
     Args:
         at: where it is.
-        token: the job's; sent to nobody but the life that published the address.
+        token: the job's; sent only to the life that published the address.
         method: "GET" or "POST".
         path: of the question.
         body: of the request.
@@ -110,7 +110,7 @@ def ask(
 
     Raises:
         AddressUnproven: the address is not shown to be the job's; nothing was opened.
-        AnotherCertificate: somebody else listens there; nothing was sent.
+        AnotherCertificate: another server listens there; nothing was sent.
         OSError, ValueError, http.client.HTTPException: there was no answer, or none in HTTP.
     """
     at.check(token)
@@ -132,7 +132,7 @@ def listen(
         at: where it is.
         token: the job's.
         path: of the question.
-        last_id: what the stream is to go on after; empty for its beginning.
+        last_id: the id after which the stream continues; empty for its beginning.
         silence_s: for how long nothing may come.
         until_s: when to end it, by `time.monotonic`.
 
@@ -166,7 +166,7 @@ def listen(
 
 
 class _Pinned(http.client.HTTPSConnection):
-    """A connection to whoever has one certificate's key, whatever its name and whoever signed it."""
+    """A connection to the holder of one certificate's key, whatever its name and signer."""
 
     def __init__(self, at: ControlAddress, limit_s: float) -> None:
         host, _, port = at.address.rpartition(":")

@@ -21,7 +21,7 @@ MAX_REFUSAL_BYTES = 8 << 10
 
 
 class ControlRequests(ABC):
-    """A job's control API; each request opens a connection of its own.
+    """A job's control API; each request opens a new connection.
 
     Args:
         at: Its address, as the life has published it in ZooKeeper.
@@ -70,7 +70,7 @@ class ControlRequests(ABC):
     def listen(
         self, about: Sequence[str], *, at_ms: int | None = None, last_id: str = "", until_s: float | None = None
     ) -> Generator[News, None, None]:
-        """Subscribe: give the news of one life, until it has ended, the connection is lost or all has been told.
+        """Subscribe: yield the news of one life, until it has ended, the connection is lost or all subjects are done.
 
         Args:
             about: Subjects, as `lowtide_snapshots.job.news` has them.

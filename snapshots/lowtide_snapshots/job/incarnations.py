@@ -34,7 +34,7 @@ def check_of(node: Node | None, paths: JobPaths, job: str, incarnation: int) -> 
 
 
 def fenced(job: str, paths: JobPaths, incarnation: int, current: int, holder: str = "") -> Fenced:
-    """The error of a life that is over; `holder` leads the job now, if somebody does."""
+    """Return the error of a life that is over; `holder` leads the job now, if known."""
     now = f"incarnation {current} is the current one" if current else "it has no incarnation"
     led = f", and {holder} holds its lease" if holder else ""
     return Fenced(

@@ -82,7 +82,7 @@ class JobLease:
             expected: the incarnation that must be the job's still, or it is `Fenced`; None in the beginning.
 
         Returns:
-            None if we hold it; else who does, which is empty for a session of ours that is just being ended.
+            None if we hold it; else the holder, which is empty for a session of ours that is just ending.
         """
         other: str | None = None
         session, found = 0, 0

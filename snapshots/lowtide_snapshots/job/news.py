@@ -47,7 +47,7 @@ SEGMENT = "segment"
 DONE = "done"
 END = "end"
 SILENCE_S = 15.0
-"""A stream that is silent for so long is lost: the job writes a comment three times as often."""
+"""A stream that is silent for this long is lost: the job writes a comment three times as often."""
 MAX_LINE_BYTES = 64 << 10
 
 
@@ -57,7 +57,7 @@ class News:
 
     Attributes:
         kind: "life", "delivered", "commit", "min_time", "segment", "done" or "end".
-        id: What to show to go on after it.
+        id: The id to send in order to continue after it.
         data: What it says.
 
     Example:
@@ -92,7 +92,7 @@ class News:
 
     @property
     def incarnation(self) -> int:
-        """The life that told it.
+        """The life that sent it.
 
         Example:
             >>> lt.News("life", "3-0", {"incarnation": 3}).incarnation

@@ -27,17 +27,17 @@ ANYBODY = ("world", "ip")
 
 
 def check_access(zk: Connection, job: str, paths: JobPaths) -> None:
-    """See that only the connection's user may change the job's nodes, and not just anybody those above them.
+    """Check that only the connection's user may change the job's nodes, and that not everyone may change those above.
 
-    Nothing is looked at without a password: everything is open then. Costs two answers per node, asked for at once.
+    It checks nothing without a password: everything is open then. Costs two answers per node, asked for at once.
 
     Raises:
-        NodesOpen: somebody else may, with the commands that close the nodes.
+        NodesOpen: others may, with the commands that close the nodes.
         ZooKeeperRefused: the nodes are closed to this user.
     """
     if zk.user is None:
         return
-    # The nodes above are made for all to read and to make nodes in, and belong to whoever was first.
+    # The nodes above are for all to read and to make nodes in, and belong to the first user.
     for path, acl in zip(paths.above, zk.acls(paths.above), strict=True):
         for entry in acl or ():
             rights = _rights(entry, "write", "delete", "admin")
@@ -65,7 +65,7 @@ def _rights(entry: ACL, *names: str) -> str:
 
 
 def _masked(user: str) -> str:
-    """As ZooKeeper tells a digest to who may not change the node's access: without the hash."""
+    """Return a digest as ZooKeeper shows it to users that may not change the node's access: without the hash."""
     return f"{user.partition(':')[0]}:x"
 
 

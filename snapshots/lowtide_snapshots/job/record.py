@@ -1,4 +1,4 @@
-"""The job record (R11): what order and state hang on, frozen when a job first starts; sources may be added.
+"""The job record (R11): the settings that order and state depend on, fixed at a first start; sources may be added.
 
 A value; `job_store` keeps it in ZooKeeper. Its JSON is defined in `snapshots/README.md`.
 """
@@ -101,7 +101,7 @@ class JobRecord:
 
         Raises:
             RecordTooNew: its format is newer than this code.
-            RecordDamaged: it is no record.
+            RecordDamaged: it is not a record.
         """
         try:
             values = json.loads(text)

@@ -15,12 +15,12 @@ def jobs(hosts: str, *, root: str = "lowtide", limit_s: float = 10.0, auth: str 
 
     Args:
         hosts: ZooKeeper's "host:port", with commas between several.
-        root: the node under which all jobs lie.
+        root: the parent node of all jobs.
         limit_s: how long a call waits for ZooKeeper.
         auth: "user:password", if the nodes are closed to others.
 
     Raises:
-        ZooKeeperUnavailable: nobody answered within the limit.
+        ZooKeeperUnavailable: ZooKeeper did not answer within the limit.
     """
     zk = Connection(hosts, session_timeout_s=SESSION_TIMEOUT_S, limit_s=limit_s, auth=auth)
     zk.open()

@@ -49,7 +49,7 @@ class JobStore:
         Args:
             hosts: ZooKeeper's "host:port", with commas between several.
             job: the job's name; any text.
-            root: the node under which all jobs lie.
+            root: the parent node of all jobs.
             session_timeout_s: after which a holder that is gone loses the lease; the server sets bounds to it.
             limit_s: how long a call waits for ZooKeeper.
             auth: "user:password"; the job's nodes are then closed to everybody else.
@@ -63,7 +63,7 @@ class JobStore:
         """Connect.
 
         Raises:
-            ZooKeeperUnavailable: nobody answered within the limit.
+            ZooKeeperUnavailable: ZooKeeper did not answer within the limit.
         """
         self._zk.open()
         return self
@@ -150,12 +150,12 @@ class JobStore:
         """Take the lease, which is held for as long as this session lives.
 
         Args:
-            holder: who takes it, for others to read: host and pid.
+            holder: a name for this process, for others to read: host and pid.
             wait_s: how long to wait for another holder to go; one that died goes when its session's time is out.
-            waiting: told once for each holder that is waited for.
+            waiting: called once for each holder that it waits for.
 
         Raises:
-            LeaseTaken: somebody still held it at the end.
+            LeaseTaken: another process still held it at the end.
             NodesOpen: others may change what the job keeps there.
         """
         self._make_place()
@@ -167,7 +167,7 @@ class JobStore:
         Costs a round trip three times in a session's time-out. While ZooKeeper is away it raises nothing.
 
         Raises:
-            Fenced: somebody else holds the lease, or has raised the incarnation.
+            Fenced: another process holds the lease, or has raised the incarnation.
         """
         self._lease.keep()
 
@@ -183,13 +183,13 @@ class JobStore:
         """Begin a new life: from now on every older one is fenced.
 
         Args:
-            submission: the key of the submission that this process is, if somebody may repeat it.
+            submission: the key of the submission that this process is, if it may be repeated.
 
         Returns:
             Its number, from 1.
 
         Raises:
-            LeaseTaken: the lease is not held (any more).
+            LeaseTaken: the lease is not held.
             SubmissionTaken: another process has begun a life with this key.
         """
         return self._lease.raise_incarnation(submission)
@@ -251,7 +251,7 @@ class JobStore:
             self._write(incarnation, plan)
 
     def lasts(self) -> tuple[str | None, int]:
-        """The id of the topic that keeps `last` per lane, None if it was not told yet; and the output generation."""
+        """Return the id of the topic that keeps `last` per lane, None if unrecorded; and the output generation."""
         node = self._zk.get(self._paths.lasts)
         if node is None:
             return None, 0
@@ -306,25 +306,25 @@ class JobStore:
         self._put(incarnation, path, data, data.__ne__)
 
     def told(self) -> int | None:
-        """The largest delivered time that the outside was told; None if it was told none."""
+        """Return the largest published delivered time; None if there is none."""
         node = self._zk.get(self._paths.told)
         return tick_in(node.data, self._paths.told) if node else None
 
     def told_in(self, generation: int) -> int | None:
-        """The largest delivered time of one output generation; None if none of it was told."""
+        """Return the largest published delivered time of one output generation; None if there is none."""
         node = self._zk.get(self._paths.told)
         return _told_in(value_of(node.data, self._paths.told), generation, self._paths.told) if node else None
 
     def tell(self, incarnation: int, tick: int, generation: int = 0) -> None:
-        """Write down a delivered time before the outside is told it; a smaller one than before changes nothing.
+        """Record a delivered time before it is published; a smaller one than before changes nothing.
 
         Args:
             incarnation: the life that tells it.
             tick: the delivered time.
-            generation: of the output. The outside is never told less than in an earlier one.
+            generation: of the output. No later one publishes less than an earlier one.
 
         Raises:
-            Fenced: the life is over; tell nobody.
+            Fenced: the life is over; publish nothing.
         """
         path = self._paths.told
 
@@ -363,7 +363,7 @@ class JobStore:
         return lives.told(self._zk, self._paths)
 
     def set_life(self, incarnation: int, life: Mapping[str, Any], limit_s: float | None = None) -> None:
-        """Say what is to be known of this life: control address with its proof, start, phase, cause of death.
+        """Write this life's note: control address with its proof, start, phase, cause of death.
 
         Args:
             incarnation: the life.

@@ -10,7 +10,7 @@ from lowtide_snapshots.zookeeper.nodes import Create, Delete, Node, Nodes, Opera
 __all__ = ["begun_by", "refuse_again", "taking"]
 
 KEPT = 200
-"""How many are remembered; a key that is older than so many others begins a life anew."""
+"""How many keys are remembered; an older key begins another life."""
 
 
 def begun_by(zk: Nodes, paths: JobPaths, key: str) -> int | None:

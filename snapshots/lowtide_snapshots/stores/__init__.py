@@ -1,4 +1,4 @@
-"""Stores of parts and manifests: one contract, with a folder or S3 behind it.
+"""Stores of parts and manifests: one contract, implemented by a folder and by S3.
 
 Another store is one file with a class, one test class, and one line in `_SCHEMES`.
 """

@@ -86,7 +86,7 @@ class Store(Protocol):
     def check(self) -> None:
         """See that the store can be written, read, listed and deleted in, and puts only what is not there.
 
-        It does so with a small object of its own, which is gone afterwards.
+        It does so with a small object, which it deletes afterwards.
 
         Raises:
             StoreDamaged: what came back is not what was put.

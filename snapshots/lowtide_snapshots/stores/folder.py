@@ -1,4 +1,4 @@
-"""A store in a folder: what is put is in a file of its own, whole and on the disk, before it has its name."""
+"""A store in a folder: an object is in its file, whole and on the disk, before the file has its name."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class FolderStore:
             return sorted(entry for entry in self._below(self._root / top, top) if entry.name.startswith(prefix))
 
     def delete(self, names: Iterable[str]) -> None:
-        """See `Store.delete`; removes what killed writers have left beside them, too."""
+        """See `Store.delete`; also removes the leftovers of killed writers."""
         folders = set()
         for name in names:
             path = self._path(name)

@@ -159,7 +159,7 @@ class S3Store:
         answer = self._client.delete_objects(Bucket=self._bucket, Delete=asked)
         for error in answer.get("Errors", []):
             if error.get("Code") != "NoSuchKey":
-                # What is said of one key, as it would be said of a whole request.
+                # The answer about one key, in the form of an answer to a whole request.
                 status = 500 if error.get("Code") == "InternalError" else 400
                 said = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}
                 raise meaning(ClientError(said, "DeleteObjects"), f"{self.where}, {error.get('Key')}")

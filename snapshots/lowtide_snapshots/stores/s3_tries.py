@@ -54,7 +54,7 @@ class Tries:
                     raise meant from error
                 meant.__cause__ = error
                 failure = meant
-            # Jitter, so that many who were refused at once do not come back at once.
+            # Jitter, so that many clients refused at once do not come back at once.
             pause_s = random.uniform(most_s / 2, most_s)  # noqa: S311
             if time.monotonic() + pause_s > last:
                 raise failure

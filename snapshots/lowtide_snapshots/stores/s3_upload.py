@@ -16,7 +16,7 @@ __all__ = ["Upload"]
 
 # The smallest that S3 takes for all but the last is 5 MiB.
 SLICE_BYTES = 8 * 1024 * 1024
-# How often an upload begins anew that somebody else has ended.
+# How often an upload restarts after another process has ended it.
 ROUNDS = 3
 _FORGOTTEN = ("NoSuchUpload", "ConditionalRequestConflict")
 
@@ -78,7 +78,7 @@ class Upload:
                 parts = [tries(name, partial(self._slice, upload, at)) for at in range(len(self._slices))]
                 found = tries(name, partial(self._complete, upload, parts))
             finally:
-                # What stays of one that cannot be aborted is no object; a rule of the bucket removes it.
+                # The remains of one that cannot be aborted are not an object; a rule of the bucket removes them.
                 if not found:
                     self._abort(upload)
         raise unavailable(f"it forgot {ROUNDS} uploads before they were complete", self._where)
@@ -100,7 +100,7 @@ class Upload:
         return {"PartNumber": at + 1, "ETag": answer["ETag"], "ChecksumSHA256": self._checksums[at]}
 
     def _complete(self, upload: str, parts: list[dict[str, Any]]) -> bool | None:
-        """The same as `run`; None if the upload has to begin anew."""
+        """The same as `run`; None if the upload has to restart."""
         try:
             self._client.complete_multipart_upload(
                 **self._at, UploadId=upload, MultipartUpload={"Parts": parts}, IfNoneMatch="*"

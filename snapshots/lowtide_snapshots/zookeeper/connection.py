@@ -32,7 +32,7 @@ from lowtide_snapshots.zookeeper.nodes import Check, Create, Delete, Node, Opera
 
 __all__ = ["MAX_TRANSACTION_BYTES", "Connection"]
 
-# ZooKeeper drops the connection of whoever sends more than 1 MiB at once (jute.maxbuffer).
+# ZooKeeper drops the connection of a client that sends more than 1 MiB at once (jute.maxbuffer).
 MAX_TRANSACTION_BYTES = 900_000
 OPERATION_BYTES = 128
 # kazoo waits up to a minute between two attempts to connect; a lease does not last as long.
@@ -96,7 +96,7 @@ class Connection:
         """Connect.
 
         Raises:
-            ZooKeeperUnavailable: nobody answered within the limit.
+            ZooKeeperUnavailable: ZooKeeper did not answer within the limit.
         """
         try:
             self._client.start(timeout=self._limit_s)
@@ -252,7 +252,7 @@ class Connection:
             return None
 
     def _wait_for_connection(self) -> None:
-        # kazoo would keep the request and send it whenever ZooKeeper is back, long after the caller was told otherwise.
+        # kazoo would keep the request and send it once ZooKeeper is back, long after the caller got an error.
         if not self._connected.wait(self._remaining_s()):
             raise self._unavailable()
 

@@ -70,7 +70,7 @@ def number_of(entry: Mapping[str, Any]) -> int:
 
 
 def must_be_same(path: str, found: bytes, asked: bytes) -> None:
-    """See that a node which is written once says what is to be written.
+    """Check that a write-once node has the content to be written.
 
     Raises:
         EntryDiffers: it says something else.
