@@ -19,7 +19,7 @@ class Backlog:
         return self._last is not None
 
     def add(self, notice: Notice) -> None:
-        """Takes the notice after the one added before."""
+        """Take the notice after the one added before."""
         if self._last is None:
             self._after = notice.after
         else:
@@ -31,7 +31,7 @@ class Backlog:
             self._floors[floor.front, floor.offset, floor.cap] = floor
 
     def clear(self) -> None:
-        """Forgets what waits."""
+        """Forget what waits."""
         self._last, self._min_times, self._floors, self._request = None, {}, {}, None
 
     def take(self) -> Notice | None:

@@ -60,7 +60,7 @@ class Flushes(Protocol):
 class TrackerClient:
     """One process's line to the tracker.
 
-    Nothing reconnects behind the caller's back: a method that finds the line broken raises `ConnectionLost`, and
+    Only the caller reconnects: a method that finds the line broken raises `ConnectionLost`, and
     nothing is lost. The caller takes the old `fileno` out of its selector, calls `connect` (to the new address, if the
     tracker was restarted) and puts in the new one; `connect` sends again what was not applied, or reports to a
     tracker that is being rebuilt. `Refused` and `LifeEnded` are final.
@@ -70,9 +70,9 @@ class TrackerClient:
         secret: the job's.
         incarnation: the life that this process belongs to.
         local: the worker's local tracker, or its part that concerns this line; None for a subscriber that is not a
-            worker. It makes flushes; notices go to whoever calls `receive`.
+            worker. It makes flushes; notices go to the caller of `receive`.
         name: for people.
-        subscribe: whether to hear notices.
+        subscribe: True to receive notices.
         timeout_s: see `ANSWER_TIMEOUT_S`.
     """
 
@@ -104,18 +104,18 @@ class TrackerClient:
         self._heard: list[Notice] = []
         self._answers: list[Message] = []
         self._awaited: dict[int, int] | None = None
-        """What the tracker was told on this connection that this one waits for."""
+        """The ticks that this one waits for, as sent on this connection."""
 
     def connect(self, address: str | None = None, *, connection: socket.socket | None = None) -> None:
-        """Connects (again), and brings the tracker up to date with what this worker has flushed.
+        """Connect, also again, and bring the tracker up to date with this worker's flushes.
 
         ``connection`` is one to the tracker that was made already, and on which nothing was read or sent. To take one
         only once there is something to read on it is not to wait where nobody takes connections just now.
 
         Raises:
-            ConnectionLost: nobody listens, or the connection ended before `Welcome`; try again later.
+            ConnectionLost: no tracker listens, or the connection ended before `Welcome`; try again later.
             HandshakeError: it speaks another version, or does not know the secret.
-            Refused, LifeEnded: this process has no place there (any more).
+            Refused, LifeEnded: this process has no place there.
         """
         self.close()
         self.address = address or self.address
@@ -138,7 +138,7 @@ class TrackerClient:
         return self._connected().fileno()
 
     def flush(self) -> bool:
-        """Sends what the local tracker has summed up, if anything; False if there was nothing. A worker's only.
+        """Send what the local tracker has summed up, if anything; False if there was nothing. A worker's only.
 
         The flush is kept until it was applied, so it may well have been made when this raises `ConnectionLost`.
         """
@@ -151,7 +151,7 @@ class TrackerClient:
         return True
 
     def send_flush(self, flush: Flush, awaited: Iterable[tuple[int, int]] | None = None) -> None:
-        """Sends a flush that somebody else has had the local tracker make, in the order they were made.
+        """Send a flush that another caller has had the local tracker make, in the order they were made.
 
         It may be one that `connect` has sent already. Nothing is lost when this raises `ConnectionLost`. With
         ``awaited``, what `await_ticks` would send goes with it: one hand-over instead of two.
@@ -159,7 +159,7 @@ class TrackerClient:
         self._send_flush(flush, b"" if awaited is None else self._awaiting(awaited))
 
     def await_ticks(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Says for which (segment, tick) this one waits: it hears at once when a segment's min time is above its tick.
+        """Announce the (segment, tick) pairs that this one waits for: it learns at once when one is passed.
 
         Other notices may come `peer.HOLD_S` late, merged; once one of the ticks was passed, all come at once until this
         is called with other pairs. It sends something only then, so it may be called with every turn of a loop. Before
@@ -170,7 +170,7 @@ class TrackerClient:
             self._send(data)
 
     def receive(self, wait_s: float = 0.0) -> list[Notice]:
-        """Takes in what has come, waiting at most so long for something, and returns the notices that are new."""
+        """Process all input, waiting at most so long for some, and return the new notices."""
         if not self._heard:
             self._take_in(wait_s)
         return self.heard()
@@ -181,7 +181,7 @@ class TrackerClient:
         return heard
 
     def open_front(self, front: int, floor: int, feeds: Iterable[int] | None = None) -> int:
-        """Opens a front and returns the tick below which it must label nothing: its opening floor, to be registered."""
+        """Open a front and return the tick below which it must label nothing: its opening floor, to be registered."""
         self._send(encode(OpenFront(front, floor, None if feeds is None else tuple(feeds))))
         answer = self._await(FrontOpened)
         if answer.front != front:
@@ -189,7 +189,7 @@ class TrackerClient:
         return answer.tick
 
     def close_front(self, front: int) -> None:
-        """Closes a front for good. Its owner's acks go first; anybody else asks once the owner's were applied.
+        """Close a front for good. Its owner's acks go first; others ask once the owner's were applied.
 
         The register has to know that it is closed before (R3): see `README.md`.
         """
@@ -199,17 +199,17 @@ class TrackerClient:
         self._await(FrontClosed)
 
     def subscribe(self) -> None:
-        """Asks for notices from now on; the first one says everything."""
+        """Ask for notices from now on; the first one says everything."""
         self._subscribe = True
         self._send(encode(Subscribe()))
 
     def unsubscribe(self) -> None:
-        """Asks for no more notices; some may still be on their way."""
+        """Ask for no more notices; some may still be on their way."""
         self._subscribe = False
         self._send(encode(Unsubscribe()))
 
     def close(self) -> None:
-        """Closes the connection; what was not applied is kept."""
+        """Close the connection; what was not applied is kept."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -267,7 +267,7 @@ class TrackerClient:
             self._send_flush(flush)
 
     def _flush_all(self, local: LocalTracker) -> None:
-        """Flushes until nothing is left, though it may have to wait until some flush was applied."""
+        """Flush until nothing is left; it may have to wait until a flush was applied."""
         until = time.monotonic() + self._timeout_s
         while local.unflushed:
             if not self.flush():
@@ -310,7 +310,7 @@ class TrackerClient:
                 raise self._lost(f"the connection to the tracker at {self.address} broke: {error}") from error
 
     def _take_in(self, wait_s: float) -> None:
-        """Reads what is there and deals with it; waits for the first byte at most so long."""
+        """Read and process the available input; wait for the first byte at most so long."""
         connection = self._connected()
         while True:
             try:

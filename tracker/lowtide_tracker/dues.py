@@ -8,10 +8,10 @@ from lowtide_tracker.graph import Graph
 
 
 class Dues:
-    """Of every registered owner the newest due, told or not.
+    """The newest due of every registered owner, reported or not.
 
     A group's *limit* is the smallest due of the owners that send into its segments; its min time is never above it. An
-    owner that has told nothing yet counts with ``start``: it may be about to be restored.
+    owner that has reported nothing yet counts with ``start``: it may be about to be restored.
 
     Args:
         graph: segments and groups.
@@ -38,7 +38,7 @@ class Dues:
                 self.limits[group] = start
 
     def admit(self, dues: Iterable[Due], min_times: list[int]) -> None:
-        """Checks a flush's dues, changing nothing, before they go to `apply`.
+        """Check a flush's dues, changing nothing, before they go to `apply`.
 
         Args:
             dues: the flush's.
@@ -57,7 +57,7 @@ class Dues:
                 raise DuePassed(segment, owner, tick, min_times[group])
 
     def apply(self, dues: Iterable[Due]) -> None:
-        """Takes over what `admit` has let in. O(owners of the segment) for one that was the smallest."""
+        """Take over what `admit` has let in. O(owners of the segment) for one that was the smallest."""
         for segment, owner, tick in dues:
             group = self._graph.group_of(segment)
             ticks, limit = self._ticks[group], self.limits[group]

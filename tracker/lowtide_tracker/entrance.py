@@ -12,11 +12,11 @@ from lowtide_tracker.strangers import BACKLOG, Refusals, Strangers
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.25
-"""How often it is looked who has gone or stays too long."""
+"""How often it checks for connections that have gone or stay too long."""
 ROOM_POLL_S = 0.02
-"""How often it is looked whether there is room for somebody that waits."""
+"""How often it checks for room while a connection waits."""
 RETRY_S = 0.5
-"""How long nobody is taken after the system could not give one more connection."""
+"""How long it takes no connection after the system could not give one."""
 LAST_WORD_S = 2.0
 """How long a peer may take to end TLS."""
 
@@ -48,8 +48,8 @@ class Entrance:
         listeners: belong to it from now on.
         serve: makes a connection's protocol.
         tls: what the connections are encrypted with; its handshake counts as a stranger's time. It begins with the
-            client's first byte: what it needs (some 300 KiB) is not spent on who says nothing.
-        strangers: who may be there at once; fresh, by default of the usual size.
+            client's first byte: its memory (some 300 KiB) is not spent on silent ones.
+        strangers: the strangers that may be there at once; fresh, by default of the usual size.
     """
 
     def __init__(

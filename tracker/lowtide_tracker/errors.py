@@ -10,7 +10,7 @@ class ProtocolError(TrackerError):
 
 
 class GraphError(TrackerError):
-    """Segments and what feeds them do not make a graph; mend the flow's plan."""
+    """Segments and what feeds them do not make a graph; correct the flow's plan."""
 
 
 class TableFull(TrackerError):

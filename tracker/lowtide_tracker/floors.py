@@ -35,7 +35,7 @@ class Floors:
         return sum(map(len, self._kept.values()))
 
     def add(self, floors: Iterable[Floor]) -> tuple[Floor, ...]:
-        """Keeps the floors that say more than what is known, and returns them."""
+        """Keep the floors that say more than the known ones, and return them."""
         added = []
         for floor in floors:
             of_front = self._kept.setdefault((floor.front, floor.cap), {})
@@ -63,7 +63,7 @@ class Floors:
         return tuple(floor for of_front in self._kept.values() for floor in of_front.values())
 
     def forget(self, front: int, before_offset: int, at_most: int | None = None) -> bool:
-        """Drops floors of a front below an offset: a committed manifest holds the label before that offset.
+        """Drop floors of a front below an offset: a committed manifest holds the label before that offset.
 
         Args:
             front: the front.

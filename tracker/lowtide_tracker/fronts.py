@@ -69,7 +69,7 @@ class Fronts:
         return front in self._open
 
     def open(self, front: int, tick: int, feeds: Iterable[int] | None = None) -> None:
-        """Opens a front that labels nothing below ``tick``."""
+        """Open a front that labels nothing below ``tick``."""
         segments = self._graph.sources if feeds is None else feeds
         groups = tuple(sorted({self._graph.group_of(segment) for segment in segments}))
         self._heartbeats[front] = tick
@@ -81,7 +81,7 @@ class Fronts:
             self._set_ceiling(group)
 
     def close(self, front: int) -> None:
-        """Closes a front for good; closing it again does nothing. The last one of a source group leaves its ceiling."""
+        """Close a front for good; closing it again does nothing. The last one of a source group leaves its ceiling."""
         heartbeat = self.heartbeat(front)
         if front not in self._open:
             return
@@ -96,7 +96,7 @@ class Fronts:
                 self.ceilings[group] = heartbeat
 
     def newest(self, heartbeats: Iterable[tuple[int, int]]) -> dict[int, int]:
-        """Checks the heartbeats of a flush, changing nothing, and returns the newest of each front for `apply`.
+        """Check the heartbeats of a flush, changing nothing, and return the newest of each front for `apply`.
 
         Raises:
             UnknownFront: the front was never opened.
@@ -116,7 +116,7 @@ class Fronts:
         return newest
 
     def apply(self, newest: Mapping[int, int]) -> None:
-        """Takes over what `newest` allowed. O(log fronts) for each, on average."""
+        """Take over what `newest` allowed. O(log fronts) for each, on average."""
         for front, tick in newest.items():
             before = self._heartbeats[front]
             if tick == before:
@@ -128,7 +128,7 @@ class Fronts:
                     self._set_ceiling(group)
 
     def restore(self, heartbeats: Iterable[tuple[int, int]]) -> None:
-        """Takes over heartbeats that a worker reports to a new tracker: the largest counts.
+        """Take over heartbeats that a worker reports to a new tracker: the largest counts.
 
         In which order fronts were closed is not known any more. Where none is left open, the ceiling is the largest
         last heartbeat, which is safe, as none of them labels anything, and no less than what was announced.

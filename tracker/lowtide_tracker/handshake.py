@@ -54,7 +54,7 @@ class ServerHandshake:
         return MAGIC + self.nonce
 
     def answer(self, reply: bytes) -> bytes:
-        """Checks the client's ``REPLY_BYTES`` and returns the ``PROOF_BYTES`` to send; else ``HandshakeError``."""
+        """Check the client's ``REPLY_BYTES`` and return the ``PROOF_BYTES`` to send; else ``HandshakeError``."""
         theirs = _nonce_of(reply)
         if not hmac.compare_digest(reply[HELLO_BYTES:], _proof(self.secret, b"client", self.nonce, theirs)):
             raise HandshakeError("the client does not know the job's secret")
@@ -69,7 +69,7 @@ class ClientHandshake:
     nonce: bytes
 
     def reply(self, hello: bytes) -> bytes:
-        """Answers the server's ``HELLO_BYTES`` with ``REPLY_BYTES``; ``HandshakeError`` for another version."""
+        """Answer the server's ``HELLO_BYTES`` with ``REPLY_BYTES``; ``HandshakeError`` for another version."""
         theirs = _nonce_of(hello)
         return MAGIC + self.nonce + _proof(self.secret, b"client", theirs, self.nonce)
 

@@ -1,4 +1,4 @@
-"""The answer to "who holds min time?"."""
+"""The holder of min time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

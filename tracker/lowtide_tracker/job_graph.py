@@ -1,4 +1,4 @@
-"""The graph of several jobs: who reads what another one writes, how far each has come, and who holds whom; no I/O.
+"""The graph of several jobs: their topics, the progress of each, and the jobs that hold others; no I/O.
 
     graph = JobGraph()
     graph.say(JobSaid(job="a", life=1, writes=frozenset({"orders"}), delivered_ms=40))
@@ -6,18 +6,18 @@
     graph.before("b")       # (JobKnown(job="a", ..., delivered_ms=40),)
     graph.delivered_ms      # 30
 
-What a job says is absolute, so that a tracker that took a dead one's place knows all as soon as the jobs have said it
-again: of itself, and what it was told of the jobs before it, which may be dead. Times are in ms since 1970, as each job
-has ticks of its own length. Laws:
+Reports are absolute, so that a tracker that replaces a dead one knows everything as soon as the jobs have reported
+again: about themselves, and about the jobs before them, which may be dead. Times are in ms since 1970, because the
+length of a tick differs between jobs. Laws:
 
-1. What is known of a job's delivered time never falls within an output generation, over its lives; whoever hears it
-   keeps it over trackers. A new generation, which delivers again, begins with nothing delivered.
-2. The word of an older life is refused.
-3. A topic has one writing job, and no job stands behind itself; hearsay that would break this is left out.
-4. A job keeps its own word: a delivered time that it says is no larger than those of the jobs before it, as it has
-   heard them. `check` of a simulation holds it against the truth.
-5. A job is its id, not its name: one that was retired and made again has another, and what others still say of the old
-   one changes nothing of it. Two that run under one name are refused. Older versions say no id, and it is not compared.
+1. A job's known delivered time never falls within an output generation, over its lives; jobs that receive it keep it
+   over trackers. A new generation, which delivers again, begins with nothing delivered.
+2. Reports of an older life are refused.
+3. A topic has one writing job, and no job comes after itself; hearsay that would break this is left out.
+4. A job's reported delivered time is never larger than those of the jobs before it, as it knows them. `check` of a
+   simulation compares it with the truth.
+5. A job is its id, not its name: one that was retired and made again has another id, and hearsay about the old one
+   changes nothing of it. Two that run under one name are refused. Older versions send no id, and it is not compared.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class JobGraph:
             self._jobs[job] = msgspec.structs.replace(known, runs=False)
 
     def forget(self, job: str) -> None:
-        """Take a retired job out: nobody waits for it any more.
+        """Remove a retired job: no job waits for it any more.
 
         Raises:
             JobRuns: it is connected.
@@ -289,7 +289,7 @@ def latest(said: JobKnown, before: JobKnown) -> JobKnown:
 
 
 def _check(jobs: Mapping[str, JobKnown], job: str) -> None:
-    """See that nobody else writes a job's topics, and that it does not wait for itself."""
+    """Check that no other job writes a job's topics, and that it does not wait for itself."""
     this = jobs[job]
     for other in jobs.values():
         if other.job != job and (both := this.writes & other.writes):

@@ -24,7 +24,7 @@ class LifeServer(ABC):
     """Serves one life, in one event loop.
 
     Every error that a worker's or a shard's message raises ends the life: ``on_fault`` is called once with it, every
-    peer is told and its connection closed, and nobody is let in any more.
+    peer gets the reason, its connection is closed, and no more are accepted.
 
     Args:
         secret: the job's, of at least 16 bytes.
@@ -48,7 +48,7 @@ class LifeServer(ABC):
         """What cannot be answered before the rebuilding is over."""
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, *, sock: socket.socket | None = None) -> str:
-        """Listens, and returns the address, ``host:port``.
+        """Listen, and return the address, ``host:port``.
 
         With ``sock`` it takes the connections of a listening socket that it is given, those that wait there first;
         whoever keeps a descriptor of it can give it to the process that replaces this one.
@@ -81,14 +81,14 @@ class LifeServer(ABC):
         return self._traffic.get(worker, Traffic())
 
     async def close(self) -> None:
-        """Stops listening and closes every connection."""
+        """Stop listening and close every connection."""
         if self._entrance is not None:
             await self._entrance.close()
         for peer in list(self._peers):
             peer.abort()
 
     def end(self, error: TrackerError) -> None:
-        """Ends the life: tells every peer, then ``on_fault``; a second call does nothing."""
+        """End the life: tell every peer, then ``on_fault``; a second call does nothing."""
         if self.error is not None:
             return
         self.error = error
@@ -123,7 +123,7 @@ class LifeServer(ABC):
             del self._workers[peer.hello.worker]
 
     def welcome(self, peer: Peer, hello: Hello) -> Welcome:
-        """Lets a process into the life, or raises `Refused`. A worker's earlier connection is closed."""
+        """Let a process into the life, or raise `Refused`. A worker's earlier connection is closed."""
         if self.error is not None:
             raise LifeEnded(str(self.error))
         if hello.incarnation != self.incarnation:
@@ -149,7 +149,7 @@ class LifeServer(ABC):
 
     @abstractmethod
     def receive(self, peer: Peer, message: Message) -> None:
-        """Deals with a message that follows `Hello`; what must wait for the rebuilding's end comes back later."""
+        """Handle a message that follows `Hello`; what must wait for the rebuilding's end comes back later."""
 
     @abstractmethod
     def applied(self, worker: int) -> int:
@@ -176,8 +176,8 @@ class NoticeServer(LifeServer):
 
     Args:
         secret: as of `LifeServer`.
-        incarnation: likewise.
-        on_fault: likewise.
+        incarnation: as of `LifeServer`.
+        on_fault: as of `LifeServer`.
         on_notice: called with every notice, as subscribers in other processes get it.
     """
 
@@ -197,7 +197,7 @@ class NoticeServer(LifeServer):
         """Whether it will be sent at the turn's end."""
 
     def announce(self, notices: list[Notice]) -> None:
-        """Sends notices to the subscribers, at the end of this turn of the loop: those of one turn go as one."""
+        """Send notices to the subscribers, at the end of this turn of the loop: those of one turn go as one."""
         for notice in notices:
             self._announced.add(notice)
             if not self._due:

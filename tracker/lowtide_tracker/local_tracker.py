@@ -30,7 +30,7 @@ class LocalTracker:
     Args:
         worker: its number in the life's register.
         incarnation: the life.
-        start: the min time of segments that nothing has been heard of.
+        start: the min time of segments without news.
         max_unacknowledged: see `MAX_UNACKNOWLEDGED`.
     """
 
@@ -68,7 +68,7 @@ class LocalTracker:
         """Per segment: how many entries the flushes have had."""
         self._unacknowledged: deque[Flush] = deque()
         self.min_times = MinTimes(start)
-        """What was heard of the tracker."""
+        """The min times received from the tracker."""
 
     # -- what the worker does --------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class LocalTracker:
         return self._values.next()
 
     def fold(self, segment: int, ticks: Iterable[int], value: int) -> None:
-        """Folds a frame's value at each of its distinct ticks, as its sender or as its receiver. O(ticks).
+        """Fold a frame's value at each of its distinct ticks, as its sender or as its receiver. O(ticks).
 
         ``segment`` is the receiver's. The ticks are Python's integers. What sender and receiver fold before the same
         `flush` cancels out here, and costs the tracker nothing.
@@ -94,7 +94,7 @@ class LocalTracker:
                 sums.pop(tick, None)
 
     def hold(self, segment: int, tick: int, *, owner: int = 0) -> bool:
-        """Keeps a tick of a segment open because something will be emitted into it later (R6); twice is once.
+        """Keep a tick of a segment open because something will be emitted into it later (R6); twice is once.
 
         Args:
             segment: the one that will receive.
@@ -112,11 +112,11 @@ class LocalTracker:
         return True
 
     def release(self, segment: int, tick: int, *, owner: int = 0) -> None:
-        """Ends an owner's hold; ``KeyError`` if there is none. Fold what was emitted first."""
+        """End an owner's hold; ``KeyError`` if there is none. Fold what was emitted first."""
         self.fold(segment, (tick,), self._holds.pop((segment, tick, owner)))
 
     def due(self, segment: int, tick: int | None, *, owner: int = 0) -> None:
-        """Says from which tick on an owner will send into a segment without further input (R6b).
+        """Set the tick from which on an owner will send into a segment without further input (R6b).
 
         Lower it before the `flush` with the ack of the cause, and raise it after folding what was sent. It may lie as
         far ahead as it likes. An owner that is registered says so once at least, be it None: min time waits for it.
@@ -143,7 +143,7 @@ class LocalTracker:
         self._floors.add((floor,))
 
     def forget_floors(self, front: int, before_offset: int) -> None:
-        """Drops a front's floors below an offset, once a commit holds the label before it."""
+        """Drop a front's floors below an offset, once a commit holds the label before it."""
         self._floors.forget(front, before_offset)
 
     # -- what goes to the tracker ----------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class LocalTracker:
     # -- what comes from the tracker -------------------------------------------------------------------------------
 
     def hear(self, notice: Notice) -> bool:
-        """Takes a notice, in order and once; False if it says nothing new, ``NoticeGap`` if one is missing."""
+        """Take a notice, in order and once; False if it says nothing new, ``NoticeGap`` if one is missing."""
         if not self.min_times.hear(notice):
             return False
         for segment in notice.min_times:
@@ -241,7 +241,7 @@ class LocalTracker:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _keep(self, segment: int, sums: dict[int, int]) -> None:
-        """Adds what is flushed of a segment to what was flushed before."""
+        """Add what is flushed of a segment to what was flushed before."""
         kept = self._kept.setdefault(segment, {})
         for tick, value in sums.items():
             total = kept.get(tick, 0) ^ value
@@ -251,7 +251,7 @@ class LocalTracker:
                 del kept[tick]
 
     def _compact(self, segment: int) -> None:
-        """Drops sums below min time. Done when their number has doubled, so O(1) per entry on average."""
+        """Drop sums below min time. Done when their number has doubled, so O(1) per entry on average."""
         below = self.min_time(segment)
         kept = {tick: value for tick, value in self._kept[segment].items() if tick >= below}
         self._kept[segment] = kept

@@ -38,9 +38,9 @@ class Flush(Packed, frozen=True):
     """From 1, without gaps, over the whole life."""
     acks: tuple[Ack, ...] = ()
     heartbeats: tuple[Heartbeat, ...] = ()
-    """(front, tick): this front labels nothing below this tick any more."""
+    """(front, tick): this front labels nothing more below this tick."""
     floors: tuple[Floor, ...] = ()
-    """Those that heartbeats up to this flush rest on."""
+    """The floors that heartbeats up to this flush rely on."""
     dues: tuple[Due, ...] = ()
     """(segment, owner, tick), the newest of those that changed: nothing else is sent into the segment below this tick
     without further input; None for at no tick."""
@@ -72,17 +72,17 @@ class Absolute(Packed, frozen=True):
     floors: tuple[Floor, ...] = ()
     """All that are not yet covered by a commit."""
     dues: tuple[Due, ...] = ()
-    """The newest of each owner that has told one."""
+    """The newest of each owner that has reported one."""
     min_times: tuple[MinTime, ...] = ()
-    """(segment, tick): the min times that this worker has heard."""
+    """(segment, tick): the min times that this worker has received."""
 
 
 class Notice(Packed, frozen=True):
-    """Min times that have moved, with the floors they rest on.
+    """Min times that have moved, with the floors they rely on.
 
     Notices of one era are numbered from 1. This one covers the notices ``after + 1`` to ``number``: as the tracker
     makes them, that is one; several may be merged for a subscriber that is slow. With ``after`` 0 it says all there is
-    to say of its era, whatever was heard before.
+    to say of its era, whatever came before.
     """
 
     era: Era
@@ -100,7 +100,7 @@ class Notice(Packed, frozen=True):
 
 
 class Request(Packed, frozen=True):
-    """That every worker is to keep what it holds below a tick, for somebody who wants it saved (R14)."""
+    """A request that every worker keep what it holds below a tick, to be saved (R14)."""
 
     number: Ordinal
     """From 1; the larger, the newer."""
@@ -109,7 +109,7 @@ class Request(Packed, frozen=True):
 
 
 class Hello(Packed, frozen=True):
-    """The first message of a client: who it is."""
+    """The first message of a client: its identity."""
 
     incarnation: Count
     worker: Worker | None
@@ -143,7 +143,7 @@ class Subscribe(Packed, frozen=True):
 
 
 class Unsubscribe(Packed, frozen=True):
-    """Send no notices any more."""
+    """Send no more notices."""
 
 
 class Await(Packed, frozen=True):

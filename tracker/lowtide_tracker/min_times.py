@@ -6,10 +6,10 @@ from lowtide_tracker.table import INT64_MIN
 
 
 class MinTimes:
-    """The min times of all segments as heard, notice after notice; none ever goes back.
+    """The min times of all segments as received, notice after notice; none ever goes back.
 
     Args:
-        start: the min time of segments that nothing has been heard of.
+        start: the min time of segments without news.
     """
 
     def __init__(self, start: int = INT64_MIN) -> None:
@@ -21,7 +21,7 @@ class MinTimes:
         self._global_min = start
 
     def hear(self, notice: Notice) -> bool:
-        """Takes a notice, in order and once; False if it says nothing new.
+        """Take a notice, in order and once; False if it says nothing new.
 
         Raises:
             NoticeGap: one before it is missing; subscribe again.
@@ -41,7 +41,7 @@ class MinTimes:
         return self._heard.get(segment, self._start)
 
     def items(self) -> tuple[tuple[int, int], ...]:
-        """(segment, min time) of the segments that something was heard of."""
+        """(segment, min time) of the segments with news."""
         return tuple(self._heard.items())
 
     @property

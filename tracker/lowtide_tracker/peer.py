@@ -39,22 +39,22 @@ class Life(Protocol):
         """The process at the other end knows the secret."""
 
     def refused(self, why: object) -> None:
-        """Somebody was refused who does not know the secret."""
+        """A process that does not know the secret was refused."""
 
     def left(self, peer: "Peer") -> None:
         """It has ended."""
 
     def welcome(self, peer: "Peer", hello: Hello) -> Welcome:
-        """Lets a process in; raises `Refused` or `LifeEnded`."""
+        """Let a process in; raise `Refused` or `LifeEnded`."""
 
     def receive(self, peer: "Peer", message: Message) -> None:
-        """Deals with a message that follows `Hello`."""
+        """Handle a message that follows `Hello`."""
 
     def applied(self, worker: int) -> int:
         """The last flush of a worker that was applied."""
 
     def end(self, error: TrackerError) -> None:
-        """Ends the life."""
+        """End the life."""
 
 
 class Peer(asyncio.BufferedProtocol):
@@ -95,7 +95,7 @@ class Peer(asyncio.BufferedProtocol):
     # -- asyncio's events ------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Greets; the clock runs until `Hello`."""
+        """Greet; the clock runs until `Hello`."""
         self._transport = cast(asyncio.Transport, transport)
         connection = cast(socket.socket, transport.get_extra_info("socket"))
         tune(connection)
@@ -128,7 +128,7 @@ class Peer(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Deals with every message that is complete now."""
+        """Handle every message that is complete now."""
         data = bytes(self._buffer[:nbytes])
         self.traffic.bytes_in += nbytes
         try:
@@ -145,13 +145,13 @@ class Peer(asyncio.BufferedProtocol):
     # -- what the server calls -------------------------------------------------------------------------------------
 
     def send(self, message: Message) -> None:
-        """Sends a message at once; what the kernel does not take waits in memory."""
+        """Send a message at once; what the kernel does not take waits in memory."""
         if not self._over:
             self.traffic.messages_out += 1
             self._put(encode(message))
 
     def subscribe(self, whole: Notice) -> None:
-        """Begins with a notice that says everything."""
+        """Begin with a notice that says everything."""
         self._subscribed = True
         self._held.clear()
         self._wants(whole.min_times)
@@ -159,12 +159,12 @@ class Peer(asyncio.BufferedProtocol):
         self.send(whole)
 
     def unsubscribe(self) -> None:
-        """Ends with the last notice sent."""
+        """End with the last notice sent."""
         self._subscribed = False
         self._held.clear()
 
     def await_ticks(self, ticks: Mapping[int, int], min_times: Mapping[int, int]) -> None:
-        """Holds notices back until one of these ticks is passed, be it by the min times of now."""
+        """Hold notices back until one of these ticks is passed, perhaps by the current min times."""
         self._awaited = ticks
         if self._wants(min_times):
             self._send_held()
@@ -184,19 +184,19 @@ class Peer(asyncio.BufferedProtocol):
         return False
 
     def write(self, data: bytes) -> None:
-        """Sends a notice that is encoded already."""
+        """Send a notice that is encoded already."""
         traffic = self.traffic
         traffic.messages_out += 1
         traffic.notices += 1
         self._put(data + self._applied() if self._owes else data)
 
     def acknowledge(self) -> None:
-        """Tells the worker which of its flushes were applied: with the next notice, as it only lets it forget them."""
+        """Tell the worker which of its flushes were applied: with the next notice, as it only lets it forget them."""
         self._owes = True
         self._send_later()
 
     def count(self, message: Flush | Absolute) -> None:
-        """Counts what a worker has flushed; ``ProtocolError`` unless this is that worker's connection."""
+        """Count what a worker has flushed; ``ProtocolError`` unless this is that worker's connection."""
         own = None if self.hello is None else self.hello.worker
         if message.worker != own:
             raise ProtocolError(f"worker {own} sent a message of worker {message.worker}")
@@ -204,14 +204,14 @@ class Peer(asyncio.BufferedProtocol):
         self.traffic.acks += len(message.acks)
 
     def deal_with(self, message: Message) -> None:
-        """Deals with a message that had to wait."""
+        """Handle a message that had to wait."""
         try:
             self._server.receive(self, message)
         except TrackerError as error:
             self._fail(error)
 
     def end(self, fault: Fault) -> None:
-        """Says why, and closes the connection once the peer has, or has had the time to read it.
+        """Send the reason, and close the connection once the peer has, or has had the time to read it.
 
         Closing it at once would throw away what was said, where something from the peer is still unread.
         """
@@ -225,7 +225,7 @@ class Peer(asyncio.BufferedProtocol):
             self._timer = asyncio.get_running_loop().call_later(LAST_WORD_S, self._transport.abort)
 
     def abort(self) -> None:
-        """Closes the connection without a word."""
+        """Close the connection without a word."""
         self._over = True
         self._transport.abort()
 
@@ -246,7 +246,7 @@ class Peer(asyncio.BufferedProtocol):
         self.abort()
 
     def _prove(self, data: bytes) -> bytes:
-        """Takes the client's half of the handshake; returns what follows it."""
+        """Take the client's half of the handshake; return what follows it."""
         self._greeting += data
         if len(self._greeting) < REPLY_BYTES:
             return b""
@@ -274,13 +274,13 @@ class Peer(asyncio.BufferedProtocol):
         return self._awaited is None
 
     def _send_held(self) -> None:
-        """Sends the notices that wait as one, if the peer keeps up."""
+        """Send the notices that wait as one, if the peer keeps up."""
         held = None if self._slow or self._over else self._held.take()
         if held is not None:
             self.write(encode(held))
 
     def _send_later(self) -> None:
-        """Sees to it that nothing waits for more than `HOLD_S`."""
+        """Make sure that nothing waits for more than `HOLD_S`."""
         if self._later is None:
             self._later = asyncio.get_running_loop().call_later(HOLD_S, self._send_now)
 

@@ -29,7 +29,7 @@ class Rebuild:
         return self._numbers.get(worker, 0)
 
     def report(self, report: Absolute) -> None:
-        """Takes a worker's report; a second one is ignored, as what follows the first is kept."""
+        """Take a worker's report; a second one is ignored, as what follows the first is kept."""
         if report.worker not in self.workers:
             raise UnknownWorker(report.worker, self.workers)
         if report.worker not in self.reports:
@@ -37,7 +37,7 @@ class Rebuild:
             self._numbers[report.worker] = report.number
 
     def follow(self, flush: Flush) -> None:
-        """Takes a flush that follows its worker's report."""
+        """Take a flush that follows its worker's report."""
         if flush.worker not in self.workers:
             raise UnknownWorker(flush.worker, self.workers)
         number = self.number(flush.worker)

@@ -50,7 +50,7 @@ class TrackerServer(NoticeServer):
         return self.tracker.era
 
     def receive(self, peer: Peer, message: Message) -> None:
-        """Deals with a message that follows `Hello`; what must wait until the tracker is rebuilt comes back later."""
+        """Handle a message that follows `Hello`; what must wait until the tracker is rebuilt comes back later."""
         try:
             match message:
                 case Flush() | Absolute():

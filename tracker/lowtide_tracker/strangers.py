@@ -1,9 +1,9 @@
-"""Those who stand at a door and have not proved who they are: few at a time, each for a limited time. No I/O.
+"""Strangers, connections that have not proved their identity yet: few at a time, each for a limited time. No I/O.
 
-Whoever comes for nothing can neither fill a door nor push anybody else out. While `most` strangers are there, nobody
-more is let in: the others wait in the kernel's queue, first come, first served. A stranger may be sent away for them
-only after its grace, which a peer that knows the secret needs a fraction of. So a crowd of silent ones passes through a
-door at `most` per `grace_s`, and who comes behind 500 of them waits for a second.
+Idle ones can neither fill a door nor push others out. While `most` strangers are there, no more are let in: the others
+wait in the kernel's queue, first come, first served. A stranger may be sent away for them only after its grace, of
+which a peer that knows the secret needs a fraction. So a crowd of silent ones passes through a door at `most` per
+`grace_s`, and a connection after 500 of them waits for a second.
 """
 
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 
 MOST = 128
 GRACE_S = 0.25
-"""What a proof needs is one round trip from the moment on at which the connection is taken."""
+"""A proof needs one round trip after the connection is accepted."""
 LIMIT_S = 10.0
-"""How long a stranger may stay where nobody waits."""
+"""How long a stranger may stay if no other waits."""
 BACKLOG = 1024
 """How many may wait in the kernel's queue."""
 TELL_EVERY_S = 60.0
@@ -22,12 +22,12 @@ S = TypeVar("S")
 
 
 class Strangers(Generic[S]):
-    """The strangers at one door, each known by a value of its own; time is in seconds of a monotonic clock.
+    """The strangers at one door, each known by a value; time is in seconds of a monotonic clock.
 
     Args:
         most: how many there may be.
         grace_s: how long one may stay though others wait.
-        limit_s: how long one may stay though nobody waits.
+        limit_s: how long one may stay if no other waits.
     """
 
     def __init__(self, most: int = MOST, grace_s: float = GRACE_S, limit_s: float = LIMIT_S) -> None:
@@ -57,7 +57,7 @@ class Strangers(Generic[S]):
         self._came_s[stranger] = now_s
 
     def leave(self, stranger: S) -> None:
-        """One has proved who it is, or has gone."""
+        """One has proved its identity, or has gone."""
         self._came_s.pop(stranger, None)
 
     def yields(self, now_s: float) -> S | None:
@@ -73,7 +73,7 @@ class Strangers(Generic[S]):
 
 
 class Refusals:
-    """Counts who was refused at a door, so that a crowd does not fill the log."""
+    """Counts refusals at a door, so that a crowd does not fill the log."""
 
     def __init__(self) -> None:
         self._count = 0

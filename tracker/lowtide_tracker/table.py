@@ -38,7 +38,7 @@ class Table:
         return self._min[self._known(segment)]
 
     def admit(self, acks: Iterable[Ack]) -> None:
-        """Checks a flush's acks, changing nothing, before they go to `apply`.
+        """Check a flush's acks, changing nothing, before they go to `apply`.
 
         Raises:
             UnknownSegment: there is no such segment.
@@ -56,7 +56,7 @@ class Table:
                 raise TableFull(segment, tick, base, capacity)
 
     def apply(self, acks: Iterable[Ack]) -> None:
-        """XORs values that `admit` has let in. O(acks x log ticks)."""
+        """XOR values that `admit` has let in. O(acks x log ticks)."""
         for segment, tick, value in acks:
             sums = self._sums[segment]
             before = sums.get(tick)
@@ -89,7 +89,7 @@ class Table:
             yield from sums
 
     def advance(self, segment: int, min_time: int) -> None:
-        """Moves a segment's min time up to a tick that `first_open` allowed."""
+        """Move a segment's min time up to a tick that `first_open` allowed."""
         self._min[self._known(segment)] = min_time
 
     def check(self) -> None:

@@ -116,7 +116,7 @@ class Tracker:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def receive(self, message: Flush | Absolute) -> list[Notice]:
-        """Applies a worker's flush, or takes its report while rebuilding; returns at most one notice.
+        """Apply a worker's flush, or take its report while rebuilding; return at most one notice.
 
         Cost: about half a microsecond per ack, and one or two per group that may move.
 
@@ -140,7 +140,7 @@ class Tracker:
         return self._advance()
 
     def open_front(self, front: int, floor: int, feeds: Iterable[int] | None = None) -> int:
-        """Opens a front and returns the tick below which it labels nothing (R3).
+        """Open a front and return the tick below which it labels nothing (R3).
 
         It is at least any min time that was announced of the segments its records can come to. Others may be far ahead,
         as where all that feeds them has ended.
@@ -163,20 +163,20 @@ class Tracker:
         return tick
 
     def close_front(self, front: int) -> list[Notice]:
-        """Closes a front for good, after the last flush that speaks of it was applied; closing it twice is once."""
+        """Close a front for good, after the last flush that speaks of it was applied; closing it twice is once."""
         self._refuse_while_rebuilding()
         self._fronts.close(front)
         return self._advance()
 
     def forget_floors(self, front: int, before_offset: int, at_most: int | None = None) -> bool:
-        """Drops a front's floors below an offset, once a commit holds the label before it; see `Floors.forget`."""
+        """Drop a front's floors below an offset, once a commit holds the label before it; see `Floors.forget`."""
         return self._floors.forget(front, before_offset, at_most)
 
     def request(self, number: int) -> Notice:
-        """Asks every worker to keep what it holds below the global min time of now; returns the notice that says so.
+        """Ask every worker to keep what it holds below the current global min time; return the notice with the request.
 
-        It is a notice of its own, so nobody who hears it has pruned what it asks for (R14). Who joins later hears of
-        the last one as well; a tracker process that dies takes it with it.
+        It is a separate notice, so no receiver has pruned what it asks for (R14). Workers that join later also get
+        the last one; a tracker process that dies takes it with it.
 
         Raises:
             StillRebuilding: what was announced is not known yet.
@@ -261,7 +261,7 @@ class Tracker:
         self._applied[flush.worker] = flush.number
 
     def _move(self) -> dict[int, int]:
-        """Moves every group's min time as far as it may go; returns the segments that moved, in topological order."""
+        """Move every group's min time as far as it may go; return the segments that moved, in topological order."""
         moved: dict[int, int] = {}
         ceilings, dues = self._fronts.ceilings, self._dues.limits if self._dues.expected else None
         for group, inbound in enumerate(self.graph.inbound):
@@ -324,7 +324,7 @@ class Tracker:
         return [self.whole_notice()]
 
     def _take_over(self, report: Absolute) -> None:
-        """Adds a worker's sums; those below min time are zero over all workers, and left out."""
+        """Add a worker's sums; those below min time are zero over all workers, and left out."""
         acks = [ack for ack in report.acks if ack[1] >= self.min_time(ack[0])]
         self._table.admit(acks)
         self._table.apply(acks)

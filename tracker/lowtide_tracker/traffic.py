@@ -21,7 +21,7 @@ class Traffic(Struct, gc=False):
     """Of the messages, in or out, those that are a `Notice`."""
 
     def add(self, other: "Traffic") -> None:
-        """Counts what another has counted as well."""
+        """Count what another has counted as well."""
         self.messages_in += other.messages_in
         self.bytes_in += other.bytes_in
         self.messages_out += other.messages_out

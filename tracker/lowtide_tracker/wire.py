@@ -36,7 +36,7 @@ from lowtide_tracker.messages import (
 
 
 class Kind(IntEnum):
-    """The byte behind the length. Below 32 from clients and shards, from 32 on from the tracker or the merge."""
+    """The byte after the length. Below 32 from clients and shards, from 32 on from the tracker or the merge."""
 
     HELLO = 1
     FLUSH = 2

@@ -126,7 +126,7 @@ def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> 
 
 
 def send(connection: socket.socket, kind: Kind, payload: bytes) -> None:
-    """Sends one message on a blocking socket."""
+    """Send one message on a blocking socket."""
     connection.sendall(head(kind, len(payload)) + payload)
 
 

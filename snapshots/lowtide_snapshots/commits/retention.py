@@ -9,12 +9,12 @@ Why sweeping is safe during a snapshot, a restore and other sweeps:
    stays.
 3. Of the rest only what belongs to a snapshot that can never be committed goes: its life is over, or its own
    life has made the last commit, its T is not above that, and no place is reserved for it. The first two are true for
-   ever once they are true, and what was committed before is among 2. A place is reserved before the first part is
-   written, so for what was listed it was reserved by then; if it is not any more, the snapshot was given up, or it is
-   committed and among 2. A commit of an earlier life says nothing of a life's T: that life may have made an older one
-   the last again, and go on from there. Nor does what was read here say anything of a life that began later.
-4. A snapshot that may still be committed names parts of its own, which 3 spares, and parts of the commit it is based
-   on. That one must be there in the transaction that commits the snapshot; so it was kept in 2, or came later still.
+   ever once they are true, and earlier commits are among 2. A place is reserved before the first part is written, so
+   the listed objects had theirs by then; if it is gone, the snapshot was given up, or it is committed and among 2. A
+   commit of an earlier life says nothing about a life's T: that life may have made an older one the last again, and
+   continue from there. Nor do these reads say anything about a life that began later.
+4. A snapshot that may still be committed names its own parts, which 3 spares, and parts of the commit it is based on.
+   That commit must exist in the transaction that commits the snapshot; so it was kept in 2, or came later still.
 """
 
 from __future__ import annotations

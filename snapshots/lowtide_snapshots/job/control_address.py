@@ -186,7 +186,7 @@ class _Pinned(http.client.HTTPSConnection):
 
 @cache
 def _context() -> ssl.SSLContext:
-    """Takes any certificate: the one that was published is checked instead of names and authorities."""
+    """Take any certificate: the one that was published is checked instead of names and authorities."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -66,7 +66,7 @@ class ShardView:
         return stands
 
     def add(self, report: Report, moved: dict[int, tuple[int, int]]) -> None:
-        """Takes a report; where many wait, it becomes one with the last: the shard could have reported so itself."""
+        """Take a report; where many wait, it becomes one with the last: the shard could have reported so itself."""
         if len(self.pending) < self._max_pending:
             self.pending.append((Uncovered(report), moved))
             return
@@ -147,7 +147,7 @@ class Merge:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def receive(self, report: Report) -> list[Notice | FrontOpened | FrontClosed]:
-        """Takes a shard's report; returns at most one notice, and the answers to orders that all have followed.
+        """Take a shard's report; return at most one notice, and the answers to orders that all have followed.
 
         Raises:
             TimeWentBack: a shard stands below what was announced; the life ends.
@@ -178,7 +178,7 @@ class Merge:
         return [*self._advance(), *answers]
 
     def open_front(self, front: int, floor: int, feeds: Iterable[int] | None = None) -> Order:
-        """Begins to open a front: the order goes to every shard, and `FrontOpened` comes once all have followed it.
+        """Begin to open a front: the order goes to every shard, and `FrontOpened` comes once all have followed it.
 
         Raises:
             FrontIsClosed: it was closed for good.
@@ -199,7 +199,7 @@ class Merge:
         return order
 
     def close_front(self, front: int) -> Order:
-        """Begins to close a front for good, after all shards have applied the last flush that speaks of it."""
+        """Begin to close a front for good, after all shards have applied the last flush that speaks of it."""
         self._refuse_while_rebuilding()
         self.closed.add(front)
         return self._order(front, None)
@@ -213,11 +213,11 @@ class Merge:
         return self.given[self._views[shard].orders :]
 
     def forget_floors(self, front: int, before_offset: int, at_most: int | None = None) -> bool:
-        """Drops a front's floors below an offset, once a commit holds the label before it; see `Floors.forget`."""
+        """Drop a front's floors below an offset, once a commit holds the label before it; see `Floors.forget`."""
         return self._floors.forget(front, before_offset, at_most)
 
     def request(self, number: int) -> Notice:
-        """Asks every worker to keep what it holds below the global min time of now; see `Tracker.request`."""
+        """Ask every worker to keep what it holds below the current global min time; see `Tracker.request`."""
         self._refuse_while_rebuilding()
         self._notice += 1
         self._request = Request(number, self.global_min)
@@ -292,7 +292,7 @@ class Merge:
     # -- rules -----------------------------------------------------------------------------------------------------
 
     def _cover(self, laggards: Iterable[int]) -> None:
-        """Takes off every view what all shards have applied by now; ``laggards`` are the workers that may be due."""
+        """Take off every view what all shards have applied by now; ``laggards`` are the workers that may be due."""
         for worker in laggards:
             self._nodes[worker] = min([view.nodes.get(worker, 0) for view in self._views])
         self._done = min([view.orders for view in self._views])

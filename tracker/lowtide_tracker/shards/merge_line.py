@@ -73,7 +73,7 @@ class MergeLine(asyncio.Protocol):
         self.slow = False
 
     def data_received(self, data: bytes) -> None:
-        """Deals with every message that is complete now."""
+        """Handle every message that is complete now."""
         if self._transport.is_closing():
             return
         try:
@@ -88,15 +88,15 @@ class MergeLine(asyncio.Protocol):
             self._on_error(error)
 
     def send(self, message: Message) -> None:
-        """Sends a message at once; what the kernel does not take waits in memory."""
+        """Send a message at once; what the kernel does not take waits in memory."""
         self._transport.write(encode(message))
 
     def close(self) -> None:
-        """Closes the connection; what is under way is lost."""
+        """Close the connection; what is under way is lost."""
         self._transport.abort()
 
     def _prove(self, data: bytes) -> bytes:
-        """Takes the server's half of the handshake; returns what follows it."""
+        """Take the server's half of the handshake; return what follows it."""
         self._greeting += data
         if not self._replied and len(self._greeting) >= HELLO_BYTES:
             self._transport.write(self._shake.reply(bytes(self._greeting[:HELLO_BYTES])))

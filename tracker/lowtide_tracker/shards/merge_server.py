@@ -65,7 +65,7 @@ class MergeServer(NoticeServer):
         return tuple(shard for shard in range(self.count) if shard not in self._shards)
 
     def receive(self, peer: Peer, message: Message) -> None:
-        """Deals with a message that follows `Hello`; what must wait until the merge knows all comes back later."""
+        """Handle a message that follows `Hello`; what must wait until the merge knows all comes back later."""
         try:
             match message:
                 case Report():

@@ -149,7 +149,7 @@ class Shard:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def receive(self, message: Flush | Absolute) -> None:
-        """Applies a worker's part, or takes its state while rebuilding; the errors are those of `Tracker.receive`."""
+        """Apply a worker's part, or take its state while rebuilding; the errors are those of `Tracker.receive`."""
         if self._rebuild is not None:
             self._receive_rebuilding(self._rebuild, message)
             return
@@ -163,7 +163,7 @@ class Shard:
         self._apply(message)
 
     def order(self, order: Order) -> None:
-        """Opens or closes a front, as the merge has decided; an order that comes again is ignored."""
+        """Open or close a front, as the merge has decided; an order that comes again is ignored."""
         self._refuse_while_rebuilding()
         if order.number <= self._orders:
             return
@@ -182,7 +182,7 @@ class Shard:
         self._look(range(len(self._stands)))
 
     def hear(self, notice: Notice) -> None:
-        """Takes over what was accepted: what is below it is over in every shard."""
+        """Take over what was accepted: what is below it is over in every shard."""
         self._accept(notice.min_times)
 
     def join(self, era: int) -> None:
@@ -224,7 +224,7 @@ class Shard:
         return report
 
     def forget_floors(self, front: int, before_offset: int, at_most: int | None = None) -> bool:
-        """Drops a front's floors below an offset, once a commit holds the label before it; see `Floors.forget`."""
+        """Drop a front's floors below an offset, once a commit holds the label before it; see `Floors.forget`."""
         return self._floors.forget(front, before_offset, at_most)
 
     # -- questions -------------------------------------------------------------------------------------------------

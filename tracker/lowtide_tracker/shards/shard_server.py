@@ -44,8 +44,8 @@ MERGE_LIMIT_S = 20.0
 class ShardServer(LifeServer):
     """Serves one shard for one life, in one event loop; errors of workers end the life, as `LifeServer` says.
 
-    It listens once it has joined the merge, which says what fronts there are. While there is no line to the merge it
-    goes on taking what workers send; the first report on the next line says everything.
+    It listens once it has joined the merge, which knows the fronts. While there is no line to the merge it
+    keeps taking the workers' messages; the first report on the next line says everything.
 
     Args:
         make: makes the shard, with what the merge has answered; called once.
@@ -98,7 +98,7 @@ class ShardServer(LifeServer):
         return self._line is not None and self._line.welcomed
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, *, sock: socket.socket | None = None) -> str:
-        """Joins the merge, waiting for one that is not there yet, then listens, and returns the address.
+        """Join the merge, waiting for one that does not run yet, then listen, and return the address.
 
         Raises:
             TrackerError: the life ended before.
@@ -111,7 +111,7 @@ class ShardServer(LifeServer):
         return await super().start(host, port, sock=sock)
 
     async def close(self) -> None:
-        """Leaves the merge, stops listening and closes every connection."""
+        """Leave the merge, stop listening and close every connection."""
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
@@ -125,7 +125,7 @@ class ShardServer(LifeServer):
         self._joined.set()
 
     def receive(self, peer: Peer, message: Message) -> None:
-        """Deals with a message that follows `Hello`; what must wait until the shard is rebuilt comes back later."""
+        """Handle a message that follows `Hello`; what must wait until the shard is rebuilt comes back later."""
         shard = self._known()
         if not isinstance(message, Flush | Absolute):
             raise ProtocolError(f"{type(message).__name__} is not a message for a shard, or comes too late")
@@ -249,7 +249,7 @@ class ShardServer(LifeServer):
     # -- reports ---------------------------------------------------------------------------------------------------
 
     def _report_soon(self) -> None:
-        """Reports at the end of this turn of the loop, or, right after another report, a little later."""
+        """Report at the end of this turn of the loop, or, right after another report, a little later."""
         if self._report_later is None:
             loop = asyncio.get_running_loop()
             wait_s = self._reported_s + REPORT_EVERY_S - loop.time()

@@ -128,13 +128,13 @@ class ShardedClient:
         return self.merge.fileno()
 
     def connect(self) -> None:
-        """Connects what is not connected; the errors are those of `TrackerClient.connect`."""
+        """Connect what is not connected; the errors are those of `TrackerClient.connect`."""
         for line in self.lines:
             if not line.connected:
                 line.connect()
 
     def flush(self) -> bool:
-        """Sends what the local tracker has summed up, if anything; False if there was nothing."""
+        """Send what the local tracker has summed up, if anything; False if there was nothing."""
         flush = self._local.flush()
         if flush is None:
             return False
@@ -142,7 +142,7 @@ class ShardedClient:
         return True
 
     def send_flush(self, flush: Flush) -> None:
-        """Sends a flush's parts, in the order they were made; what has no line gets its part from the next one."""
+        """Send a flush's parts, in the order they were made; what has no line gets its part from the next one."""
         lost: TrackerError | None = None
         for line, part in zip(self.shards, self._splitter.split(flush), strict=True):
             if not line.connected:
@@ -159,7 +159,7 @@ class ShardedClient:
         self.merge.await_ticks(pairs)
 
     def receive(self, wait_s: float = 0.0) -> list[Notice]:
-        """Takes in what has come, waiting at most so long for a notice, and returns the notices that are new."""
+        """Process all input, waiting at most so long for a notice, and return the new notices."""
         for line in self.shards:
             line.receive()
         return self.merge.receive(wait_s)
@@ -173,7 +173,7 @@ class ShardedClient:
         return self.merge.open_front(front, floor, feeds)
 
     def close_front(self, front: int) -> None:
-        """Closes a front for good, once all shards have applied all that this worker has made."""
+        """Close a front for good, once all shards have applied all that this worker has made."""
         until = time.monotonic() + self._timeout_s
         while self._local.unflushed or self._local.unacknowledged():
             self.flush()
@@ -184,6 +184,6 @@ class ShardedClient:
         self.merge.close_front(front)
 
     def close(self) -> None:
-        """Closes all lines; what was not applied is kept."""
+        """Close all lines; what was not applied is kept."""
         for line in self.lines:
             line.close()
