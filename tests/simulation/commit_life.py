@@ -126,7 +126,7 @@ class Life(Committer):
             asked = self.world.rng.choice(before).id if before and self.world.rng.random() < self.world.older else None
             choice = None
             try:
-                choice = choosing.choose(self.log, self.world.store, commit=asked, told=nobody, threads=1)
+                choice = choosing.choose(self.log, self.world.store, commit=asked, progress=nobody, threads=1)
             except (NoSuchCommit, NoGoodCommit) as error:
                 self.say(error.what)
                 if asked is not None:

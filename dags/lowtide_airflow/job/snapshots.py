@@ -103,7 +103,7 @@ class JobSnapshots(KnownSnapshots):
             NoSuchCommit: there is none that was asked for.
             NoGoodCommit: all of them are damaged.
         """
-        return choose(self.log, self.files, commit=commit, before_ms=before_ms, told=_no_progress)
+        return choose(self.log, self.files, commit=commit, before_ms=before_ms, progress=_no_progress)
 
 
 def plain(known: KnownSnapshot) -> dict[str, Any]:

@@ -72,12 +72,12 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
-Told = Callable[[int, int], None]
-"""Told (done, of how many)."""
+OnProgress = Callable[[int, int], None]
+"""Called with (done, of how many)."""
 
 
 @contextmanager
-def bar(what: str, unit: str = "parts") -> Iterator[Told]:
+def bar(what: str, unit: str = "parts") -> Iterator[OnProgress]:
     """Show how far something is until the block ends, on standard error; call what it gives with each step."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -98,8 +98,8 @@ def recover(
     if not dry_run:
         # Better refused now than at the end of a long verification.
         os.close(JobFolder(Path(conf.job.folder), loaded.name).lock())
-    with bar("verifying") as told:
-        recovery = look(loaded, conf, start, told)
+    with bar("verifying") as progress:
+        recovery = look(loaded, conf, start, progress)
     if dry_run and as_json:
         click.echo(json.dumps(recovery.as_object(), indent=2))
     else:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lowtide.cli.output import Told, size, table, time_of
+from lowtide.cli.output import OnProgress, size, table, time_of
 from lowtide.cli.snapshot_place import opened
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
@@ -180,14 +180,14 @@ class Recovery:
             yield f"{self.leader} still leads the job; a start waits a few seconds for it to end"
 
 
-def look(flow: FlowGraph, conf: Conf, start: StartFrom, told: Told) -> Recovery:
+def look(flow: FlowGraph, conf: Conf, start: StartFrom, progress: OnProgress) -> Recovery:
     """Find out what a start would begin with; nothing is changed.
 
     Args:
         flow: The current flow.
         conf: Where everything is.
         start: Which commit is asked for.
-        told: Called with the number of verified parts of a commit.
+        progress: Called with the number of verified parts of a commit.
 
     Raises:
         FlowError: the flow is not sound, or is not that of the job's record.
@@ -204,7 +204,7 @@ def look(flow: FlowGraph, conf: Conf, start: StartFrom, told: Told) -> Recovery:
         commits = place.log.commits()
         choice = None
         if not start.without_state(commits):
-            choice = choose(place.log, place.files, commit=start.commit, before_ms=start.before_ms, told=told)
+            choice = choose(place.log, place.files, commit=start.commit, before_ms=start.before_ms, progress=progress)
         register, leader = FrontRegister.from_json(store.fronts()), store.holder()
         refusal = _refusal(plan, conf, store, choice, again=start.redeliver)
         kept = store.records()

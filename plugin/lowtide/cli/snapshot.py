@@ -70,12 +70,12 @@ def take(
     began = time.monotonic()
     asked = client.take_snapshot(name, commit=commit)
     heard = began
-    with bar(f"snapshot {asked.id}") as told:
+    with bar(f"snapshot {asked.id}") as progress:
         while True:
             view, silence = _look(client, asked.id)
             if view is not None:
                 heard = time.monotonic()
-                told(view.parts_done, view.parts)
+                progress(view.parts_done, view.parts)
                 if view.phase == "failed":
                     raise _failed(asked.id, job, view.why)
                 if view.phase == ("committed" if commit else "sealed"):

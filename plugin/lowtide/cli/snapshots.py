@@ -195,8 +195,8 @@ def _verified(place: KnownSnapshots, known: KnownSnapshot) -> dict[str, Any]:
     found = {"id": known.id, "name": known.name, "min_time_ms": known.min_time_ms, "parts": 0, "bytes": 0}
     if manifest is None:
         return found | {"whole": False, "damages": [{"object": known.path, "why": known.why}]}
-    with bar(f"verifying {known.id}") as told:
-        damages = damages_of(place.files, manifest, told)
+    with bar(f"verifying {known.id}") as progress:
+        damages = damages_of(place.files, manifest, progress)
     said = [{"object": each.part, "why": each.why} for each in damages]
     return found | {"parts": len(manifest.parts), "bytes": manifest.bytes, "whole": not damages, "damages": said}
 

@@ -147,7 +147,7 @@ def _chosen(
     """Choose a commit and record it, so that no one drops it; if it was just dropped, choose again."""
     while True:
         choice = choose(
-            log, files, commit=start.commit, before_ms=start.before_ms, told=_telling(say), verified=start.verified
+            log, files, commit=start.commit, before_ms=start.before_ms, progress=_telling(say), verified=start.verified
         )
         for skipped, why in choice.skipped:
             say(f"DAMAGED: skipping commit {skipped.id}: {why}")
@@ -237,8 +237,8 @@ def _key_of(lane: LaneLast) -> OrderKey | None:
 def _telling(say: Say) -> Callable[[int, int], None]:
     """Progress in steps, not one for each part."""
 
-    def told(done: int, parts: int) -> None:
+    def progress(done: int, parts: int) -> None:
         if done and (done == parts or done % max(1, parts // TOLD_EVERY) == 0):
             say(f"verifying: {done} of {parts} parts")
 
-    return told
+    return progress

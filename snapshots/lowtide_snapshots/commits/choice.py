@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowtide_snapshots.commits.log import Commit, CommitLog
-from lowtide_snapshots.commits.verification import THREADS, Told, verify
+from lowtide_snapshots.commits.verification import THREADS, OnProgress, verify
 from lowtide_snapshots.errors import ManifestDamaged, NoGoodCommit, NoSuchCommit, SnapshotsError
 from lowtide_snapshots.format.manifest import Manifest
 from lowtide_snapshots.format.parts import sha256
@@ -40,7 +40,7 @@ def choose(
     *,
     commit: str | None = None,
     before_ms: int | None = None,
-    told: Told,
+    progress: OnProgress,
     threads: int = THREADS,
     verified: str = "",
 ) -> Choice:
@@ -54,7 +54,7 @@ def choose(
         store: the snapshots' store.
         commit: only this one, by the snapshot's id or name; of several with that name, the newest.
         before_ms: only those whose min time is at or before this one.
-        told: called as by `verify`, once for each snapshot that is read.
+        progress: called as by `verify`, once for each snapshot that is read.
         threads: as of `verify`.
         verified: SHA-256 of the manifest of a commit that was verified a moment ago: its parts are not read again. Any
             other commit is verified, as the SHA-256 says which commit and which parts were meant.
@@ -70,7 +70,7 @@ def choose(
         tried = next((each for each in reversed(asked) if each.id not in skipped), None)
         if tried is None:
             raise _none_good(log.job, store, [skipped[each.id] for each in reversed(asked)])
-        found = _look(log, store, tried, told, threads, verified)
+        found = _look(log, store, tried, progress, threads, verified)
         if isinstance(found, Manifest):
             newer = [each for each in skipped.values() if each[0] in asked]
             return Choice(found, tried, tuple(newer))
@@ -99,7 +99,9 @@ def manifest_of(log: CommitLog, store: Store, commit: Commit) -> Manifest:
     return manifest
 
 
-def _look(log: CommitLog, store: Store, commit: Commit, told: Told, threads: int, verified: str) -> Manifest | str:
+def _look(
+    log: CommitLog, store: Store, commit: Commit, progress: OnProgress, threads: int, verified: str
+) -> Manifest | str:
     """The manifest of a commit that is whole, or why it is not."""
     try:
         manifest = manifest_of(log, store, commit)
@@ -107,7 +109,7 @@ def _look(log: CommitLog, store: Store, commit: Commit, told: Told, threads: int
         return error.what
     if commit.sha256 == verified:
         return manifest
-    damages = verify(store, manifest, told, threads=threads)
+    damages = verify(store, manifest, progress, threads=threads)
     if not damages:
         return manifest
     first = damages[0]

@@ -12,13 +12,13 @@ from lowtide_snapshots.format.parts import PartHead, decode_part, sha256
 from lowtide_snapshots.stores import Store
 from lowtide_snapshots.stores.errors import NotThere, StoreDamaged
 
-__all__ = ["THREADS", "Damage", "Told", "verify"]
+__all__ = ["THREADS", "Damage", "OnProgress", "verify"]
 
 THREADS = 8
 """Parts that are read at once: a store in the network answers many as quickly as one."""
 
-Told = Callable[[int, int], object]
-"""Told (done, of how many)."""
+OnProgress = Callable[[int, int], object]
+"""Called with (done, of how many)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,13 +29,13 @@ class Damage:
     why: str
 
 
-def verify(store: Store, manifest: Manifest, told: Told, *, threads: int = THREADS) -> list[Damage]:
+def verify(store: Store, manifest: Manifest, progress: OnProgress, *, threads: int = THREADS) -> list[Damage]:
     """Read and check every part of a snapshot, in memory for as many parts as there are threads.
 
     Args:
         store: the parts' store.
         manifest: names them.
-        told: called before the first part and after each, on the caller's thread.
+        progress: called before the first part and after each, on the caller's thread.
         threads: how many parts are read at once; with 1, on the caller's thread.
 
     Returns:
@@ -47,18 +47,18 @@ def verify(store: Store, manifest: Manifest, told: Told, *, threads: int = THREA
     """
     parts = manifest.parts
     damages: list[Damage] = []
-    told(0, len(parts))
+    progress(0, len(parts))
     if threads == 1:
         for done, part in enumerate(parts, 1):
             damages += _damages(store, manifest, part)
-            told(done, len(parts))
+            progress(done, len(parts))
         return sorted(damages)
     with ThreadPoolExecutor(min(threads, len(parts)) or 1, "verify") as pool:
         pending = [pool.submit(_damages, store, manifest, part) for part in parts]
         try:
             for done, each in enumerate(as_completed(pending), 1):
                 damages += each.result()
-                told(done, len(parts))
+                progress(done, len(parts))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return sorted(damages)

@@ -62,7 +62,7 @@ class Shop:
         return self.folder / str(part.name(manifest.job, 10))
 
     def choose(self, **asked: Any) -> Any:
-        return choose(self.log, self.store, told=nobody, **asked)
+        return choose(self.log, self.store, progress=nobody, **asked)
 
 
 @pytest.fixture
@@ -88,15 +88,15 @@ def test_what_is_not_there_is_answered_with_what_is(shop: Shop, asked: Any) -> N
     with pytest.raises(NoSuchCommit, match=r"(?s)there are 000001-0004 at 400 ms; .*000001-0002 'savepoint' at 200 ms"):
         shop.choose(**asked)
     with pytest.raises(NoSuchCommit, match="has no commits"):
-        choose(MemoryCommitLog("counts"), shop.store, told=nobody)
+        choose(MemoryCommitLog("counts"), shop.store, progress=nobody)
 
 
 def test_what_was_verified_a_moment_ago_is_not_read_again(shop: Shop) -> None:
     read: list[str] = []
-    chosen = choose(shop.log, Noting(shop.store, read), told=nobody)
+    chosen = choose(shop.log, Noting(shop.store, read), progress=nobody)
     assert sorted(read) == sorted([chosen.commit.manifest, *shop.parts(3)])
     read.clear()
-    again = choose(shop.log, Noting(shop.store, read), told=nobody, verified=chosen.commit.sha256)
+    again = choose(shop.log, Noting(shop.store, read), progress=nobody, verified=chosen.commit.sha256)
     assert (again, read) == (chosen, [chosen.commit.manifest])
 
 
@@ -106,7 +106,7 @@ def test_another_commit_than_the_one_that_was_verified_is_verified(shop: Shop, t
     shop.manifests.append(shop.taker.take(50, 1, base=shop.manifests[-1]))
     shop.taker.commit(shop.log, shop.manifests[-1])
     read: list[str] = []
-    choice = choose(shop.log, Noting(shop.store, read), told=nobody, verified=verified)
+    choice = choose(shop.log, Noting(shop.store, read), progress=nobody, verified=verified)
     assert choice.manifest == shop.manifests[4]
     assert sorted(read) == sorted([choice.commit.manifest, *shop.parts(4)])
     shop.part(4, 1).unlink()

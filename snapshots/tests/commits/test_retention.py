@@ -86,7 +86,7 @@ class Job:
 
     def check(self, *others: Any) -> None:
         """All that is committed, and these, is whole; and nothing else is there."""
-        manifests = [choose(self.log, self.store, commit=c.id, told=nobody).manifest for c in self.log.commits()]
+        manifests = [choose(self.log, self.store, commit=c.id, progress=nobody).manifest for c in self.log.commits()]
         for manifest in others:
             assert verify(self.store, manifest, nobody) == []
         needed = {each.path for each in (*manifests, *others)}
@@ -228,12 +228,12 @@ def test_what_is_committed_after_a_rewind_during_a_sweep_stays(job: Job, call: s
     sweep(job.log, job.store, [])
     assert [commit.tick for commit in job.log.commits()] == [10, 25]
     for commit in job.log.commits():
-        found = choose(job.log, job.store, commit=commit.id, told=nobody).manifest
+        found = choose(job.log, job.store, commit=commit.id, progress=nobody).manifest
         assert verify(job.store, found, nobody) == []
 
 
 def test_a_restore_that_comes_before_a_sweep_keeps_its_commit(job: Job) -> None:
-    choice = choose(job.log, job.store, commit=job.manifests[0].id, told=nobody)
+    choice = choose(job.log, job.store, commit=job.manifests[0].id, progress=nobody)
     job.during("drop", lambda: job.log.set_restored(job.life, choice.commit))
     before = job.names()
     with pytest.raises(CommitNeeded):
@@ -242,7 +242,7 @@ def test_a_restore_that_comes_before_a_sweep_keeps_its_commit(job: Job) -> None:
 
 
 def test_a_restore_that_comes_after_a_sweep_chooses_again(job: Job) -> None:
-    choice = choose(job.log, job.store, commit=job.manifests[0].id, told=nobody)
+    choice = choose(job.log, job.store, commit=job.manifests[0].id, progress=nobody)
     job.sweep(0)
     with pytest.raises(NoSuchCommit, match="choose another"):
         job.log.set_restored(job.life, choice.commit)
