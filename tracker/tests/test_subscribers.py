@@ -55,7 +55,7 @@ def test_a_frame_is_tracked_from_sender_to_receiver(serve: Serve, join: Join) ->
     receives.flush()
     for client in (sends, receives, listens):
         client.hear(lambda at: at.global_min == 9)
-    assert receiver.global_min == sender.min_times[2] == 9
+    assert receives.min_times.global_min == sends.min_times[2] == 9
     running.wait(lambda: sends.receive() or not sender.unacknowledged())
     running.wait(lambda: running.notices[-1].global_min == 9)
     assert running.faults == []
