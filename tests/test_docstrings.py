@@ -16,7 +16,6 @@ TO_DO = (
     "bench",
     "examples",
     "infra",
-    "plugin/lowtide/core",
 )
 
 

@@ -125,7 +125,7 @@ SETTINGS = {"job__parallelism": 1, "worker__processes": 2, "job__stall_limit_ms"
 
 
 STANDS = ("min time has stood", "has an open ack at tick", "A frame or its ack was lost")
-GAP = ("a frame was lost on the way from worker number", "came where")
+GAP = ("a frame was lost on the way from worker number", "expected number")
 
 
 @pytest.mark.parametrize(

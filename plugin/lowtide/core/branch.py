@@ -92,7 +92,7 @@ class Branch:
         return self.reached if outlet is None else min(self.reached, self._tracker.min_time(outlet))
 
     def ready(self, lead_end: int | None) -> bool:
-        """Whether its steps, its faults or its barriers have something to do."""
+        """Return whether its steps, its faults or its barriers have something to do."""
         below = self._tracker.min_time(self._one) if self._one is not None else self.min_time
         if self._end is not None and below >= self._end:
             return True

@@ -1,4 +1,4 @@
-"""What has come to one worker of a segment whose records come round again: the first in the order goes first.
+"""The inbox of one worker for a segment whose records come round again: the first in the order goes first.
 
 On a cycle a wrong guess comes back. Were frames dealt with as they come, an item that is wrong would go round, and its
 tombstone behind it; each of the two mends what it meets, which sends further pairs after them: with functions for which
@@ -93,7 +93,7 @@ class CycleInbox:
         return []
 
     def unfinished(self, min_time: int) -> bool:
-        """Whether something lies in the window."""
+        """Return whether something lies in the window."""
         self._tidy()
         return bool(self._places) and tick_of(self._places[0][0]) < self._end(min_time)
 
@@ -112,7 +112,7 @@ class CycleInbox:
 
     @property
     def restless(self) -> bool:
-        """Whether something waits that a worker with nothing else to do would better work on."""
+        """Return whether something waits that an idle worker should process."""
         return bool(self._rows) and self._optimism.pays
 
     def rest(self, min_time: int) -> list[list[Frame]]:

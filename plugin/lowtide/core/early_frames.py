@@ -22,7 +22,7 @@ __all__ = ["FIRST_WINDOW_MS", "Early", "Optimism"]
 
 
 class Early:
-    """What has come to one worker and lies ahead of its window.
+    """The frames that have come to one worker and lie ahead of its window.
 
     Args:
         optimism: The window; None for no limit.
@@ -59,9 +59,9 @@ class Early:
         return self.due(min_time)
 
     def due(self, min_time: int) -> list[list[Frame]]:
-        """Give what lies in the window now: by exchange, in the order it came; O(log n) for each frame that is given.
+        """Return what lies in the window now: by exchange, in the order it came; O(log n) for each frame returned.
 
-        A frame of which a part lies beyond is cut in two: its value is folded at each tick on its own.
+        A frame that lies partly beyond is cut in two: its value is folded at each tick on its own.
         """
         if not self._held or self._optimism is None:
             return []
@@ -76,21 +76,21 @@ class Early:
         return _by_vertex([frame for _, frame in below])
 
     def worked(self, records: int, taken_back: int) -> None:
-        """Records were processed; the window knows of it."""
+        """Note processed records, for the window."""
 
     @property
     def restless(self) -> bool:
-        """Whether something is held that a worker with nothing else to do would better work on."""
+        """Return whether something is held that an idle worker should process."""
         return bool(self._held) and self._optimism is not None and self._optimism.pays
 
     def rest(self, min_time: int) -> list[list[Frame]]:
-        """Give what lies in a wider window, to a worker that has nothing else to do; only if `restless`."""
+        """Return what lies in a wider window, for an idle worker; only if `restless`."""
         assert self._optimism is not None, "nothing is held without a window"
         self._optimism.widen()
         return self.due(min_time)
 
     def _below(self, end: int) -> list[tuple[int, Frame]]:
-        """Let go of everything below a tick, each frame with its arrival."""
+        """Release everything below a tick, each frame with its arrival."""
         below: list[tuple[int, Frame]] = []
         rests: list[tuple[int, Frame, int]] = []
         while self._held and self._held[0][0] < end:
@@ -110,7 +110,7 @@ class Early:
 
 
 def _cut(frame: Frame, end: int) -> tuple[Frame, Frame | None]:
-    """Part a frame into what lies below a tick, which is something, and what does not."""
+    """Cut a frame into what lies below a tick, which is not empty, and the rest."""
     ticks = frame.ticks
     if ticks[-1] < end:
         return frame, None
@@ -134,13 +134,13 @@ def _vertex(frame: Frame) -> int:
 
 
 FIRST_WINDOW_MS = 50
-"""How far ahead a worker begins."""
+"""The window, in ticks, with which a worker begins."""
 PERIOD_RECORDS = 64
-"""After so much work it is looked at what of it was taken back; what came before counts half."""
+"""The work after which the share taken back is checked; earlier work counts half."""
 COSTLY = 0.25
-"""Above this share of work that was taken back the window is halved."""
+"""The share of work taken back above which the window is halved."""
 CHEAP = 0.125
-"""Up to this share it may be doubled."""
+"""The share up to which it may be doubled."""
 MAX_TICKS = 1 << 40
 
 
@@ -148,11 +148,11 @@ class Optimism:
     """One worker's window. Pure.
 
     Args:
-        ticks: Where it begins, at least 1.
+        ticks: Its initial size, at least 1.
 
     Attributes:
-        ticks: How far ahead of min time, without the last, records are worth a guess; at least 1, so that what min
-            time waits for is never held.
+        ticks: The distance ahead of min time, exclusive, up to which records are worth a guess; at least 1, so that
+            what min time waits for is never held.
     """
 
     __slots__ = ("_taken_back", "_work", "ticks")
@@ -164,7 +164,7 @@ class Optimism:
         self._taken_back = 0.0
 
     def worked(self, records: int, taken_back: int) -> None:
-        """Records were processed; so many outputs were taken back, and given once more or not."""
+        """Note processed records, and the number of outputs taken back, replaced or not."""
         self._work += records + taken_back
         self._taken_back += taken_back
         if self._work < PERIOD_RECORDS:
@@ -176,9 +176,9 @@ class Optimism:
 
     @property
     def pays(self) -> bool:
-        """Whether guesses have lately cost little, so that the window may grow."""
+        """Return whether guesses have lately cost little, so that the window may grow."""
         return self._taken_back <= CHEAP * self._work and self.ticks < MAX_TICKS
 
     def widen(self) -> None:
-        """Double the window, for a worker that has nothing else to do."""
+        """Double the window, for an idle worker."""
         self.ticks *= 2

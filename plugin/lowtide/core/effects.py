@@ -13,11 +13,11 @@ from lowtide.core.operators.program import Captured
 __all__ = ["Effects", "Frame", "LastKeys", "Snapshot", "letters_of"]
 
 LastKeys = Mapping[tuple[int, int], OrderKey]
-"""By sink (its vertex) and lane: the order key up to which records are durable."""
+"""The order key up to which records are durable, by sink (its vertex) and lane."""
 
 
 def letters_of(level: int) -> int:
-    """What stands for a level's dead letters where a sink's vertex is asked for; their lanes are those of the level.
+    """Return the number that stands for a level's dead letters in place of a sink's vertex; lanes are the level's.
 
     At level 0 each front is a lane of its own.
     """
@@ -30,10 +30,10 @@ class Frame:
     Attributes:
         vertex: The exchange.
         target: The worker's place in its level.
-        value: What is folded at each tick, by the sender and by the receiver; one per frame and target.
+        value: The value folded at each tick, by the sender and by the receiver; one per frame and target.
         ticks: The distinct ticks, ascending.
         batch: The records.
-        payload: The records encoded (`fields.encode_rows`); of a frame that came, its bytes, which say its size.
+        payload: The records encoded (`fields.encode_rows`); for a received frame its bytes, which give its size.
     """
 
     __slots__ = ("batch", "payload", "target", "ticks", "value", "vertex")
@@ -49,7 +49,7 @@ class Frame:
 
 @dataclass(slots=True)
 class Effects:
-    """What a worker has to send.
+    """The output of a worker.
 
     Attributes:
         frames: For the next level, in order.
@@ -62,15 +62,15 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one worker has to save at min time T.
+    """The state that one worker saves at min time T.
 
     Attributes:
         tick: T.
-        state: Of its groupings.
-        start: At level 0 the offset from which the front has to be read again, and the label before it.
+        state: The state of its groupings.
+        start: At level 0 the offset from which the front must be read again, and the label before it.
     """
 
     tick: int
     state: Captured
-    """Of the hash units that have changed; one that has none any more is there, without keys."""
+    """The state of the changed hash units; a unit whose state has gone is there without keys."""
     start: tuple[int, int] | None

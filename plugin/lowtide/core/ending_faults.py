@@ -1,4 +1,4 @@
-"""The faults of one worker that end the life, unless something takes them back: until then no sink passes them (R6)."""
+"""The faults of one worker that end the life unless they are taken back; until then no sink passes them (R6)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["Ending"]
 
 
 class Ending:
-    """Holds a tick of the outlets behind it (`Segments.outlets`) open for each of them.
+    """Holds a tick of the following outlets (`Segments.outlets`) open for each fault.
 
-    Once the function is corrected, the next life reads the record again: what it gives then must not lie below what a
-    lane has delivered, as it would be taken for delivered.
+    Once the function is corrected, the next life reads the record again: its results must not lie below what a lane has
+    delivered, as they would count as delivered.
 
     Args:
-        place: Whose they are, for errors.
+        place: Their owner, for errors.
         tracker: The local tracker of the worker's process.
-        outlets: By step the segments that the sinks behind it listen to.
+        outlets: By step, the segments that the sinks after it listen to.
     """
 
     def __init__(self, place: str, tracker: LocalTracker, outlets: Mapping[int, Sequence[int]]) -> None:
@@ -31,18 +31,18 @@ class Ending:
         self._tracker = tracker
         self._outlets = outlets
         self._holds: dict[bytes, int] = {}
-        """By order key the value that is folded."""
+        """The folded value by order key."""
 
     @property
     def first_tick(self) -> int | None:
-        """The lowest tick that one waits for; None if there is none."""
+        """Return the lowest tick that one waits for; None if there is none."""
         return self._pending.first_tick
 
     def add(self, batch: Batch) -> None:
-        """Take faults and tombstones of faults, in the turn in which what caused them is acked, before its ack (R5).
+        """Take faults and tombstones of faults, in the same turn as the ack of their cause, before that ack (R5).
 
         Raises:
-            TimeWentBack: one is below what min time has passed.
+            TimeWentBack: a fault is below what min time has passed.
         """
         for at, fault, taken_back in zip(batch.ats, batch.rows, batch.flags or repeat(False), strict=False):
             value = self._holds.pop(at, 0) if taken_back else self._tracker.new_value()
@@ -54,15 +54,15 @@ class Ending:
         self._pending.add(batch)
 
     def act(self, min_time: int) -> None:
-        """End the life if a fault lies below min time, the first of the lowest tick: nothing can take it back any more.
+        """End the life if a fault lies below min time, with the first of the lowest tick: nothing can take it back.
 
         Args:
-            min_time: That of the segments that the step waits for: an outlet's waits for the fault itself.
+            min_time: That of the segments that the step waits for; an outlet's waits for the fault itself.
 
         Raises:
             FrameTooLarge: a record is too large.
             MessageRefused: a message cannot be parsed.
-            UnmatchedTombstone: a fault was taken back that never was.
+            UnmatchedTombstone: a fault was taken back that did not exist.
             UserError: a user's function failed.
         """
         for batch in self._pending.release(min_time):

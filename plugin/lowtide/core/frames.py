@@ -1,4 +1,4 @@
-"""Frames: what goes from one worker to another, and the count that notices a lost or swapped one.
+"""Frames from one worker to another, and the count that detects lost or swapped ones.
 
 A frame is one msgpack array::
 
@@ -8,11 +8,11 @@ A frame is one msgpack array::
 |---|---|
 | version | 4 |
 | kind | 0: records, 1: mark |
-| vertex | the exchange's id in the plan; it says what the records are. In a mark 0 |
+| vertex | the exchange's id in the plan, which determines the records' type; in a mark 0 |
 | sender | the number of the worker that made it |
 | number | counts the frames of one sender to one target from 0, over epochs |
 | sent_ns | when it was made, ns since 1970 |
-| value | what sender and receiver fold into the tracker at each of the ticks; in a mark the epoch's number |
+| value | the value that sender and receiver fold into the tracker at each of the ticks; in a mark the epoch's number |
 | ticks | the distinct ticks, ascending |
 | ats | per record its packed order key (`operators/order/order.py`) |
 | units | per record its hash unit |
@@ -40,14 +40,14 @@ WAY_OUT = "start the job again; report it if it happens without a failure of the
 
 
 class FrameKind(IntEnum):
-    """What a frame brings."""
+    """The content of a frame."""
 
     RECORDS = 0
     MARK = 1
 
 
 class Head(msgspec.Struct, array_like=True, gc=False):
-    """What stands before a frame's records; see the top of this file for the fields."""
+    """The elements before a frame's records; see the top of this file."""
 
     version: int
     kind: int
@@ -75,21 +75,21 @@ _NO_ROWS = msgspec.Raw(b"\x90")
 
 @cache
 def _decoder(record: Any) -> Callable[[bytes], Any]:
-    """Bytes to a frame with records of one dataclass, in one call into C."""
+    """Make a decoder of frames with records of one dataclass, one call into C per frame."""
     frame = msgspec.defstruct("Frame", [("rows", list[record])], bases=(Head,), array_like=True, gc=False)
     decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(frame).decode
     return decode
 
 
 def open_frame(data: bytes, record_of: dict[int, type]) -> Any:
-    """A frame as a `Head` with `rows`; a mark without.
+    """Decode a frame to a `Head` with `rows`; a mark to one without.
 
     Args:
         data: Its bytes.
         record_of: By exchange the dataclass of its records.
 
     Raises:
-        LifeEnded: these bytes are no frame of this version.
+        LifeEnded: these bytes are not a frame of this version.
     """
     try:
         if data[1] != VERSION or data[2] > FrameKind.MARK:
@@ -103,7 +103,7 @@ def open_frame(data: bytes, record_of: dict[int, type]) -> Any:
 
 
 def mark_of_life(incarnation: int, job_id: str) -> bytes:
-    """The life that the header of a frame in a loop's topic names.
+    """Return the header that marks a loop's frame as of a life.
 
     The number alone is not enough: jobs of one name, under two ZooKeepers, share the topic.
     """
@@ -111,12 +111,12 @@ def mark_of_life(incarnation: int, job_id: str) -> bytes:
 
 
 def is_of_life(said: bytes | None, incarnation: int, job_id: str = "") -> bool:
-    """Whether a frame of a loop's topic is of this life, as its header says; those of others lie there too (R7)."""
+    """Return whether a frame of a loop's topic is of this life, by its header; those of others are there too (R7)."""
     return said == mark_of_life(incarnation, job_id)
 
 
 def rows_in(data: bytes) -> int:
-    """About how many records a frame brings, by its size alone; for those who part their work by it."""
+    """Estimate the number of a frame's records by its size alone, to divide work."""
     return max(1, len(data) >> 7)
 
 
@@ -128,16 +128,16 @@ class Outbox:
         self._next = [0] * targets
 
     def numbered(self, target: int) -> int:
-        """How many frames a target has been sent, marks too."""
+        """Return the number of frames sent to a target, marks included."""
         return self._next[target]
 
     @property
     def sender(self) -> int:
-        """The number of the worker that sends."""
+        """Return the number of the worker that sends."""
         return self._sender
 
     def records(self, target: int, frame: Any, sent_ns: int) -> bytes:
-        """The next frame for `target`, of a `worker.effects.Frame`."""
+        """Make the bytes of the next frame for `target`."""
         number = self._next[target]
         self._next[target] = number + 1
         batch = frame.batch
@@ -159,7 +159,7 @@ class Outbox:
         )
 
     def marks(self, epoch: int, sent_ns: int) -> list[tuple[int, bytes]]:
-        """The frames that end an epoch, one for every target."""
+        """Make the frames that end an epoch, one for every target."""
         marks = []
         for target, number in enumerate(self._next):
             mark = Encoded(VERSION, 1, 0, self._sender, number, sent_ns, epoch, [], [], [], None, _NO_ROWS)
@@ -186,10 +186,10 @@ class Inbox:
         sender = head.sender
         expected = self._next.get(sender, 0)
         if head.number != expected:
-            happened = "was lost" if head.number > expected else "came again or too late"
+            happened = "was lost" if head.number > expected else "came twice or too late"
             raise LifeEnded(
                 f"a frame {happened} on the way from worker number {sender} to worker {self._target}: "
-                f"number {head.number} came where {expected} was due",
+                f"expected number {expected}, found {head.number}",
                 way_out=WAY_OUT,
             )
         self._next[sender] = expected + 1
@@ -200,34 +200,34 @@ class Inbox:
             self._unmarked.add(sender)
 
     def taken(self, sender: int) -> int:
-        """How many frames of a sender have come, marks too."""
+        """Return the number of a sender's frames that came, marks included."""
         return self._next.get(sender, 0)
 
     def end(self, epoch: int) -> None:
-        """Check that every sender has told its end of this very epoch.
+        """Check that every sender has announced the end of exactly this epoch.
 
         Raises:
-            LifeEnded: the last frames of one are missing, or the end it told is another epoch's.
+            LifeEnded: the last frames of a sender are missing, or it announced the end of another epoch.
         """
         marks, self._marks = self._marks, {}
         if self._unmarked:
             senders = ", ".join(map(str, sorted(self._unmarked)))
             raise LifeEnded(
-                f"epoch {epoch} ended at worker {self._target} before worker number {senders} told its end: "
+                f"epoch {epoch} ended at worker {self._target} before worker number {senders} announced its end: "
                 "its last frames were lost",
                 way_out=WAY_OUT,
             )
         for sender, marked in marks.items():
             if marked != epoch:
                 raise LifeEnded(
-                    f"epoch {epoch} ended at worker {self._target}, but worker number {sender} told the end of "
-                    f"epoch {marked}: frames of two epochs were mixed on the way",
+                    f"epoch {epoch} ended at worker {self._target}, but worker number {sender} announced the end of "
+                    f"epoch {marked}: frames of two epochs were mixed up",
                     way_out=WAY_OUT,
                 )
 
 
 def _no_frame(data: bytes) -> LifeEnded:
     return LifeEnded(
-        f"{len(data)} bytes that begin with {data[:4]!r} are no frame of version {VERSION}",
+        f"{len(data)} bytes that begin with {data[:4]!r} are not a frame of version {VERSION}",
         way_out="give every executor the driver's version of Lowtide, then start the job again",
     )

@@ -118,14 +118,14 @@ class WorkerCore:
 
     @property
     def waits(self) -> bool:
-        """Whether something can go on as soon as min time moves; if not, notices may be heard later, and together."""
+        """Return whether something can go on as soon as min time moves; if not, notices may be taken later."""
         if self.front is not None and not self.front.pulling:
             return True
         return self.program.holds or any(barrier.waits for barrier in self.barriers.values())
 
     @property
     def ready(self) -> bool:
-        """Whether min time, as heard, lets anything go on here: if not, `moved` has only bookkeeping to do."""
+        """Return whether min time, as received, frees any work here: if not, `moved` has only bookkeeping to do."""
         if self.unfinished:
             return True
         if self.front is not None and not self.front.pulling:
@@ -346,22 +346,22 @@ class WorkerCore:
 
     @property
     def complete(self) -> bool:
-        """Whether all below the T that is pinned has been processed, so that `snapshot` may be called."""
+        """Return whether all below the pinned T has been processed, so that `snapshot` may be called."""
         return self.pinned is not None and self.pinned.tick <= self._reached
 
     def snapshot(self, since: int = FIRST_TICK) -> Snapshot:
-        """What the pinned request asks for, of the hash units that have changed since a tick (see `Program.capture`).
+        """Return what the pinned request asks for, of the hash units changed since a tick (see `Program.capture`).
 
         It reads only: a process forked here may do it in its own time.
         """
-        assert self.pinned is not None, "nobody asked for it"
+        assert self.pinned is not None, "no snapshot is requested"
         assert self.complete, "R14: what lies below T has not all been processed"
         tick = self.pinned.tick
         start = None if self.front is None else self.front.start_at(tick)
         return Snapshot(tick, self.program.capture(tick, since), start)
 
     def unpin(self) -> None:
-        """What was asked for has been saved, or is not wanted any more: pruning goes on."""
+        """Note that the pinned request is saved or no longer wanted: pruning goes on."""
         self.pinned = None
         self._prune()
 

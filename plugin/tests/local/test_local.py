@@ -79,7 +79,7 @@ def test_an_input_of_another_type_is_refused() -> None:
 
 
 def test_an_unreadable_message_stops_the_flow_or_becomes_a_dead_letter() -> None:
-    with pytest.raises(MessageRefused, match="a message cannot be read as JSON of Document") as caught:
+    with pytest.raises(MessageRefused, match="message refused: cannot be read as JSON of Document") as caught:
         counting().run_locally(documents=[b"{}"])
     assert "message at front 0, offset 0: b'{}'" in caught.value.where
     written = counting(kafka("dead", raw())).run_locally(documents=[b"nonsense", Document("a", "not")])

@@ -326,7 +326,7 @@ def test_a_record_that_goes_round_too_often_fails(amount: int, turns: int) -> No
         return lambda keyed: keyed.loop("loop", lambda body: body.map(halve), above_one, limit_turns=limit)
 
     assert run(build(turns), a(amount), sink=SALES)["out"] == a(1)
-    with pytest.raises(UserError, match=f'step "loop": has to go round again after {turns - 1} turns'):
+    with pytest.raises(UserError, match=f'step "loop": needs another turn after {turns - 1} turns'):
         run(build(turns - 1), a(amount), sink=SALES)
     written = run(build(turns - 1), a(amount, 2), sink=SALES, dead=DEAD)
     assert written["out"] == a(1)
@@ -338,7 +338,7 @@ def test_a_record_keeps_its_key_in_a_loop() -> None:
     def move(sale: Sale) -> Sale:
         return Sale(sale.shop + "a", sale.amount // 2)
 
-    with pytest.raises(UserError, match='step "loop": goes round the loop again with another shop'):
+    with pytest.raises(UserError, match='step "loop": goes round the loop again with a different shop'):
         run(lambda keyed: keyed.loop("loop", lambda body: body.map(move), above_one, limit_turns=3), a(8), sink=SALES)
 
 
@@ -380,4 +380,4 @@ def test_a_state_that_a_snapshot_would_change_is_an_error() -> None:
         UserCodeFailed, match=r"cannot be saved as it is: 3 comes back from a snapshot as 3\.0"
     ) as caught:
         run(lambda keyed: keyed.scan("sum", scan, 0.0), [Sale("a", 3)])
-    assert "put floats where floats are declared" in caught.value.way_out
+    assert "use floats where floats are declared" in caught.value.way_out

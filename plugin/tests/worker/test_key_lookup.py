@@ -37,13 +37,13 @@ def test_a_key_is_told_as_of_min_time_not_as_of_now() -> None:
     assert answer == Looked(id=1, tick=8, state=answer.state)
     assert looking.look(Look(2, "one", {"key": "b"})) == Looked(id=2, tick=8)
     assert looking.look(Look(3, "two", {"number": "1"})) == Looked(id=3), "another level's"
-    assert looking.look(Look(4, "one", {})).cause == 'the key of "one" is key; say each of them once'
+    assert looking.look(Look(4, "one", {})).cause == 'the key of "one" is key; give each of them once'
 
 
 def test_a_value_that_is_none_of_its_type_is_refused() -> None:
     looking = KeyLookup(worker(2, "optimistic"))
     assert looking.look(Look(1, "two", {"number": "7"})) == Looked(id=1, tick=0)
-    assert "number='seven' is no int" in looking.look(Look(1, "two", {"number": "seven"})).cause
+    assert "number='seven' is not of type int" in looking.look(Look(1, "two", {"number": "seven"})).cause
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def test_a_value_that_only_its_kind_can_refuse_is_an_answer_too(column: str) -> 
     parcels.deduplicate("once", within=lt.hours(1)).write("out", lt.kafka("out", lt.json(Parcel)))
     core = WorkerCore(compile_flow(flow, parallelism=1), 1, 0, tracker=LocalTracker(1, 1, start=0))
     answer = KeyLookup(core).look(Look(1, "once", {column: "order-17"}))
-    assert answer.cause.startswith(f"{column}='order-17' is no ")
+    assert answer.cause.startswith(f"{column}='order-17' is not of type ")
 
 
 def test_a_question_that_cannot_be_answered_is_answered_with_why(monkeypatch: pytest.MonkeyPatch) -> None:

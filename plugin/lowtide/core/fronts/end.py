@@ -1,13 +1,13 @@
-"""The end of time: where min time goes once all fronts have come to their stops, after all that is due before."""
+"""The end of time: min time's last value, once all fronts have reached their stops and all that is due is done."""
 
 from __future__ import annotations
 
 __all__ = ["END_MS", "end_tick"]
 
 END_MS = 253_402_300_799_000
-"""The last second that a `datetime` can say: nothing is ever due later."""
+"""The last second of a `datetime`: nothing is ever due later."""
 
 
 def end_tick(slack_ms: int) -> int:
-    """The tick of the end: what a front that has been closed says it labels nothing below."""
+    """Return the tick of the end: the heartbeat of a closed front."""
     return END_MS // slack_ms

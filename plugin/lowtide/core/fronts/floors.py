@@ -1,4 +1,4 @@
-"""Floors by front and offset: what is known about labels besides the log (R1, R2)."""
+"""Floors by front and offset: the facts about labels that are not in the log (R1, R2)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LAST_TICK", "MAX_FLOORS", "NO_TICK", "Floors", "Steps", "pack", "unp
 
 
 NO_TICK = -(1 << 63)
-"""Below every label: what stands where there is no floor, or no record before."""
+"""A tick below every label, for a missing floor or record."""
 
 LAST_TICK = (1 << 63) - 1
 """The highest tick there can be, and the last ms."""
@@ -26,9 +26,9 @@ LAST_TICK = (1 << 63) - 1
 class Steps:
     """Floors of any number of fronts: per front a step function of the offset, and caps at single offsets.
 
-    What is kept depends on what was added alone, neither on its order nor on how often: a plain floor that another
-    one of its front covers (from an offset no larger, a tick no smaller) is dropped, of two caps of one record the
-    larger tick stays. So a union is commutative and idempotent. 16 bytes a floor.
+    The content depends only on what was added, not on the order or repetition: a plain floor that another one of its
+    front covers (from an offset no larger, a tick no smaller) is dropped, of two caps of one record the larger tick
+    stays. So a union is commutative and idempotent. 16 bytes a floor.
 
     Example:
         >>> floors = Steps([Floor(0, 7, 100), Floor(0, 9, 90), Floor(0, 12, 300), Floor(0, 8, 55, cap=True)])
@@ -45,14 +45,14 @@ class Steps:
         return sum(len(offsets) for offsets, _ in self._steps.values())
 
     def __iter__(self) -> Iterator[Floor]:
-        """All floors, by front, offset and tick."""
+        """Yield all floors, by front, offset and tick."""
         for front in sorted(self.fronts):
             caps = bool(self._steps.get((front, True), ((), ()))[0])
             yield from sorted(self.of_front(front)) if caps else self.of_front(front)
 
     @property
     def fronts(self) -> set[int]:
-        """The fronts that have floors, or had some."""
+        """Return the fronts that have or had floors."""
         return {front for front, _ in self._steps}
 
     def merge(self, floors: Iterable[Floor]) -> None:
@@ -61,7 +61,7 @@ class Steps:
             self.add(floor)
 
     def add(self, floor: Floor) -> bool:
-        """Add one floor; return whether it says anything new. O(floors of the front) at worst, O(log) at the end."""
+        """Add one floor; return whether it adds anything new. O(floors of the front) at worst, O(log) at the end."""
         steps = self._steps.get((floor.front, floor.cap))
         if steps is None:
             steps = self._steps[floor.front, floor.cap] = ([], [])
@@ -86,7 +86,7 @@ class Steps:
         return True
 
     def of_front(self, front: int, offset: int | None = None) -> Iterator[Floor]:
-        """A front's floors by offset, plain ones first; given one, those that say something from this offset on."""
+        """Yield a front's floors by offset, plain ones first; given an offset, those that matter from it on."""
         for cap in (False, True):
             offsets, ticks = self._steps.get((front, cap), ([], []))
             start = 0 if offset is None else _first(offsets, offset, cap)
@@ -94,19 +94,19 @@ class Steps:
                 yield Floor(front, offsets[place], ticks[place], cap)
 
     def tick_at(self, front: int, offset: int) -> int:
-        """The largest plain floor that holds at one offset, `NO_TICK` if there is none; O(log floors)."""
+        """Return the largest plain floor that holds at an offset, `NO_TICK` if there is none; O(log floors)."""
         offsets, ticks = self._steps.get((front, False), ([], []))
         place = bisect_right(offsets, offset)
         return ticks[place - 1] if place else NO_TICK
 
     def steps(self, front: int, first: int, last: int, *, cap: bool = False) -> tuple[list[int], list[int]]:
-        """Offsets and ticks of the floors (or the caps) that start at `first` to `last`; O(log floors + found)."""
+        """Return offsets and ticks of floors (or caps) that start at `first` to `last`; O(log floors + found)."""
         offsets, ticks = self._steps.get((front, cap), ([], []))
         low, high = bisect_left(offsets, first), bisect_right(offsets, last)
         return offsets[low:high], ticks[low:high]
 
     def cut(self, front: int, offset: int) -> None:
-        """Drop what says nothing about offsets from `offset` on: caps below it, and floors that others cover there.
+        """Drop what does not matter from `offset` on: caps below it, and floors that others cover there.
 
         No label from `offset` on changes. The floor that holds at `offset` stays, even if it started below: there may
         have been no record between the two, so that no label before `offset` tells of it.
@@ -118,21 +118,21 @@ class Steps:
             del offsets[:end], ticks[:end]
 
     def largest_tick(self) -> int:
-        """The largest tick of all floors and caps, `NO_TICK` if there are none; O(fronts + caps)."""
+        """Return the largest tick of all floors and caps, `NO_TICK` if there are none; O(fronts + caps)."""
         return max((max(ticks) for _, ticks in self._steps.values() if ticks), default=NO_TICK)
 
     def check(self) -> None:
-        """Invariant: offsets and plain ticks ascend."""
+        """Check the invariant: offsets and plain ticks ascend."""
         for (_, cap), (offsets, ticks) in self._steps.items():
             assert all(low < high for low, high in pairwise(offsets))
             assert cap or all(low < high for low, high in pairwise(ticks))
 
     def _gone(self, front: int, cap: bool, offsets: Sequence[int], ticks: Sequence[int]) -> None:
-        """These floors are about to be dropped."""
+        """Handle floors that are about to be dropped."""
 
 
 class Floors(Steps):
-    """Floors that know in which order they came, so that what is new can be asked for."""
+    """Floors in the order of their arrival, so that the new ones can be listed."""
 
     def __init__(self, floors: Iterable[Floor] = ()) -> None:
         # Every floor kept with the number of the change that brought it; the latest last.
@@ -142,7 +142,7 @@ class Floors(Steps):
 
     @property
     def version(self) -> int:
-        """How many changes there have been: a place to ask `since` from."""
+        """The number of changes so far: an argument for `since`."""
         return self._version
 
     def __eq__(self, other: object) -> bool:
@@ -151,7 +151,7 @@ class Floors(Steps):
     __hash__ = None  # type: ignore[assignment]  # floors change
 
     def add(self, floor: Floor) -> bool:
-        """See `Steps.add`."""
+        """Add as `Steps.add`."""
         if not super().add(floor):
             return False
         self._version += 1
@@ -159,7 +159,7 @@ class Floors(Steps):
         return True
 
     def since(self, version: int) -> tuple[Floor, ...]:
-        """The floors that changed after this version, in the order they came; O(their number)."""
+        """Return the floors that changed after this version, in the order they came; O(their number)."""
         found = []
         for floor, changed in reversed(self._changes.items()):
             if changed <= version:
@@ -176,7 +176,7 @@ class Floors(Steps):
             del offsets[place], ticks[place], self._changes[floor]
 
     def check(self) -> None:
-        """Invariant: see `Steps.check`; and both sides hold the same floors."""
+        """Check the invariants of `Steps.check`, and that both sides hold the same floors."""
         super().check()
         assert set(self) == self._changes.keys(), "each floor has one change"
 
@@ -186,12 +186,12 @@ class Floors(Steps):
 
 
 def _first(offsets: Sequence[int], offset: int, cap: bool) -> int:
-    """The place of the first floor, or cap, that says something from `offset` on."""
+    """Return the index of the first floor, or cap, that matters from `offset` on."""
     return bisect_left(offsets, offset) if cap else max(0, bisect_right(offsets, offset) - 1)
 
 
 MAX_FLOORS = 20_000_000
-"""What a start can hand to its workers: a third of what the message may be."""
+"""The number of floors that a start can give to its workers: a third of the message's limit."""
 _COUNTS = struct.Struct("<QQ")
 
 
@@ -202,7 +202,7 @@ def pack(floors: Iterable[Floor]) -> dict[int, bytes]:
         floors: Of any fronts, by offset within each front and kind.
 
     Raises:
-        LifeEnded: They are more than `MAX_FLOORS`.
+        LifeEnded: there are more than `MAX_FLOORS`.
     """
     columns: dict[int, tuple[list[int], list[int], list[int], list[int]]] = {}
     count = 0
@@ -213,15 +213,15 @@ def pack(floors: Iterable[Floor]) -> dict[int, bytes]:
         (cap_ticks if floor.cap else ticks).append(floor.tick)
     if count > MAX_FLOORS:
         raise LifeEnded(
-            f"there are {count:,} moments at which partitions were quiet between here and where the job begins, and a "
-            f"start takes {MAX_FLOORS:,}",
+            f"partitions have {count:,} quiet moments since the commit that the job begins from, but a start takes at "
+            f"most {MAX_FLOORS:,}",
             way_out="begin from a newer commit",
         )
     return {front: _packed(*each) for front, each in columns.items()}
 
 
 def unpack(front: int, packed: bytes) -> list[Floor]:
-    """The floors of a front that `pack` was given, plain ones first; none of nothing."""
+    """Unpack the floors of a front as given to `pack`, plain ones first; none from empty bytes."""
     if not packed:
         return []
     data = zlib.decompress(packed)
@@ -243,5 +243,5 @@ def _packed(offsets: list[int], ticks: list[int], cap_offsets: list[int], cap_ti
 
 
 def _steps(values: Sequence[int]) -> bytes:
-    """The first value, then each one's distance to the one before, 8 bytes each; what overflows wraps, both ways."""
+    """Pack the first value, then each distance to the one before, 8 bytes each; overflows wrap, both ways."""
     return np.diff(np.array(values, "<i8"), prepend=np.zeros(1, "<i8")).tobytes()

@@ -1,4 +1,4 @@
-"""One source partition: labels what it reads, hands it out within a window, says what it will label no more (R1-R8)."""
+"""One source partition: labels its messages, hands them out within a window, reports a heartbeat (R1-R8)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class OffsetWentBack(LifeEnded):
 
     def __init__(self, front: int, offset: int, expected: int) -> None:
         super().__init__(
-            f"front {front} was given offset {offset} where {expected} or a later one was expected",
+            f"front {front}: expected offset {expected} or later, found {offset}",
             way_out="start the job again: it reads from its last commit; report it if it happens again",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How far a front may be ahead of min time (R8).
+    """The lead over min time that a front may have (R8).
 
     Attributes:
         lead_ticks: A front hands out labels below min time + this, at least 1.
-        max_bytes: A front hands out so many bytes of messages at or above min time, counting `ROW_BYTES` for each.
-        tick_bytes: So many bytes of one tick are no trouble, whatever is handed out at once.
+        max_bytes: The bytes of messages at or above min time that a front hands out, counting `ROW_BYTES` for each.
+        tick_bytes: The bytes of one tick that are fine, however many are handed out at once.
     """
 
     lead_ticks: int
@@ -47,7 +47,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a front tells the tracker; to be sent in one flush with, or after, the acks of what it handed out (R5).
+    """A front's report to the tracker; sent in one flush with, or after, the acks of what it handed out (R5).
 
     Attributes:
         heartbeat: The front will label nothing below this tick any more; it never falls.
@@ -148,17 +148,17 @@ class Front:
 
     @property
     def heartbeat(self) -> int:
-        """The front will label nothing below this tick that it has not handed out already (R5)."""
+        """The tick below which the front labels nothing that it has not handed out already (R5)."""
         return self._heartbeat
 
     @property
     def closed(self) -> bool:
-        """Whether it has come to its stop, so that it will label nothing any more."""
+        """True if it has reached its stop, so that it labels nothing more."""
         return self.next_offset >= self._stop_at
 
     @property
     def parked(self) -> int:
-        """How many messages are labelled and not handed out."""
+        """The number of messages labelled and not handed out."""
         return sum(map(len, self._parked))
 
     @property
@@ -168,22 +168,22 @@ class Front:
 
     @property
     def tick_bytes(self) -> int:
-        """Bytes of the messages with the last label; 0 if a later tick is promised. O(log ticks)."""
+        """The bytes of the messages with the last label; 0 if a later tick is promised. O(log ticks)."""
         label = self._history.label
         return 0 if self._heartbeat > label else self._history.bytes - self._history.bytes_below(label)
 
     @property
     def overfull(self) -> bool:
-        """True if one tick holds twice what is no trouble: min time waits for all of it, and nothing bounds it."""
+        """True if one tick holds twice `Window.tick_bytes`: min time waits for all of it, and nothing bounds it."""
         return self.tick_bytes >= 2 * max(self._window.max_bytes, self._window.tick_bytes)
 
     @property
     def pulling(self) -> bool:
-        """Whether more should be read: nothing is parked, and the window is open at the last min time told."""
+        """True if more should be read: nothing is parked, and the window is open at the last min time received."""
         if self._parked:
             return False
         if self.closed:
-            return True  # What comes after the stop is dropped, and nobody has to wait for it.
+            return True  # Messages after the stop are dropped, and nothing waits for them.
         if self._min_time is None or self._heartbeat <= self._min_time:
             return True
         return self._heartbeat < self._min_time + self._window.lead_ticks and self._room(self._min_time) > 0
@@ -230,7 +230,7 @@ class Front:
         """Hand out what the window lets pass, in order, with labels; their acks go before the next report (R5).
 
         Args:
-            min_time: The last one that was told.
+            min_time: The last one received.
         """
         if self._min_time is None or min_time > self._min_time:
             self._min_time = min_time
@@ -272,7 +272,7 @@ class Front:
         return self._own.stands(self._now_ms) and self._lift()
 
     def report(self) -> Report:
-        """The heartbeat, with the floors and caps since the last report; see `Report`."""
+        """Return the heartbeat, with the floors and caps since the last report; see `Report`."""
         version = self._floors.version
         if version == self._reported:
             return Report(self._heartbeat, ())
@@ -281,7 +281,7 @@ class Front:
         return Report(self._heartbeat, floors)
 
     def start_at(self, tick: int) -> tuple[int, int]:
-        """From where a later life has to read to get all labels from `tick` on, and what no label from there is below.
+        """Return where a later life must read to get all labels from `tick` on, and the least label from there.
 
         Args:
             tick: At or above the prune time.
@@ -294,15 +294,15 @@ class Front:
         return offset, max(before, self._floors.tick_at(self.number, offset))
 
     def prune(self, tick: int) -> None:
-        """Forget what `start_at` below `tick` would need: the global min time, or a snapshot's T (R14)."""
+        """Drop what `start_at` below `tick` would need: the global min time, or a snapshot's T (R14)."""
         self._history.prune(tick)
 
     def forget(self, offset: int) -> None:
-        """Drop the floors that say nothing about offsets from this one on: what the oldest kept manifest starts at."""
+        """Drop the floors that do not matter from this offset on, at which the oldest kept manifest starts."""
         self._floors.cut(self.number, min(offset, self.next_offset))
 
     def check(self) -> None:
-        """Invariants, for simulations."""
+        """Check the invariants, for simulations."""
         assert all(len(rows) for rows in self._parked), "nothing empty is parked"
         waiting = [tick for rows in self._parked for tick in rows.ticks]
         assert all(one <= other for one, other in pairwise(waiting)), "labels never fall"
@@ -310,7 +310,7 @@ class Front:
         self._floors.check()
 
     def _lift(self) -> bool:
-        """Set a floor of the front's own, if there is reason to; whether it did (R2)."""
+        """Set a floor of the front's own, if there is reason to; return whether it did (R2)."""
         if self._parked or self.next_offset < self._preloaded:
             return False
         tick = self._own.tick(self.next_offset, self._heartbeat, self.tick_bytes, self._now_ms)
@@ -327,7 +327,7 @@ class Front:
         self._heartbeat = self._settled()
 
     def _label(self, rows: SourceRows) -> list[int]:
-        """The labels of the next messages; caps that are made on the way become floors."""
+        """Return the labels of the next messages; caps made on the way become floors."""
         timestamps: Sequence[int] = rows.timestamps
         if rows.offsets[0] < self._preloaded:
             stamps = zip(rows.offsets, timestamps, strict=True)
@@ -357,23 +357,23 @@ class Front:
         self._calm_until = min([LAST_TICK, *starts[:1], *caps[:1]])
 
     def _settled(self) -> int:
-        """What no label to come is below: that of the first parked message, else of the last one, or the floor."""
+        """Return the least label to come: that of the first parked message, else of the last one, or the floor."""
         if self._parked:
             return self._parked[0].ticks[0]
         return self._end if self.closed else max(self._history.label, self._floor_tick)
 
     def _room(self, min_time: int) -> int:
-        """How many more bytes may be handed out; not positive when the window is full."""
+        """Return the number of bytes that may be handed out; not positive if the window is full."""
         under_way = self._handed_out_bytes - self._history.bytes_below(min_time)
         return self._window.max_bytes - max(0, under_way)
 
     def _stop(self, rows: SourceRows, min_time: int) -> int:
-        """How many messages the window lets pass."""
+        """Return the number of messages that the window lets pass."""
         ticks = rows.ticks
         end = min(min_time + self._window.lead_ticks, LAST_TICK)
         stop = len(ticks) if ticks[-1] < end else bisect_left(ticks, end)
         room = self._room(min_time)
         if rows.size > room:
             stop = min(stop, bisect_right(rows.ends(), room))
-        # What is labelled min time passes whatever there is: nobody else could make room for it.
+        # Messages labelled min time always pass: nothing else could make room for them.
         return stop if stop == len(ticks) else max(stop, bisect_right(ticks, min_time))

@@ -18,7 +18,7 @@ class History:
 
     Attributes:
         label: The label of the last message, `before` if there is none.
-        bytes: How many bytes all messages so far have had.
+        bytes: The bytes of all messages so far.
     """
 
     __slots__ = ("_before_start", "_bytes", "_offsets", "_ticks", "bytes", "label")
@@ -51,7 +51,7 @@ class History:
         self.bytes += rows.size
 
     def start_at(self, tick: int) -> tuple[int, int] | None:
-        """Offset of the first message labelled `tick` or later, and the label before it; None if there is none.
+        """Return the offset of the first message labelled `tick` or later, and the label before it; None if none is.
 
         `tick` is at or above what was pruned; O(log ticks).
         """
@@ -61,7 +61,7 @@ class History:
         return self._offsets[place], self._ticks[place - 1] if place else self._before_start
 
     def bytes_below(self, tick: int) -> int:
-        """How many bytes the messages labelled below `tick` have had; O(log ticks)."""
+        """Return the bytes of the messages labelled below `tick`; O(log ticks)."""
         ticks = self._ticks
         if not ticks or ticks[-1] < tick:
             return self.bytes

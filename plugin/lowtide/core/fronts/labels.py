@@ -1,4 +1,4 @@
-"""Labels: which tick a message counts as (R1).
+"""Labels: the ticks of messages (R1).
 
     label(o) = max(label(o - 1), tick(timestamp(o)), floor(o)),    tick(t) = floor(t / slack)
 
@@ -21,12 +21,12 @@ __all__ = ["Clock", "calm_labels", "label"]
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What of a timestamp is believed.
+    """The limit for accepting timestamps.
 
     Attributes:
-        slack_ms: How many milliseconds one tick is long.
+        slack_ms: Length of a tick in ms.
         now_ms: The broker's time, at least what an earlier life relied on.
-        max_future_ms: How far beyond `now_ms` a timestamp may lie; one that lies further counts as `now_ms`.
+        max_future_ms: The distance beyond `now_ms` that a timestamp may have; a later one counts as `now_ms`.
     """
 
     slack_ms: int
@@ -35,12 +35,12 @@ class Clock:
 
     @property
     def tick(self) -> int:
-        """The tick that is now: what a timestamp counts as that is not believed."""
+        """The current tick, for timestamps that are not accepted."""
         return self.now_ms // self.slack_ms
 
     @property
     def limit_ms(self) -> int:
-        """The last timestamp that is believed."""
+        """The last timestamp that is accepted."""
         return min(self.now_ms + self.max_future_ms, LAST_TICK)
 
 

@@ -1,10 +1,10 @@
-"""The front register as a value: which source partition has which number, and below which tick it labels nothing (R3).
+"""The front register as a value: the number of each source partition, and the tick below which it labels nothing (R3).
 
     register, front = FrontRegister().opened(Partition("orders", "Xk2…", 0), offset=0, above=NO_TICK)
     tracker = Tracker(graph, register.openings(start=0), ...)    # min time runs over the register
 
-Append-only: a number is allotted once and never used again, and what an entry says never changes. Whoever stores it
-writes an entry before the front's first label, in one step with the check of the incarnation.
+Append-only: a number is assigned once and never reused, and an entry never changes. The store writes an entry before
+the front's first label, in one step with the check of the incarnation.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class SourceTooShort(RecordRefused):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """One source partition, for ever: a topic that is deleted and made again has another id, and so other fronts.
+    """One source partition, for ever: a topic that is deleted and created again has another id, and so other fronts.
 
     Attributes:
         source: The source's name in the flow.
-        topic_id: What the broker calls the topic for good, not its name.
+        topic_id: The broker's permanent id of the topic, not its name.
         partition: Its number in the topic.
     """
 
@@ -59,14 +59,14 @@ class FrontEntry:
 
     Attributes:
         number: Its number, from 0 without gaps in the order of registration.
-        partition: What it is the front of.
+        partition: The source partition.
         offset: The first offset that it reads.
         opening: The opening floor, a tick: it labels nothing below, in no life.
-        start: What the flow said of where its topic is read from, when the job began to read it.
+        start: The flow's start of its topic, when the job began to read it.
         stop: The first offset that it does not read; None if it reads on for ever.
-        ends: What the flow said of where its topic ends; empty if nothing.
-        preloaded: Where its preloaded records end: those below are labelled with its opening floor; None for a topic
-            that is not preloaded, and of a partition that came later.
+        ends: The flow's stop of its topic; empty if none.
+        preloaded: The end of its preloaded records, which are labelled with its opening floor; None for a topic that is
+            not preloaded, and for a partition that came later.
     """
 
     number: int
@@ -84,7 +84,7 @@ class FrontEntry:
         return Floor(self.number, self.offset, self.opening)
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as plain values, for storing."""
+        """Return the entry as plain values, for storing."""
         told: dict[str, Any] = {} if self.start == "earliest" else {"start": self.start}
         if self.preloaded is not None:
             told["preloaded"] = self.preloaded
@@ -115,13 +115,13 @@ class FrontRegister:
         numbers = [entry.number for entry in self.entries]
         if numbers != list(range(len(numbers))) or len({entry.partition for entry in self.entries}) < len(numbers):
             raise RegisterDamaged(
-                f"the front register is damaged: it names the fronts {numbers}, where each number from 0 on and each "
-                "partition stands once",
-                way_out="restore it from a backup; order keys that were delivered rest on it",
+                f"the front register is damaged: it has the fronts {numbers}, expected each number from 0 up and each "
+                "partition exactly once",
+                way_out="restore it from a backup; delivered order keys depend on it",
             )
 
     def find(self, partition: Partition) -> FrontEntry | None:
-        """The front of a partition; None if it is not registered. O(fronts)."""
+        """Return the front of a partition; None if it is not registered. O(fronts)."""
         return next((entry for entry in self.entries if entry.partition == partition), None)
 
     def opened(
@@ -135,17 +135,17 @@ class FrontRegister:
         ends: str = "",
         preloaded: int | None = None,
     ) -> tuple[FrontRegister, FrontEntry]:
-        """Register a partition; one that is there already stays as it is.
+        """Register a partition; a registered one stays as it is.
 
         Args:
             partition: The partition.
             offset: The first offset that it will read: its earliest at this moment.
             above: The opening floor: at least any announced min time (`Tracker.open_front` answers it) and above the
                 tick of any `last` in a sink. `NO_TICK` for a job that has never run.
-            start: What the flow says of where its topic is read from.
+            start: The flow's start of its topic.
             stop: The first offset that it will not read; None for none.
-            ends: What the flow says of where its topic ends.
-            preloaded: Where its preloaded records end, if it is to have some.
+            ends: The flow's stop of its topic.
+            preloaded: The end of its preloaded records, if it has some.
 
         Returns:
             The register with it, and its entry.
@@ -158,11 +158,11 @@ class FrontRegister:
         return FrontRegister((*self.entries, entry)), entry
 
     def openings(self, start: int = NO_TICK) -> dict[int, int]:
-        """What a tracker is made with: every front's opening floor, connected or not, at least the life's start."""
+        """Return every front's opening floor for a tracker, connected or not, at least the life's start."""
         return {entry.number: max(start, entry.opening) for entry in self.entries}
 
     def floors(self) -> tuple[Floor, ...]:
-        """The opening floors."""
+        """Return the opening floors."""
         return tuple(entry.floor for entry in self.entries)
 
     def starts(
@@ -173,7 +173,7 @@ class FrontRegister:
         commit: str = "",
         closed: Iterable[int] = (),
     ) -> dict[int, int]:
-        """Where each front is read from: the manifest says, else the register.
+        """Return where each front is read from: by the manifest, else the register.
 
         Args:
             manifest: By front the offset that the commit has; empty where there is no commit.
@@ -185,8 +185,8 @@ class FrontRegister:
             An offset for every front that is not closed.
 
         Raises:
-            SourceGone: a registered partition is not there any more.
-            SourceTooShort: what has to be read again has been deleted.
+            SourceGone: a registered partition no longer exists.
+            SourceTooShort: records that must be read again have been deleted.
         """
         starts, short = {}, []
         shut = set(closed)
@@ -198,12 +198,12 @@ class FrontRegister:
                 raise SourceGone(
                     f"{entry.partition} is gone; it is front {entry.number} of this job",
                     way_out="restore the topic; if it was deleted on purpose or recreated, its records are others: "
-                    "start a job of another name",
+                    "start a job under another name",
                 )
             offset = starts[entry.number] = manifest.get(entry.number, entry.offset)
             if earliest > offset:
                 short.append(
-                    f"{entry.partition} begins at offset {earliest}, but the job has to read from {offset}: "
+                    f"{entry.partition} begins at offset {earliest}, but the job must read from {offset}: "
                     f"{earliest - offset} offsets have been deleted"
                 )
         if short:
@@ -211,21 +211,21 @@ class FrontRegister:
             raise SourceTooShort(
                 "; ".join(short),
                 where=f"the job would begin from commit {commit}" if commit else "there is no commit to begin from",
-                way_out=f"{later if commit else ''}start a job of another name; and keep sources for longer than the "
-                "oldest commit",
+                way_out=f"{later if commit else ''}start a job under another name; and keep the sources longer than "
+                "the age of the oldest commit",
             )
         return starts
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The entries as plain values, for storing."""
+        """Return the entries as plain values, for storing."""
         return [entry.to_json() for entry in self.entries]
 
     @classmethod
     def from_json(cls, entries: Iterable[Mapping[str, Any]]) -> FrontRegister:
-        """The inverse of `to_json`, from entries in any order.
+        """Read the output of `to_json`, with entries in any order.
 
         Raises:
-            RegisterDamaged: a number or a partition is missing or there twice, or a field is not what it should be.
+            RegisterDamaged: a number or a partition is missing or there twice, or a field is not valid.
         """
         found = []
         for entry in entries:
@@ -238,7 +238,7 @@ class FrontRegister:
                 found.append(FrontEntry(number, partition, offset, opening, start, stop, ends, preloaded))
             except (KeyError, TypeError, ValueError) as error:
                 raise RegisterDamaged(
-                    f"an entry of the front register cannot be read: {entry!r}",
-                    way_out="restore it from a backup; order keys that were delivered rest on it",
+                    f"cannot read an entry of the front register: {entry!r}",
+                    way_out="restore it from a backup; delivered order keys depend on it",
                 ) from error
         return cls(tuple(sorted(found, key=lambda entry: entry.number)))

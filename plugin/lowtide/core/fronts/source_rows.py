@@ -8,7 +8,7 @@ from itertools import accumulate
 __all__ = ["ROW_BYTES", "SourceRows"]
 
 ROW_BYTES = 24
-"""What a message counts in a front's window besides its key, value and headers: offset, timestamp and label."""
+"""The bytes of a message in a front's window besides its key, value and headers: offset, timestamp and label."""
 
 
 class SourceRows:
@@ -75,24 +75,24 @@ class SourceRows:
         return len(self.offsets)
 
     def bytes_of(self, index: int) -> int:
-        """Bytes of one message, with its `ROW_BYTES`."""
+        """Return the bytes of one message, with its `ROW_BYTES`."""
         key, value = self.keys[index], self.values[index]
         size = ROW_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         return size if self.headers is None else size + len(self.headers[index])
 
     def ends(self) -> list[int]:
-        """Bytes of the messages up to and including each; made once."""
+        """Return the bytes of the messages up to and including each; made once."""
         ends = self._ends
         if ends is None:
             ends = self._ends = list(accumulate([self.bytes_of(index) for index in range(len(self.offsets))]))
         return ends
 
     def index_of(self, offset: int) -> int:
-        """Where the message with this offset stands."""
+        """Return the index of the message with this offset."""
         return bisect_left(self.offsets, offset)
 
     def slice(self, start: int, stop: int) -> SourceRows:
-        """Messages `start` to `stop`, without the latter, with their labels."""
+        """Return messages `start` to `stop`, without the latter, with their labels."""
         if start == 0 and stop == len(self.offsets):
             return self
         return SourceRows(
@@ -108,7 +108,7 @@ class SourceRows:
         )
 
     def pick(self, chosen: list[int]) -> SourceRows:
-        """The messages at these indices, with their labels."""
+        """Return the messages at these indices, with their labels."""
         return SourceRows(
             self.front,
             [self.offsets[index] for index in chosen],

@@ -16,7 +16,7 @@ __all__ = ["Barrier"]
 
 
 class _Lane:
-    """What one lane has released and not yet made durable.
+    """The records that one lane has released and not yet made durable.
 
     Attributes:
         last: Of the last record that was given to the sink, or was there when the life began.
@@ -53,11 +53,11 @@ class Barrier:
         lane_of_unit: By hash unit its lane, as `Plan.lane_of_unit` gives it.
         last: Per lane what the sink said at recovery; a lane that is missing was never delivered to.
         max_bundle_records: No bundle has more records.
-        keeps_floors: Whether `delivered_time` is asked for; a barrier of dead letters, whose floors others keep, is
-            asked for `durable_time` alone.
+        keeps_floors: True if `delivered_time` is used; a barrier of dead letters, whose floors others keep, has only
+            `durable_time`.
 
     Attributes:
-        backlog: How many records are released and not durable.
+        backlog: The number of records released and not durable.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Barrier:
         self._kept_time = NO_TICK
 
     def __len__(self) -> int:
-        """How many records and tombstones wait for min time."""
+        """Return the number of records and tombstones that wait for min time."""
         return len(self._pending)
 
     @property
@@ -108,7 +108,7 @@ class Barrier:
 
     @property
     def waits(self) -> bool:
-        """Whether min time would bring something to a sink: records wait for it, and some lane is free."""
+        """True if min time would bring something to a sink: records wait for it, and some lane is free."""
         return len(self._pending) > 0 and any([state.in_flight is None for state in self._lanes.values()])
 
     @property
@@ -150,7 +150,7 @@ class Barrier:
         return [bundle for lane in self._lanes if (bundle := self._next(lane)) is not None]
 
     def durable(self, lane: int) -> Bundle | None:
-        """Take the sink's word that the lane's bundle is durable; return the next one, if there is any."""
+        """Note that the lane's bundle is durable in the sink; return the next one, if there is any."""
         state = self._lanes[lane]
         flying = state.in_flight
         assert flying is not None, f'lane {lane} of "{self._name}" has nothing in flight'
@@ -185,7 +185,7 @@ class Barrier:
 
     @property
     def floors_to_keep(self) -> bool:
-        """Whether there are floors that are durable in no lane."""
+        """True if there are floors that are durable in no lane."""
         return len(self._floors) > 0
 
     def keep_floors(self) -> Bundle | None:

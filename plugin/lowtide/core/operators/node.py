@@ -84,7 +84,7 @@ def _place_of(fault: Fault) -> str:
 
 @cache
 def _id_of(step: str) -> int:
-    """What the faults of a step fold into their traces; other than what any exchange, source or merge does."""
+    """Return what the faults of a step fold into their traces; unlike any exchange, source or merge."""
     return step_id("", step, 0, 0)
 
 

@@ -40,7 +40,7 @@ from lowtide.flow.time.durations import ticks_of
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What the nodes of one level are made for.
+    """The level that nodes are made for.
 
     Attributes:
         plan: The plan.

@@ -121,12 +121,12 @@ class Program:
 
     @property
     def holds(self) -> bool:
-        """Whether there are groupings that wait for min time."""
+        """True if there are groupings that wait for min time."""
         return bool(self.holding)
 
     @property
     def clocked(self) -> bool:
-        """Whether there are steps that send what time alone brings (R6b)."""
+        """True if there are steps that send what time alone brings (R6b)."""
         return bool(self._clocks)
 
     @property
@@ -143,12 +143,12 @@ class Program:
 
     @property
     def repairs(self) -> int:
-        """How many outputs of groupings have been taken back so far."""
+        """The number of outputs of groupings taken back so far."""
         return sum([state.repairs for state in self._states.values() if isinstance(state, Grouping)])
 
     @property
     def late(self) -> dict[str, LateSeen]:
-        """What was late so far, by window step and by side of a join."""
+        """Return the late records so far, by window step and by side of a join."""
         found: dict[str, LateSeen] = {}
         for node in self.holding:
             if isinstance(node, WindowNode):
@@ -240,7 +240,7 @@ class Program:
         return state.ended(labels, tick) if isinstance(state, EndedGrouping) else {}
 
     def changed(self, since: int) -> bool:
-        """Whether `capture` would find anything."""
+        """Return whether `capture` would find anything."""
         states = self._states.values()
         beside = self._saves_shared and any(
             [state.changed_beside(since) for state in states if isinstance(state, BesideNode)]

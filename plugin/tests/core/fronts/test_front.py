@@ -166,14 +166,14 @@ def test_an_opening_floor_lifts_labels_and_is_not_reported_again() -> None:
 
 def test_offsets_may_leave_gaps_but_never_go_back() -> None:
     front = make(offset=10)
-    with pytest.raises(OffsetWentBack, match="offset 9 where 10 or"):
+    with pytest.raises(OffsetWentBack, match="expected offset 10 or later, found 9"):
         front.take(rows([(9, 0)]), 0)
     front.take(rows([(10, 0), (15, 0)]), 0)
-    with pytest.raises(OffsetWentBack, match="offset 15 where 16 or"):
+    with pytest.raises(OffsetWentBack, match="expected offset 16 or later, found 15"):
         front.take(rows([(15, 0)]), 0)
-    with pytest.raises(OffsetWentBack, match="offset 20 where 22 or"):
+    with pytest.raises(OffsetWentBack, match="expected offset 22 or later, found 20"):
         front.take(rows([(20, 0), (21, 0), (20, 0)]), 0)
-    with pytest.raises(OffsetWentBack, match="offset 20 where 21 or"):
+    with pytest.raises(OffsetWentBack, match="expected offset 21 or later, found 20"):
         front.take(rows([(20, 0), (20, 0)]), 0)
 
 

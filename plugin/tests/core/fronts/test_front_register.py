@@ -87,7 +87,7 @@ def test_start_offsets_name_every_front_manifest_first() -> None:
 
 def test_a_source_that_no_longer_reaches_back_or_is_gone_is_refused() -> None:
     there = {Partition("orders", "x", 0): 41, Partition("orders", "x", 1): 0}
-    with pytest.raises(SourceTooShort, match="begins at offset 41, but the job has to read from 40: 1 offsets"):
+    with pytest.raises(SourceTooShort, match="begins at offset 41, but the job must read from 40: 1 offsets"):
         two().starts({0: 40}, there)
     there[Partition("orders", "x", 1)] = 9
     with pytest.raises(SourceTooShort, match=r"41, but .* from 40: 1 offsets .*; .* 9, but .* 0: 9 offsets") as caught:

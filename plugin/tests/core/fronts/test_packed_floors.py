@@ -31,5 +31,5 @@ def test_floors_take_a_few_bytes_each() -> None:
 
 def test_more_than_a_plan_can_carry_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(floors_module, "MAX_FLOORS", 2)
-    with pytest.raises(LifeEnded, match=r"(?s)there are 3 moments .* begin from a newer commit"):
+    with pytest.raises(LifeEnded, match=r"(?s)partitions have 3 quiet moments .* begin from a newer commit"):
         pack([Floor(0, n, n) for n in range(3)])

@@ -63,7 +63,7 @@ def test_a_record_over_the_limit_ends_the_job_and_is_named(large: dict[str, Any]
         rig.read(packed([*orders(2), large, *orders(2)]))
         assert sum(len(opened(frame).rows) for frame in rig.frames) == 4, "it stops nothing before its time"
         rig.grant(20)
-        with pytest.raises(FrameTooLarge, match="larger than a frame may be, 10000 bytes") as caught:
+        with pytest.raises(FrameTooLarge, match="the limit of a frame is 10000") as caught:
             rig.until(lambda: False)
     assert "orders-1, offset 2" in str(caught.value)
 
@@ -86,7 +86,7 @@ def test_what_is_too_large_goes_to_the_dead_letters_the_same_however_it_is_cut()
     letters, delivered = letters_of(1, 100)
     headers = [dict(letter[3]) for letter in letters]
     assert [each["lowtide.offset"] for each in headers] == [b"3", b"4", b"8", b"9", b"10"]
-    assert [b"larger than a frame" in each["lowtide.error"] for each in headers] == [True, True, False, True, False]
+    assert [b"the limit of a frame" in each["lowtide.error"] for each in headers] == [True, True, False, True, False]
     assert max(len(letter[1]) for letter in letters) <= LETTER_BYTES
     assert delivered == 6
     for parallelism, cuts in ((1, 1), (2, 3), (3, 100), (3, 1)):
@@ -155,10 +155,10 @@ def behind_an_exchange(parallelism: int, grouping: str, *, letters: bool) -> lis
 def test_behind_an_exchange_it_is_the_same_at_every_parallelism(grouping: str) -> None:
     found = behind_an_exchange(1, grouping, letters=True)
     assert [offset for offset, _ in found] == [1, 3, 4]
-    assert all("larger than a frame may be, 2000 bytes" in error for _, error in found)
+    assert all("the limit of a frame is 2000" in error for _, error in found)
     for parallelism in (2, 3):
         assert behind_an_exchange(parallelism, grouping, letters=True) == found
-        with pytest.raises(FrameTooLarge, match='"second": a record is of'):
+        with pytest.raises(FrameTooLarge, match='"second": a record takes'):
             behind_an_exchange(parallelism, grouping, letters=False)
 
 

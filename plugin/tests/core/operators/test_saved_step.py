@@ -264,7 +264,7 @@ def painted(function: Any) -> SavedStep:
 
 def test_a_state_that_its_type_does_not_take_any_more_is_named() -> None:
     saved = painted(paint).table([("ann", Painted(Colour.BLUE))])
-    with pytest.raises(LifeEnded, match=r'(?s)saved state cannot be read.*blue.*step "painted"'):
+    with pytest.raises(LifeEnded, match=r'(?s)cannot read the saved state.*blue.*step "painted"'):
         painted(paint_fewer).entries(saved)
 
 
@@ -306,7 +306,7 @@ def test_a_step_that_begins_with_another_state_is_another(was: Any, now: Any, re
     """Keys whose state was the initial one are not saved: they would find the new one."""
     what = beginning(now).began_otherwise(beginning(was).shape)
     assert (what is not None) == refused
-    assert what is None or what.endswith("give it another name")
+    assert what is None or what.endswith("give the step another name")
 
 
 def test_an_initial_state_that_a_snapshot_does_not_say_may_be_any() -> None:

@@ -1,4 +1,4 @@
-"""A record that a step could not handle: what happened, and what becomes of it."""
+"""Failures: records that a step could not handle, as errors and as dead letters."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Failure:
     Attributes:
         index: Its index in the batch that the step was given.
         record: The record the step was given, or its result if that is what does not fit.
-        error: What happened, in one line.
-        traceback_text: The user's part of the traceback; empty where nothing was raised.
-        too_large: Whether it is the record's size that does not fit.
-        way_out: What to do where dead letters are no way out: such a failure ends the job in any case. Else empty.
+        error: The error, in one line.
+        traceback_text: The user's part of the traceback; empty if nothing was raised.
+        too_large: True if the record is too large.
+        way_out: What to do if dead letters do not help, as such a failure always ends the job. Else empty.
     """
 
     index: int
@@ -55,7 +55,7 @@ class AtRecord(LowtideError):
 
     Attributes:
         vertex: The step's name.
-        position: Where the record stands in the log.
+        position: The record's position in the log.
     """
 
     def __init__(self, vertex: Vertex, position: Position, what: str, **rest: str) -> None:
@@ -64,11 +64,11 @@ class AtRecord(LowtideError):
         self.position = position
 
     def name_front(self, partition: str) -> None:
-        """Say the source partition's name where so far its front's number stands."""
+        """Replace the front's number by the source partition's name."""
         self.where = self.where.replace(str(self.position), f"{partition}, offset {self.position.sequence}", 1)
 
     def name_clock(self, plan: Plan) -> None:
-        """Say which step's clock it was, where so far its number stands; at a record of the log do nothing."""
+        """Replace a clock's number by its step's name; at a record of the log do nothing."""
         if self.position.front == CLOCK:
             self.where = self.where.replace(str(self.position), clock_of(plan, self.position), 1)
 
@@ -83,7 +83,7 @@ class UserError(AtRecord, UserCodeFailed):
             f'step "{vertex.name}": {failure.error}',
             where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
             way_out=failure.way_out
-            or "correct the function, or let such records go to Flow(..., dead_letters=kafka(topic, raw()))",
+            or "correct the function, or send such records to Flow(..., dead_letters=kafka(topic, raw()))",
             details=failure.traceback_text,
         )
 
@@ -95,9 +95,9 @@ class MessageRefused(AtRecord, RecordRefused):
         super().__init__(
             vertex,
             position,
-            f'source "{vertex.name}": a message {failure.error}',
+            f'source "{vertex.name}": message refused: {failure.error}',
             where=f"{vertex.site}, message at {position}: {shortened(failure.record)}",
-            way_out="correct the dataclass, or let such messages go to Flow(..., dead_letters=kafka(topic, raw()))",
+            way_out="correct the dataclass, or send such messages to Flow(..., dead_letters=kafka(topic, raw()))",
         )
 
 
@@ -111,7 +111,7 @@ class NotWritable(AtRecord, RecordRefused):
             f'sink "{vertex.name}", topic "{vertex.step.sink.topic}": a record {failure.error}',
             where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
             way_out=failure.way_out
-            or "let the step before it give what fits, or write another type, or let such records go to "
+            or "correct the step before it, or write another type, or send such records to "
             "Flow(..., dead_letters=kafka(topic, raw()))",
         )
 
@@ -125,29 +125,29 @@ class TooLarge(AtRecord, FrameTooLarge):
             position,
             f'"{vertex.name}": a record {failure.error}',
             where=f"{vertex.site}, record at {position}",
-            way_out="raise exchange.max_frame_bytes in the configuration, make the record smaller, or let such records "
-            "go to Flow(..., dead_letters=kafka(topic, raw()))",
+            way_out="raise exchange.max_frame_bytes in the configuration, make the record smaller, or send such "
+            "records to Flow(..., dead_letters=kafka(topic, raw()))",
         )
 
 
 def clock_of(plan: Plan, position: Position) -> str:
-    """What stands at a position of the clock, for people."""
+    """Describe a position of the clock."""
     return f'the clock of step "{plan.vertices[position.sequence // plan.units].name}"'
 
 
 def unreadable(index: int, value: bytes | None, format_: object, record: type, reason: str) -> Failure:
-    """The failure of a message that is no record."""
+    """Make the failure of a message that is not a record."""
     return Failure(index, value, f"cannot be read as {format_} of {record.__qualname__}: {reason}")
 
 
 def unwritable(index: int, record: object, format_: Format[Any]) -> Failure | None:
-    """The failure of a record that a sink's format cannot write; None if it can."""
+    """Make the failure of a record that a sink's format cannot write; None if it can."""
     what = format_.writable.fault(record)
     return None if what is None else Failure(index, record, f"cannot be written as {format_}: {what}")
 
 
 def raised(index: int, record: object, error: BaseException) -> Failure:
-    """The failure of a call that raised, with the traceback below our own frames."""
+    """Make the failure of a call that raised, with the traceback below our own frames."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         trace = trace.tb_next
@@ -161,7 +161,7 @@ def raised(index: int, record: object, error: BaseException) -> Failure:
 
 
 def shortened(record: object) -> str:
-    """A record for people: its repr with long parts left out; never raises."""
+    """Write a record for people: its repr with long parts left out; never raises."""
     shortener = reprlib.Repr()
     shortener.maxstring = shortener.maxother = 200
     try:
@@ -176,9 +176,9 @@ class Dead:
 
     Attributes:
         vertex: The name of the step that failed.
-        position: Where the message that the record was made of stands in the log; the way back to it.
-        timestamp: When the record's tick began, in ms.
-        error: What happened, in one line.
+        position: The position of the record's source message in the log; the way back to it.
+        timestamp: The start of the record's tick, in ms.
+        error: The error, in one line.
         key: At level 0 the original message's key; after an exchange, where the message is not known any more, None.
         value: At level 0 the original message's value; after an exchange the failed step's record as JSON. Of what is
             larger than a frame only the first part.
@@ -194,7 +194,7 @@ class Dead:
     headers: bytes | None = None
 
     def describe(self) -> list[tuple[str, bytes]]:
-        """What goes beside the original as headers of the dead letter."""
+        """Return the headers that the dead letter adds to the original."""
         return [
             ("lowtide.vertex", self.vertex.encode()),
             ("lowtide.front", str(self.position.front).encode()),
@@ -204,9 +204,9 @@ class Dead:
 
 
 def as_json(record: object) -> bytes:
-    """A record as JSON, or as text if it is none: it failed, so its fields may hold anything.
+    """Write a record as JSON, or as text if that fails: its fields may hold anything.
 
-    What JSON would make something else of stands as Python shows it.
+    Values that JSON would change are written as Python shows them.
     """
     try:
         if _json_says(record):
@@ -282,17 +282,17 @@ def faults(vertex: Vertex, batch: Batch, failures: Sequence[Failure], rows: Sour
 
 
 def ends_life(plan: Plan, fault: Fault) -> bool:
-    """Whether a fault ends the life, if nothing takes it back; else it becomes a dead letter."""
+    """Return whether a fault ends the life, unless it is taken back; else it becomes a dead letter."""
     return plan.dead_letters is None or isinstance(fault.vertex.step, MapBatches) or bool(fault.failure.way_out)
 
 
 def error_of(at: bytes, fault: Fault) -> AtRecord:
-    """What a life ends with at a fault with this order key."""
+    """Return the error that ends a life at a fault with this order key."""
     return failed_at(fault.vertex, position_of(at), fault.failure)
 
 
 def failed_at(vertex: Vertex, position: Position, failure: Failure) -> AtRecord:
-    """The error that a failure at a step ends the job with, if there are no dead letters."""
+    """Return the error that ends the job at a failure, if there are no dead letters."""
     if failure.too_large:
         return TooLarge(vertex, position, failure)
     if isinstance(vertex.step, Read):
@@ -326,7 +326,7 @@ def letters(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[De
 
 
 def original_of(rows: SourceRows, offset: int) -> Original:
-    """The message with this offset."""
+    """Return the message with this offset."""
     index = rows.index_of(offset)
     headers = None if rows.headers is None else rows.headers[index]
     return Original(rows.keys[index], rows.values[index], headers or None)  # Whatever came beside it in its batch.

@@ -14,9 +14,9 @@ from lowtide.flow.schema.fields import encode_rows
 __all__ = ["Limits"]
 
 LETTER_BYTES = 64 << 10
-"""Of a record that is too large, a dead letter holds this much."""
+"""The bytes of a too large record that a dead letter holds."""
 PLACE_BYTES = 48
-"""About what a record takes in a frame beside its own bytes: its order key and its hash unit."""
+"""The approximate bytes of a record in a frame besides its own: its order key and its hash unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class Limits:
     """The size limits of a worker.
 
     Attributes:
-        frame_bytes: About how much a frame holds.
+        frame_bytes: The approximate size of a frame.
         max_frame_bytes: Size limit of a record, and so of a frame that holds one alone.
-        max_frame_rows: Records per frame at most.
-        max_join_bytes: How much memory the records of one join may take.
+        max_frame_rows: The largest number of records in a frame.
+        max_join_bytes: The memory that the records of one join may take.
     """
 
     frame_bytes: int
@@ -45,7 +45,7 @@ class Limits:
         return [index for index, size in enumerate(sizes) if size > limit]
 
     def message_fault(self, rows: SourceRows, index: int, source: Vertex) -> Fault:
-        """What becomes of a message that is too large."""
+        """Make the fault of a message that is too large."""
         original = original_of(rows, rows.offsets[index])
         size = len(original.key or b"") + len(original.value or b"")
         cut = Original(
@@ -56,7 +56,7 @@ class Limits:
         return Fault(source, self._failure(index, None, size), cut)
 
     def has_room(self, payload: bytes, batch: Batch) -> bool:
-        """Whether records, given as they are encoded, fit into one frame; alone they may have one for themselves."""
+        """Return whether encoded records fit into one frame; a single record may have a frame of its own."""
         n = len(batch.ats)
         size = len(payload) + PLACE_BYTES * n
         if size > self.max_frame_bytes:
@@ -86,5 +86,5 @@ class Limits:
         yield from self.pieces(batch.slice(n // 2, n))
 
     def _failure(self, index: int, record: object, size: int) -> Failure:
-        error = f"is of {size} bytes and larger than a frame may be, {self.max_frame_bytes} bytes"
+        error = f"takes {size} bytes, the limit of a frame is {self.max_frame_bytes}"
         return Failure(index, record, error, too_large=True)

@@ -31,7 +31,7 @@ class Watch:
         self._debt = 0
 
     def look(self, values: Sequence[Any]) -> bytes | None:
-        """How values look that a function is about to be given; None if it is not their turn to be looked at."""
+        """Encode the values that a function is about to get; None if it is not their turn."""
         self._debt -= WATCHED_BYTES * len(values)
         if self._debt > 0:
             return None
@@ -41,7 +41,7 @@ class Watch:
 
     @staticmethod
     def same(values: Sequence[Any], looked: bytes | None) -> bool:
-        """Whether values look as they did; also if they were not looked at."""
+        """Return whether values are unchanged, also if they were not encoded before."""
         return looked is None or _encoded(values) == looked
 
 

@@ -35,7 +35,7 @@ class PortsNode(Holding):
         return min([tick for pending in self._pending if (tick := pending.first_tick) is not None], default=None)
 
     def released(self, min_time: int) -> list[Batch | None]:
-        """What each port brought below a tick, in order; None for nothing."""
+        """Return what each port brought below a tick, in order; None for nothing."""
         found = [pending.release(min_time) for pending in self._pending]
         return [Batch.concat(batches) if batches else None for batches in found]
 

@@ -24,7 +24,7 @@ __all__ = ["AsofNearness", "AsofNode"]
 
 
 class AsofNearness(Nearness):
-    """What such a join says of time; see `Nearness`."""
+    """The times of a `join_asof`; see `Nearness`."""
 
     def ends(self, port: int, moment: int, tick: int) -> tuple[int, int]:
         """The tick at which a record comes out, or the last one for a partner, and the moment.

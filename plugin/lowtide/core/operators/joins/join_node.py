@@ -95,7 +95,7 @@ class JoinNode(PortsNode):
             f'join "{self.vertex.name}" keeps about {size:,} bytes in one worker, and may keep {self._max_bytes:,}: '
             f"{left} of the left stream and {right} of the right one wait for partners",
             where=str(self.vertex.site),
-            way_out="let it keep less: a shorter before=, after= or wait=, or records with fewer fields before the "
+            way_out="make it keep less: a shorter before=, after= or wait=, or records with fewer fields before the "
             "join; or spread it over more workers (job.parallelism); or raise worker.max_join_bytes, if the machines "
             "have the memory",
         )

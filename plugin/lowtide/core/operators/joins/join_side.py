@@ -110,7 +110,7 @@ class JoinSide:
 
     @property
     def kept(self) -> Kept:
-        """How many records there are, and about how much memory they take."""
+        """Return the number of records and their approximate memory."""
         return Kept("records", self._count, self._bytes)
 
     @property

@@ -62,7 +62,7 @@ class TableJoinNode(PortsNode, ValueState):
 
     @property
     def kept(self) -> Kept:
-        """How many rows there are, and about how much memory they take, with those that have gone but still wait."""
+        """Return the number of rows and their approximate memory, with those that have gone but still wait."""
         return Kept("rows", len(self._groups), round((ROW_BYTES + self._scale.mean) * len(self._kept)))
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:

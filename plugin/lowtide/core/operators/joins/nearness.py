@@ -1,4 +1,4 @@
-"""Nearness: when records of a join are, which of them meet, which come too late, and when each is over."""
+"""Nearness: the times of a join's records, which of them pair, which come too late, and when each is over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Nearness"]
 
 
 class Nearness:
-    """What a join says of time, in microseconds and ticks; port 0 is the left stream, port 1 the right one.
+    """The times of a join, in microseconds and ticks; port 0 is the left stream, port 1 the right one.
 
     Args:
         step: The join.
@@ -31,11 +31,11 @@ class Nearness:
         """By port how far after its own time a record's last partner may be."""
 
     def moment(self, port: int, tick: int, row: Any) -> int:
-        """When a record is."""
+        """Return the time of a record."""
         return tick * self._slack_us if self._times is None else micros_of(self._times[port](row))
 
     def lateness(self, port: int, moment: int, tick: int, first: int) -> Why | None:
-        """Why a record of a tick is not in time; None if it is. What is due before tick `first` is over."""
+        """Return why a record of a tick is not in time; None if it is. What is due before tick `first` is over."""
         if self._times is None:
             return None
         if self._ahead is not None and moment > tick * self._slack_us + self._ahead:
@@ -43,10 +43,10 @@ class Nearness:
         return "closed" if instant_over(moment, self._waits[port], self._slack_us) < first else None
 
     def meet(self, left: int, right: int) -> bool:
-        """Whether two records are near enough."""
+        """Return whether two records are near enough."""
         return -self._reach[1] <= right - left <= self._reach[0]
 
     def ends(self, port: int, moment: int, tick: int) -> tuple[int, int]:
-        """When the last partner of a record of a tick has come: the tick at which that is known, and the moment."""
+        """Return when the last partner of a tick's record has come: the tick at which that is known, and the moment."""
         last, wait = moment + self._reach[port], self._waits[1 - port]
         return max(instant_over(last, wait, self._slack_us), tick + 1), last + wait

@@ -29,7 +29,7 @@ class Pairing:
         self._watch = watch_of(vertex, self._function, taken)
 
     def __call__(self, came: object, left: object, right: object, position: Position) -> tuple[Any, Failure | None]:
-        """What the function makes of a pair, or why it failed.
+        """Return what the function makes of a pair, or why it failed.
 
         Args:
             came: The record for which it is called.

@@ -128,7 +128,7 @@ class BesideNode(Holding, ValueState):
                 feed.fail(batch.pick(bad).with_rows([found[index] for index in bad]))
 
     def _released(self, min_time: int) -> list[Batch | None]:
-        """What each port brought below a tick, in order; None for nothing."""
+        """Return what each port brought below a tick, in order; None for nothing."""
         released = [pending.release(min_time) for pending in self._pending]
         return [Batch.concat(batches) if batches else None for batches in released]
 
@@ -173,7 +173,7 @@ class BesideNode(Holding, ValueState):
         return self._scan(at, state, row, newest(self._newest_beside))
 
     def _is_gone(self, group: Group, tick: int) -> bool:
-        """Whether a key is forgotten that has been touched before a tick, and not since."""
+        """Return whether a key is forgotten that was touched before a tick, and not since."""
         return self._ttl is not None and tick - group.newest_tick() >= self._ttl
 
     def _broadcast(self, unit: int, at: bytes, row: Any) -> Any:

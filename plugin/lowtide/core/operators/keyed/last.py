@@ -73,7 +73,7 @@ class LastGrouping(Grouping):
         return [(at, window) for at, window in named if len(window) >= self._least]
 
     def _reach(self, elements: Sequence[tuple[Any, ...]], end: int, size: int) -> int:
-        """Where the window of up to `size` elements begins that ends before `end`."""
+        """Return the start of the window of up to `size` elements that ends before `end`."""
         start = max(0, end - size)
         if self._ttl is not None and end:
             tick = tick_of(elements[end - 1][0])
@@ -98,5 +98,5 @@ class LastGrouping(Grouping):
 
 
 def _same(window: tuple[Any, ...], other: tuple[Any, ...] | None) -> bool:
-    """Whether two windows hold the very same records; equal ones are not the same: 1 == True, but not as JSON."""
+    """Return whether two windows hold identical records; equal is not enough: 1 == True, but not as JSON."""
     return other is not None and list(map(id, window)) == list(map(id, other))

@@ -141,7 +141,7 @@ class Listing:
 
 
 def calling(vertex: Vertex[Scan]) -> tuple[Function, type, Callable[[Any], str]]:
-    """What is called for each record of a scan, the class of what it gives beside the state, and what others are."""
+    """Return a scan's function per record, the class of its outputs, and the fault of other outputs."""
     step, name = vertex.step, vertex.gives.__qualname__
     if step.appends:
         return Listing(step.function, vertex.gives), tuple, lambda out: f"gave {said_type(out[0])}, expected {name}"
@@ -195,7 +195,7 @@ class Scanner:
         return after, out
 
     def judged(self, state: Any, row: Any, after: Any, out: Any, looked: bytes | None) -> tuple[Any, Any]:
-        """What a call gave, if it is as it has to be; the state before it and a `Fault` otherwise."""
+        """Return what a call gave, if it is valid; the state before it and a `Fault` otherwise."""
         if type(out) is not self.gives:
             failure: Failure | None = Failure(0, row, self.says(out))
         else:

@@ -56,11 +56,11 @@ class ClockKeys:
         self._tails: dict[int, bytes] = {}
 
     def position(self, unit: int) -> Position:
-        """Where that stands, for errors."""
+        """Return its position, for errors."""
         return Position(CLOCK, self._first + unit)
 
     def of(self, tick: int, unit: int) -> Callable[[int], bytes]:
-        """What gives the n-th key of a tick and hash unit."""
+        """Return a function that gives the n-th key of a tick and hash unit."""
         tail = self._tails.get(unit)
         if tail is None:
             tail = self._tails[unit] = tail_of(step_id(self._job, self._name, 0, unit))
@@ -69,7 +69,7 @@ class ClockKeys:
 
 
 def before_clock(at: bytes) -> bool:
-    """Whether a record stands before what is due at its tick: a clock upstream has brought it."""
+    """Return whether a record comes before what is due at its tick: a clock upstream has brought it."""
     return at[8:12] < _FIRST_FRONT
 
 

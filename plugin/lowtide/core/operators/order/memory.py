@@ -1,4 +1,4 @@
-"""How much memory kept records take, about: every sixteenth is weighed, and stands for those after it."""
+"""Estimates of the memory that kept records take: every sixteenth is weighed, and counts for those after it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KeptWhat = Literal["keys", "records", "rows", "timers", "windows"]
 
 
 class Kept(NamedTuple):
-    """What a step keeps.
+    """The size of what a step keeps.
 
     Attributes:
         what: "keys" that have a state, "records" that wait for partners, "rows" of a table, "timers" of keys that are
@@ -65,7 +65,7 @@ class Scale:
 
 
 def memory_of(value: Any) -> int:
-    """How many bytes a value takes with all that is in it; what stands in it twice is counted twice."""
+    """Return the bytes that a value takes with all that is in it; shared parts count each time."""
     kind = type(value)
     if kind in SHARED:
         return 0

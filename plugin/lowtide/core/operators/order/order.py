@@ -64,7 +64,7 @@ _BRANCHED = struct.Struct(">QIQ16s")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where in the log a record, or the record it was made of, stands; of front `CLOCK`, which step's clock it was."""
+    """A record's position in the log, or that of its source; with front `CLOCK`, the step's clock."""
 
     front: int
     sequence: int
@@ -106,7 +106,7 @@ class OrderKey:
 
 
 def step_id(job: str, vertex: str, port: int, place: int) -> int:
-    """What a step folds into the trace of records that pass it: a hash of the names, the same in every life (R4).
+    """Return what a step folds into the trace of its records: a hash of the names, the same in every life (R4).
 
     Args:
         job: The flow's name.
@@ -118,7 +118,7 @@ def step_id(job: str, vertex: str, port: int, place: int) -> int:
 
 
 def packer(branch: int) -> tuple[Callable[..., bytes], bytes]:
-    """How the keys of a source's messages are packed: with one element in their path, with none for branch 0.
+    """Return the packer of a source's keys: with one element in their path, with none for branch 0.
 
     Returns:
         What packs `(tick + SIGN_64, front + SIGN_32, offset + SIGN_64, rest)`; and what stands before the tail in the
@@ -148,7 +148,7 @@ def delivered_ms(tick: int, slack_ms: int) -> int:
 
 
 def position_of(at: bytes) -> Position:
-    """Where the record stands in the log that a key belongs to."""
+    """Return the position in the log of a key's record."""
     _, front, sequence = _PLACE.unpack_from(at)
     return Position(front - SIGN_32, sequence - SIGN_64)
 
@@ -182,7 +182,7 @@ def with_next_turn(at: bytes, mark: int) -> bytes:
 
 
 def _behind(at: bytes, mark: int) -> int:
-    """Where in a key the element behind a loop's mark begins; no other element has a mark's value."""
+    """Return where in a key the element after a loop's mark begins; no other element has a mark's value."""
     wanted = mark.to_bytes(4, "big")
     for place in range(_FIXED_BYTES, len(at) - TAIL_BYTES, 4):
         if at[place : place + 4] == wanted:
@@ -208,7 +208,7 @@ def tick_bytes(tick: int) -> bytes:
 
 
 def ascending(ats: Sequence[bytes]) -> bool:
-    """Whether keys stand in order, equal ones side by side."""
+    """Return whether keys are in order, equal ones side by side."""
     n = len(ats)
     if n < 3:
         return n < 2 or ats[0] <= ats[1]
@@ -216,7 +216,7 @@ def ascending(ats: Sequence[bytes]) -> bool:
 
 
 def strictly_ascending(ats: Sequence[bytes]) -> bool:
-    """Whether keys stand in order and no two are equal."""
+    """Return whether keys are in order and no two are equal."""
     n = len(ats)
     if n < 3:
         return n < 2 or ats[0] < ats[1]
@@ -240,7 +240,7 @@ def ticks_in(ats: Sequence[bytes]) -> list[int]:
 
 
 def tick_cuts(ats: Sequence[bytes], ticks: Sequence[int]) -> list[int]:
-    """Where each of the ticks ends in keys that are in order."""
+    """Return the end of each tick in ordered keys."""
     cuts = []
     place = 0
     for tick in ticks[1:]:

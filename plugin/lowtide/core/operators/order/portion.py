@@ -1,4 +1,4 @@
-"""How much a worker does before others have their turn: counted, not timed, so that it depends on the input alone."""
+"""Portions: the work of a worker before others have their turn, counted, not timed, to depend on the input alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["Portion"]
 
 
 class Portion:
-    """What may still be done in one call.
+    """The work that may still be done in one call.
 
     Args:
         size: So many records and closing windows, at least 1; None for any number.
@@ -23,7 +23,7 @@ class Portion:
 
     @property
     def spent(self) -> bool:
-        """Whether it has been used up."""
+        """Return whether it is used up."""
         return self.left == 0
 
     def spend(self, number: int) -> None:

@@ -16,7 +16,7 @@ def unmatched(place: str, at: bytes, tombstone: bool) -> UnmatchedTombstone:
     what = "a tombstone came without its item" if tombstone else "a second item came with the same order key"
     return UnmatchedTombstone(
         f"{what} at {place}: tick {key.tick}, front {key.front}, offset {key.sequence}, child {list(key.child)}",
-        way_out="some function on the way gave another result when it was called again with the same record: make it "
+        way_out="a function on the way gave another result when called again with the same record: make it "
         "deterministic (no clock, no random numbers, no order of sets), then start the job again; `lowtide check` "
-        "calls each function twice under two hash seeds, and names the one",
+        "calls each function twice under two hash seeds, and names it",
     )

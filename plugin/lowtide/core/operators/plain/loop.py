@@ -103,7 +103,7 @@ class AgainNode(Node):
         return batch if keeps(record) else batch.with_rows(kept(record, batch.rows, encode_rows(batch.rows)))
 
     def _refuse(self, row: Any, at: bytes, unit: int) -> str | None:
-        """Why a record must not go round again, if it must not."""
+        """Return why a record must not go round again; None if it may."""
         if self._columns is None:
             too_many = turns_of(at, self._mark) >= self._limit
             return too_many_turns(self._limit) if too_many else misfit(self.vertex, row)
@@ -117,22 +117,22 @@ class AgainNode(Node):
 
 
 def too_many_turns(limit: int) -> str:
-    """What is wrong with a record that would have to go round once more."""
-    return f"has to go round again after {limit} turns, which is the loop's limit_turns"
+    """Return the fault of a record that would have to go round once more."""
+    return f"needs another turn after {limit} turns, the loop's limit_turns"
 
 
 def key_changed(columns: Sequence[str]) -> str:
-    """What is wrong with a record that would leave its hash unit."""
-    return f"goes round the loop again with another {', '.join(columns)}; a record keeps its key in a loop"
+    """Return the fault of a record that would leave its hash unit."""
+    return f"goes round the loop again with a different {', '.join(columns)}; a record keeps its key in a loop"
 
 
 def key_refused(refused: KeyRefused) -> str:
-    """What is wrong with a record that has something for its key that is none."""
-    return f"goes round the loop again with something for its key that is none: {refused}"
+    """Return the fault of a record whose key's value cannot be a key."""
+    return f"goes round the loop again with a value that cannot be its key: {refused}"
 
 
 def misfit(tail: Vertex, record: object) -> str | None:
-    """What is wrong with the fields of a record that would go round again; None if nothing is."""
+    """Return the fault of the fields of a record that would go round again; None if they have none."""
     if fits_of(tail.gives)(record):
         return None
     fault = schema_of(tail.gives).fault(record)

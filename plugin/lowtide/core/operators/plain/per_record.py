@@ -58,11 +58,11 @@ class PerRecord(Node):
 
     @abstractmethod
     def holds(self, results: list[Any]) -> bool:
-        """Whether all results are of the right type; cheap."""
+        """Return whether all results are of the right type; cheap."""
 
     @abstractmethod
     def fault(self, result: Any) -> str | None:
-        """What is wrong with one result; asked only if `holds` says no."""
+        """Return the fault of one result; called only if `holds` is False."""
 
     @abstractmethod
     def collect(self, batch: Batch, results: list[Any]) -> Batch:
@@ -105,11 +105,11 @@ class MapNode(PerRecord):
         self._gives = vertex.gives
 
     def holds(self, results: list[Any]) -> bool:
-        """Whether all results are of the type itself; a subclass would not come back from an exchange."""
+        """Return whether all results are of the type itself; a subclass would not come back from an exchange."""
         return set(map(type, results)) <= {self._gives}
 
     def fault(self, result: Any) -> str | None:
-        """What is wrong with one result."""
+        """Return the fault of one result."""
         if type(result) is self._gives:
             return None
         return f"returned {said_type(result)}, expected {self._gives.__qualname__}"
@@ -132,11 +132,11 @@ class FlatMapNode(PerRecord):
         return map(list, map(self.function, rows))
 
     def holds(self, results: list[Any]) -> bool:
-        """Whether all elements are of the type itself."""
+        """Return whether all elements are of the type itself."""
         return set(map(type, chain.from_iterable(results))) <= {self._gives}
 
     def fault(self, result: Any) -> str | None:
-        """What is wrong with the elements of one record."""
+        """Return the fault of the elements of one record."""
         wrong = [element for element in result if type(element) is not self._gives]
         return f"gave {said_type(wrong[0])}, expected {self._gives.__qualname__}" if wrong else None
 
@@ -165,11 +165,11 @@ class FilterNode(PerRecord):
         self.function = vertex.step.function
 
     def holds(self, results: list[Any]) -> bool:
-        """Whether all results are bool."""
+        """Return whether all results are bool."""
         return set(map(type, results)) <= {bool}
 
     def fault(self, result: Any) -> str | None:
-        """What is wrong with one result."""
+        """Return the fault of one result."""
         return not_bool(result)
 
     def collect(self, batch: Batch, results: list[Any]) -> Batch:
@@ -197,5 +197,5 @@ class SideNode(Node):
 
 
 def not_bool(result: Any) -> str | None:
-    """What is wrong with a predicate's result."""
+    """Return the fault of a predicate's result."""
     return None if type(result) is bool else f"returned {said_type(result)}, expected bool"

@@ -98,7 +98,7 @@ class SinkEncoder:
                 self._format.encode([row])
             except Exception as error:  # noqa: BLE001 - whatever a codec raises
                 what = f"cannot be written as {self._format}: {type(error).__name__}: {error}"
-                report = "let the step before the sink give another value, and report this: check should know of it"
+                report = "give another value in the step before the sink, and report this: lowtide check should find it"
                 return NotWritable(self._vertex, position_of(at), Failure(index, row, what, way_out=report))
         return None
 

@@ -1,4 +1,4 @@
-"""What a `when_done` waits for: it stands there, and nothing comes to it."""
+"""The node of the stream that a `when_done` waits for: it takes no records."""
 
 from __future__ import annotations
 

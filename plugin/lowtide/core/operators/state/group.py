@@ -21,7 +21,7 @@ SPARE = 64
 
 
 class Group:
-    """What is kept of one key.
+    """The state of one key.
 
     Attributes:
         key: The key.

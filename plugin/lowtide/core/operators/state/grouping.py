@@ -35,7 +35,7 @@ class Change:
 
 
 class Appended:
-    """What became of the records of a batch that are the newest of their keys.
+    """The results of a batch's records that are the newest of their keys.
 
     Attributes:
         touched: The groups.
@@ -54,7 +54,7 @@ class Appended:
 
 
 class Mended:
-    """What repairs give: outputs that are taken back, and outputs in their place."""
+    """The results of repairs: outputs that are taken back, and outputs in their place."""
 
     __slots__ = ("given", "taken")
 
@@ -149,7 +149,7 @@ class Grouping(KeyedState):
 
 
 def key_by_type(columns: Mapping[type, tuple[str, ...]]) -> Callable[[Any], Key]:
-    """What gives a record's key, by the columns of its type."""
+    """Return the function that gives a record's key, by the columns of its type."""
     keys = {record: key_of(each) for record, each in columns.items()}
     return lambda row: keys[type(row)](row)
 

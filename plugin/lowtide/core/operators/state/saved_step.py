@@ -66,7 +66,7 @@ class KeyUnreadable(ValueError):
 
 
 class SavedStep:
-    """How the state of one step of a plan is saved.
+    """The saving of one step's state.
 
     Attributes:
         vertex: The step's name.
@@ -100,15 +100,15 @@ class SavedStep:
 
     @property
     def shape(self) -> VertexShape:
-        """What a manifest says of it."""
+        """Return its shape for a manifest."""
         initial = self._kind.encode([self._initial]) if self.kind == "scan" else None
         return shape_of(self.vertex, self.kind, self.key, self.state, self._setting, initial, self._ttl, self._days)
 
     def began_otherwise(self, was: VertexShape) -> str | None:
-        """What is wrong where a key that is in no part had another state; None if it had this one.
+        """Return the fault if keys that are in no part had another initial state; None if they had this one.
 
-        A state that is equal to the initial one is not saved, so keys that had it would find the new one. Fields that
-        the state has got since take their defaults, as in states that were saved.
+        A state equal to the initial one is not saved, so keys that had it would find the new one. Fields that the state
+        has gained since take their defaults, as in saved states.
 
         Args:
             was: The step's shape in a snapshot, of a type that `compare` lets through.
@@ -120,12 +120,12 @@ class SavedStep:
         if encode_rows([then]) == encode_rows([self._initial]):
             return None
         return (
-            f'step "{self.vertex}" begins with {shortened(self._initial)}, and began with {shortened(then)}, which its '
-            "keys with that state are not saved with: give it another name"
+            f'step "{self.vertex}" begins with {shortened(self._initial)}, but began with {shortened(then)}, and keys '
+            "with that state are not saved: give the step another name"
         )
 
     def cut_otherwise(self, was: VertexShape, at_us: int) -> str | None:
-        """What is wrong where windows of a calendar would end elsewhere than those that were saved; None if nothing is.
+        """Return the fault if a calendar's windows would end elsewhere than the saved ones; None if they do not.
 
         Args:
             was: The step's shape in a snapshot.
@@ -136,8 +136,8 @@ class SavedStep:
         if year is None:
             return None
         return (
-            f'step "{self.vertex}" goes by the days of {self._tz}, which begin otherwise in {year} than on the machine '
-            "that took the snapshot: let all machines have the same tzdata, or give the step another name"
+            f'step "{self.vertex}" goes by the days of {self._tz}, which begin differently in {year} on the '
+            "machine that took the snapshot: install the same tzdata on all machines, or give the step another name"
         )
 
     @property
@@ -172,9 +172,9 @@ class SavedStep:
             return pa.table(columns)
         except Mismatch as mismatch:
             raise LifeEnded(
-                f"the state{mismatch.path} of a key is {mismatch.value!r}, and its type says {mismatch.expected}",
+                f"the state{mismatch.path} of a key is {mismatch.value!r}, expected {mismatch.expected}",
                 where=f'step "{self.vertex}"',
-                way_out="let the function return states of the type that it declares",
+                way_out="make the function return states of the type that it declares",
             ) from None
 
     def entries(self, table: pa.Table, gone: int = FIRST_TICK) -> list[tuple[Key, Any]]:
@@ -207,10 +207,10 @@ class SavedStep:
             keys = [None] * len(states) if self.key is None else self._keys_of(columns["key"])
         except (Mismatch, AssertionError) as error:
             raise LifeEnded(
-                f"the saved state cannot be read: {error}",
+                f"cannot read the saved state: {error}",
                 where=f'step "{self.vertex}"',
-                way_out="let its type, and the steps before it, be as they were when it was saved: an enumeration's "
-                "member may be gone",
+                way_out="restore its type and the steps before it to what they were when it was saved: an Enum member "
+                "may be gone",
             ) from error
         if self._ttl is not None:
             ticks = columns["tick"].to_pylist() if "tick" in columns else [None] * len(states)
@@ -221,18 +221,18 @@ class SavedStep:
         """A key, given as text by column.
 
         Raises:
-            KeyUnreadable: a column is missing or is none of the key's, or a text is no value of its type.
+            KeyUnreadable: a column is missing or not in the key, or a text is not a value of its type.
         """
         wrong = set(texts) ^ set(self._names)
         if wrong:
-            raise KeyUnreadable(f'the key of "{self.vertex}" is {", ".join(self._names)}; say each of them once')
+            raise KeyUnreadable(f'the key of "{self.vertex}" is {", ".join(self._names)}; give each of them once')
         values = []
         for name, kind in zip(self._names, self._keys, strict=True):
             try:
                 column = pa.array([texts[name]]).cast(kind.arrow)
                 values.append(kind.decode(column)[0])
             except (pa.ArrowException, KeyError, Mismatch, ValueError) as error:
-                raise KeyUnreadable(f"{name}={texts[name]!r} is no {kind.name}") from error
+                raise KeyUnreadable(f"{name}={texts[name]!r} is not of type {kind.name}") from error
         return values[0] if len(values) == 1 else tuple(values)
 
     def shown(self, key: Key, state: Any) -> list[dict[str, Any]]:
@@ -339,7 +339,7 @@ class SavedStep:
 
 
 def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
-    """How each step of a plan is saved that keeps state, by name; of one level if it is given."""
+    """Return the saving of each step of a plan that keeps state, by name; of one level if it is given."""
     found: dict[str, SavedStep] = {}
     for vertex in plan.vertices:
         if type(vertex.step) not in SAVED or vertex.step.exchange or level not in (None, vertex.level):
@@ -353,10 +353,10 @@ def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """What `SavedStep` has to know of a step.
+    """The facts about a step that `SavedStep` needs.
 
     Attributes:
-        name: What snapshots call it.
+        name: Its name in snapshots.
         kind: One of `lowtide_snapshots.format.parts.KINDS`.
         content: The kind of the state's values.
         port: Where the records come in by whose key it is kept.

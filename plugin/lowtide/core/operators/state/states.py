@@ -22,7 +22,7 @@ from lowtide.flow.steps.steps import Broadcast, Scan
 __all__ = ["States", "classes_of"]
 
 _MAKE_ANEW = "make a new state: dataclasses.replace(state, ...), {**state, key: value}, [*state, item]"
-_AS_SAVED = "put floats where floats are declared, not ints, and datetimes in UTC"
+_AS_SAVED = "use floats where floats are declared, not ints, and datetimes in UTC"
 _AS_DECLARED = "return a state of the types that its annotation declares"
 
 
@@ -53,7 +53,7 @@ class States(Watch):
         self.saves = saves_of(self._kind)
 
     def is_initial(self, state: Any) -> bool:
-        """Whether a state is as good as the initial one, and so none: equal, and with the same columns.
+        """Return whether a state counts as the initial one, and so as none: equal, and with the same columns.
 
         The look at its bytes tells apart what `==` does not: 0.0 and -0.0, or dicts in another order. `==` is but the
         quick way to most answers, and no way where the initial state has a NaN, which equals only itself as an object:
@@ -67,7 +67,7 @@ class States(Watch):
         return encode_rows([state]) == self._initially
 
     def fault(self, record: object, after: object, looked: bytes | None) -> Failure | None:
-        """What is wrong with a state that a function returned; None if nothing is.
+        """Return the fault of a state that a function returned; None if it has none.
 
         Args:
             record: The record that the function was given.

@@ -35,7 +35,7 @@ def changed_only(taken: Sequence[Output], given: Sequence[Output], gives: Any) -
 
 
 def _same(one: Any, other: Any, gives: Any) -> bool:
-    """Whether nobody can tell two outputs apart: equal in Python is not enough (decision 005)."""
+    """Return whether two outputs are indistinguishable: equal in Python is not enough (decision 005)."""
     if one is other:
         return True
     if isinstance(one, Fault) or type(one) is not type(other):

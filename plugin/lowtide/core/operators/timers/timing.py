@@ -21,7 +21,7 @@ from lowtide.flow.time.moments import FIRST_US, LAST_US, micros_of, moment, tick
 
 __all__ = ["Timing"]
 
-_LATER = "return a moment after the one it was called for, or None, from the state that on_timer gave"
+_LATER = "return None or a later moment from timer= for the state that on_timer= returns"
 
 
 class Timing:
@@ -51,7 +51,7 @@ class Timing:
         return max(tick_due(asked, self._slack_us), tick)
 
     def asks(self, state: Any, record: object, position: Position) -> int | None:
-        """When a state wants to be called; None for never.
+        """Return when a state wants to be called; None for never.
 
         Args:
             state: The state; the initial one never does, and its function is not asked.
@@ -111,7 +111,7 @@ class Timing:
         again = self.asks(after, shown, position)
         if again is not None and again <= due:
             text = f"the timer of key {shortened(key)} fired for {at} and asks for {moment(again)} again"
-            raise Refused(Failure(0, shown, f"{text}, so it would never get on: {_LATER}"))
+            raise Refused(Failure(0, shown, f"{text}, so it would never go on: {_LATER}"))
         return after, outs, again
 
     def _looked(self, state: Any) -> bytes | None:

@@ -1,6 +1,6 @@
-"""What is made of a window's records: the user's functions, and what their results have to be.
+"""The results of windows: the user's functions, and checks of what they return.
 
-A state is a value that nobody changes in place; of `apply` there is none, its windows keep their records.
+A state is never changed in place; `apply` has none, its windows keep their records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["EMPTY", "Folding", "Refused", "window_of"]
 EMPTY = object()
 """The state of a window that has no record yet."""
 
-_UNSAYABLE = "falls into a window that begins before the year 1 or ends after the year 9999, which no datetime can say"
+_UNSAYABLE = "falls into a window that begins before the year 1 or ends after the year 9999, beyond a datetime"
 
 
 class Refused(Exception):
@@ -107,7 +107,7 @@ class Folding:
         return self._called(self._merge, one, other, row, position)
 
     def finish(self, window: Window, state: Any, position: Position) -> list[Any]:
-        """What a window gives, of its state or its records; errors as of `add`."""
+        """Return what a window gives, from its state or its records; errors as for `add`."""
         if self.keeps:
             outs = self._applied(window, state, position)
         elif self._finish is None:
@@ -121,7 +121,7 @@ class Folding:
         return outs
 
     def shown(self, window: Window, state: Any) -> dict[str, Any]:
-        """What failed when a window closed: no record, but a key, a window and what is kept of it."""
+        """Return what failed when a window closed: not a record, but a key, a window and its content."""
         key = window.key[0] if len(window.key) == 1 else window.key
         kept = list(state) if self.keeps else state
         return {"key": key, "window_start": window.start, "window_end": window.end, "state": kept}

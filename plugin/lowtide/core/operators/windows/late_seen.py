@@ -15,7 +15,7 @@ Why = Literal["closed", "ahead"]
 
 
 class LateSeen:
-    """What a step has seen of late records, of one stream.
+    """The late records that a step has seen, of one stream.
 
     Attributes:
         records: How many records came, late or not.

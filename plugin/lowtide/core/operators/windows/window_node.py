@@ -33,7 +33,7 @@ LATE_NUMBER = 1
 
 
 class Made:
-    """What comes out together: order keys, hash units and rows; and of what failed the same."""
+    """The results that come out together: order keys, hash units and rows; and the same for faults."""
 
     __slots__ = ("ats", "fault_ats", "fault_units", "faults", "rows", "units")
 
@@ -142,7 +142,7 @@ class WindowNode(Holding):
 
     @property
     def kept(self) -> Kept:
-        """How many windows are open, and about how much memory they take."""
+        """Return the number of open windows and their approximate memory."""
         return self._windows.kept
 
     def advance(self, min_time: int, feed: Feed) -> None:
@@ -247,7 +247,7 @@ class WindowNode(Holding):
         return True
 
     def _give(self, due: Due, closing: _Closing, made: Made) -> None:
-        """What comes of a window that closes: each result has its number in its hash unit, and so has what fails."""
+        """Return the results of a window that closes: each, and each fault, has its number in its hash unit."""
         window = window_of(due.key, self._several, (due.start, due.end))
         try:
             outs = self._folding.finish(window, self._rows(due.state), closing.position)
@@ -260,7 +260,7 @@ class WindowNode(Holding):
             made.give(closing.at_of(closing.number), due.unit, out)
 
     def _rows(self, state: Any) -> Any:
-        """What functions get of what a window keeps."""
+        """Return what functions get of what a window keeps."""
         return rows_of(state) if self._folding.keeps else state
 
     def _emit(self, made: Made, tick: int, feed: Feed) -> None:
@@ -301,7 +301,7 @@ class WindowNode(Holding):
 
 
 class LateNode(Node):
-    """What is late for a window, as it came, with its own order keys."""
+    """The late records of a window, unchanged, with their own order keys."""
 
     sound = True
 

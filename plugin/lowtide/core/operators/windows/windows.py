@@ -77,7 +77,7 @@ class Arrival(NamedTuple):
 
 
 class OpenWindows(ABC):
-    """What windows of bounds of either kind have in common.
+    """The common part of windows with either kind of bounds.
 
     Args:
         step: The step.
@@ -99,7 +99,7 @@ class OpenWindows(ABC):
 
     @property
     def kept(self) -> Kept:
-        """How many windows are open, and about how much memory they take."""
+        """Return the number of open windows and their approximate memory."""
         weighed = self._records_kept if self._keeps else self._windows_kept
         size = WINDOW_BYTES * self._windows_kept + RECORD_BYTES * self._records_kept
         size += round(self._scale.mean * weighed)
@@ -171,7 +171,7 @@ class OpenWindows(ABC):
             self._scale.weigh(value)
 
     def _opened_state(self, saved: Any) -> Any:
-        """What a window keeps, as it was saved."""
+        """Return what a window keeps, as it was saved."""
         return list(chain.from_iterable(saved)) if self._keeps else saved
 
     def _in_order(self, saved: Saved, tick: int) -> Saved:
