@@ -1,4 +1,4 @@
-"""What arrived at the reader: accounts and percentiles. Pure; all columns are numpy's."""
+"""Accounts and percentiles of the records that reached the reader. Pure; all columns are numpy arrays."""
 
 from __future__ import annotations
 

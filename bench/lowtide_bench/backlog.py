@@ -44,12 +44,11 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """How fast a backlog was worked off once something came out.
+    """The speed at which a backlog was worked off, once output began.
 
     Attributes:
-        seconds: From the first message that was received to the last.
-        per_s: How many came in them a second; those that came with the first do not count, as they came before. None
-            where all came at once.
+        seconds: From the first message received to the last.
+        per_s: Messages per second in that span, without those that came with the first. None if all came at once.
     """
 
     seconds: float

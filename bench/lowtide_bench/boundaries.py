@@ -1,9 +1,9 @@
-"""Which records an epoch's boundary held up. Pure.
+"""The records that epoch boundaries held up. Pure.
 
-A boundary is the time at which Spark has ended an epoch, by its own progress report: everything read in it is out,
-nothing of the next has been read. The first record that the reader gets after it shows that the flow goes on. *Caught*
-are the records that were under way at that moment: due before it, received at it or later. No other record is left
-out of any percentile, so what still waits behind those that were caught counts fully.
+A boundary is the time at which Spark ended an epoch, by its own progress report: everything read in the epoch is out,
+and nothing of the next has been read. The first record that the reader gets after it shows that the flow continues.
+*Caught* records were under way at that moment: due before it, received at it or later. No other record is left out of
+any percentile, so whatever still waits after the caught ones counts in full.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from lowtide_bench.arrivals import Arrivals
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boundaries:
-    """What boundaries did.
+    """The effect of boundaries on records.
 
     Attributes:
         caught: bool[n], True for a record that was caught.
-        stalls_ms: Per boundary the longest latency of a record it caught, in the order of time.
+        stalls_ms: For each boundary, the longest latency of a record it caught, in order of time.
     """
 
     caught: npt.NDArray[np.bool_]

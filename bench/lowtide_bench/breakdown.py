@@ -1,7 +1,7 @@
-"""Where the time of a record goes. Pure.
+"""Breakdown of a record's latency into parts. Pure.
 
-Percentiles of parts do not add up to the percentile of the whole; the remainder is what p50 (p99) of the whole leaves
-after p50 (p99) of each part that is measured, so it is right for the median and only a hint for the tail.
+Percentiles of parts do not add up to the percentile of the whole. The remainder is the p50 (p99) of the whole minus the
+p50 (p99) of each measured part, so it is right for the median and only a hint for the tail.
 """
 
 from __future__ import annotations

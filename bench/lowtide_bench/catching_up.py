@@ -1,4 +1,4 @@
-"""How fast a backlog is worked off, by the span of time that its timestamps cover."""
+"""Speed of working off a backlog, by the span of time that its timestamps cover."""
 
 from __future__ import annotations
 

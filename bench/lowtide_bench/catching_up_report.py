@@ -38,6 +38,6 @@ def told(result: Mapping[str, Any]) -> str:
 
 
 def _wrong(rounds: list[Mapping[str, Mapping[str, Any]]]) -> str:
-    """What was lost, doubled or wrong in all rounds and subjects; the bare loop's records say nothing of order."""
+    """Records lost, duplicated or wrong in all rounds and subjects; the bare loop's records show no order."""
     sums = (sum(side[name] or 0 for each in rounds for side in each.values()) for name in _ACCOUNTS)
     return ", ".join(f"{each:,}" for each in sums)

@@ -1,4 +1,4 @@
-"""What goes on beside a measurement while it runs: snapshots that are taken, processes that are killed."""
+"""Activity beside a measurement: taking snapshots, killing processes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Companion(ABC):
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody wants to know any more what becomes of it."""
+        """Return whether its result is no longer wanted."""
         return self._abandoned.is_set()
 
     def _end(self, limit_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What a batch costs on its way through both levels and the tracker: one thread, no Spark, no Kafka, no JVM."""
+"""Cost of a batch on its way through both levels and the tracker: one thread, no Spark, no Kafka, no JVM."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def _warm(samples: int, size: int) -> int:
 
 
 class Traffic:
-    """What is replayed to each party alone: at level 0 records for both workers of level 1, there for one alone.
+    """Traffic replayed to each party alone: records for both workers of level 1 at level 0, for one worker at level 1.
 
     Args:
-        kind: What the records are.
+        kind: The kind of records.
         size: Records in a batch.
-        count: How many batches there are.
+        count: Number of batches.
     """
 
     def __init__(self, kind: Records, size: int, count: int) -> None:

@@ -72,14 +72,14 @@ class Click:
 
 @dataclass(frozen=True, slots=True)
 class Clicks:
-    """What comes of it."""
+    """A result of the JSON flow."""
 
     user: str
     clicks: int
 
 
 def count_clicks(seen: int, click: Click) -> tuple[int, Clicks]:
-    """What the user writes."""
+    """Count a user's clicks: the user's function."""
     return seen + 1, Clicks(click.user, seen + 1)
 
 
@@ -151,7 +151,7 @@ class Sender:
         return self._sent(self.core.rows(SourceRows(FRONT, *columns), NOW_NS // 1_000_000))
 
     def flush(self) -> bytes:
-        """What the tracker is sent; nothing if there is nothing to say."""
+        """Return the flush for the tracker; empty if there is none."""
         return flushed(self.core.flush())
 
     def notice(self, message: bytes) -> list[tuple[int, bytes]]:
@@ -180,7 +180,7 @@ class Receiver:
             self.core.frame(*frames)
 
     def flush(self) -> bytes:
-        """What the tracker is sent; nothing if there is nothing to say."""
+        """Return the flush for the tracker; empty if there is none."""
         return flushed(self.core.flush())
 
     def notice(self, message: bytes) -> list[Message]:
@@ -224,7 +224,7 @@ def flushed(flush: Flush | None) -> bytes:
 
 
 def notices_in(reader: MessageReader, message: bytes) -> list[Notice]:
-    """What the tracker's bytes say."""
+    """Decode the notices in the tracker's bytes."""
     notices = []
     for kind, payload in reader.feed(message):
         notice = decode(kind, payload)
@@ -235,14 +235,14 @@ def notices_in(reader: MessageReader, message: bytes) -> list[Notice]:
 
 @dataclass(slots=True)
 class Recording:
-    """What went between the workers and the tracker; one element per batch, those that fill included.
+    """Messages between the workers and the tracker; one element per batch, warm-up batches included.
 
     Attributes:
-        messages: For level 0.
-        frames: What the first worker of level 1 got of it.
-        flushes: What the tracker got, of level 0 first.
-        notices: What it said to that.
-        outputs: What the first worker of level 1 gave its producer.
+        messages: Messages for level 0.
+        frames: Frames for the first worker of level 1.
+        flushes: Flushes for the tracker, level 0 first.
+        notices: The tracker's replies to them.
+        outputs: Output that the first worker of level 1 gave its producer.
     """
 
     messages: list[bytes]

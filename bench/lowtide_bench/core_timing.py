@@ -1,4 +1,4 @@
-"""How short calls are timed: warm or cold, each beside a calibration loop that tells when the machine was disturbed."""
+"""Timing of short calls: warm or cold, each beside a calibration loop that reveals when the machine was disturbed."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Timer:
 
 
 def calibrate() -> int:
-    """How many ns a fixed piece of work took, some 15 µs: a machine's speed may halve within milliseconds."""
+    """Time a fixed piece of work of about 15 µs, in ns: a machine's speed may halve within milliseconds."""
     began = perf_counter_ns()
     total = 0
     seen: dict[int, int] = {}

@@ -16,7 +16,7 @@ SPREAD = 2_654_435_761
 
 
 def count(seen: int, record: Raw) -> tuple[int, Raw]:
-    """What the user writes: the count so far, and the record with the count in its last 8 bytes."""
+    """Return the count so far, and the record with the count in its last 8 bytes: the user's function."""
     assert record.value is not None
     seen += 1
     return seen, Raw(record.key, record.value[:24] + seen.to_bytes(8, "little"))
@@ -57,7 +57,7 @@ class Counted:
         return count
 
     def faults(self, rest: Int64s) -> int | None:
-        """How many counts are not one more than the one before of their key, which begin at 1."""
+        """Count the counts that are not one more than their key's previous count; a key's first must be 1."""
         if not len(rest):
             return 0
         keys, counts = rest

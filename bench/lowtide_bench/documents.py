@@ -32,7 +32,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How often a version of a document adds or removes a word."""
+    """Number of times that a version of a document adds or removes a word."""
 
     word: str
     document: str
@@ -44,13 +44,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """How often a word stands in each document."""
+    """Number of times that a word occurs in each document."""
 
     documents: dict[str, int] = field(default_factory=dict)
 
 
 def changes(versions: tuple[Document, ...]) -> Iterator[Change]:
-    """What the newest version of a document adds and removes, in the order of the words."""
+    """Return what the newest version of a document adds and removes, in the order of the words."""
     newest = versions[-1]
     after = Counter(newest.text.split())
     before = Counter(versions[0].text.split()) if len(versions) > 1 else Counter[str]()

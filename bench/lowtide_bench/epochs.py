@@ -1,4 +1,4 @@
-"""When Spark's epochs ended, by its own progress reports."""
+"""End times of Spark's epochs, from its own progress reports."""
 
 from __future__ import annotations
 

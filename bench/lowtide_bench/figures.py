@@ -1,4 +1,4 @@
-"""What one system did at one rate."""
+"""Figures of one system at one rate."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from lowtide_bench.schedule import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was seen from outside while a system ran.
+    """Observations from outside while a system ran.
 
     Attributes:
-        sent: How many records Kafka took from the generator.
-        due: How many messages have to come out of them.
-        lag_p99_ms: How far the generator was behind its schedule, looked at whenever it sent.
-        lag_max_ms: The same, at worst.
-        ends_ns: When epochs ended.
-        hops: What the system counted meanwhile.
+        sent: Records that Kafka took from the generator.
+        due: Messages that have to come out for them.
+        lag_p99_ms: p99 of the generator's lag behind its schedule, sampled at each send.
+        lag_max_ms: The largest lag of the generator.
+        ends_ns: Times at which epochs ended.
+        hops: The system's own measurements in that time.
         cpu_s: CPU time within the window, in s, by the role of a process; see `roles`.
-        others_cpu_s: CPU time within the window of whatever else ran on the machine, in s.
+        others_cpu_s: CPU time within the window of everything else on the machine, in s.
         start_s: From the start to the first record at the reader.
-        fed_per_s: How many keys a second came through while the state was filled; None if it was not.
+        fed_per_s: Keys per second that came through while the state was filled; None if it was not filled.
     """
 
     sent: int

@@ -36,7 +36,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def seen(times: int, record: Raw) -> tuple[int, Raw]:
-    """How often a key has come."""
+    """Count the records of a key."""
     return times + 1, record
 
 
@@ -107,7 +107,7 @@ class Worker:
 
 
 def memory_bytes() -> int:
-    """What this process has in memory."""
+    """Return the memory of this process, in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * PAGE_BYTES
 

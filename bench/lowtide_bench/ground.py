@@ -1,4 +1,4 @@
-"""Where systems are measured: a Kafka and a ZooKeeper of the run's own, and a folder that goes with them."""
+"""Services to measure systems on: a Kafka and a ZooKeeper for the run alone, and a folder beside them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Timestamps = Literal["create", "append"]
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Where systems are measured: services of its own, and a folder that goes with them.
+    """Services to measure systems on, for the run alone, and a folder beside them.
 
     Attributes:
-        conf: How flows are run; Kafka's and ZooKeeper's addresses and all folders are this ground's.
-        folder: Where the reader may write.
-        timestamps: Who dates the source's records: their producer, or the broker as it appends them.
+        conf: Conf for flows; Kafka's and ZooKeeper's addresses and all folders are this ground's.
+        folder: Folder that the reader may write to.
+        timestamps: Origin of the source records' timestamps: the producer, or the broker as it appends them.
     """
 
     conf: Conf

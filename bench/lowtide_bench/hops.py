@@ -1,4 +1,4 @@
-"""Where the time goes between source and sink: the workers' own histograms, over the time that is measured."""
+"""Breakdown of the time between source and sink, from the workers' own histograms over the measured time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent to a system that is measured: an even load, or one that rises."""
+"""Load for a system under measurement: even or rising."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ S_co = TypeVar("S_co", Schedule, Ramp, covariant=True)
 
 
 class Sent(Protocol[S_co]):
-    """What is sent: a `Load` or a `Rise`."""
+    """Load to send: a `Load` or a `Rise`."""
 
     def schedule(self, start_ns: int) -> S_co:
         """Return when each record is due."""
 
     @property
     def limit_s(self) -> float:
-        """How long sending may take, and how long what is then under way may take to arrive."""
+        """Return the limit on sending, and on the arrival of what is under way after that, in s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent: so many records a second, for so long, after a warm-up."""
+    """Even load: a number of records per second for a time, after a warm-up."""
 
     rate: int
     seconds: float
@@ -41,18 +41,18 @@ class Load:
 
     @property
     def limit_s(self) -> float:
-        """How long sending may take, and how long what is then under way may take to arrive."""
+        """Return the limit on sending, and on the arrival of what is under way after that, in s."""
         return 1.5 * (self.seconds + self.warmup_s) + LATE_LIMIT_S
 
 
 @dataclass(frozen=True, slots=True)
 class Rise:
-    """What is sent to find out how much a system can take: so many records a second, each rate for so long.
+    """Rising load that finds out how much a system can take: each rate for the same time.
 
     Attributes:
-        rates: Records a second, rising.
-        step_s: How long each is kept up.
-        warmup_s: How long the first is kept up before that, rounded up to whole steps.
+        rates: Records per second, rising.
+        step_s: Duration of each rate.
+        warmup_s: Duration of the first rate before its step, rounded up to whole steps.
     """
 
     rates: tuple[int, ...]

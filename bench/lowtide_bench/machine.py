@@ -1,4 +1,4 @@
-"""Where it was measured, and with what."""
+"""The machine and the software of a measurement."""
 
 from __future__ import annotations
 

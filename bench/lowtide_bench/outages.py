@@ -1,4 +1,4 @@
-"""What a kill did to the output. Pure."""
+"""Effect of a kill on the output. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CAUGHT_UP_MS = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """How output stood still behind a kill; None where it did not come back.
+    """Outage of the output after a kill; None where output did not return.
 
     Attributes:
-        back_s: From the kill to the first delivery behind the longest gap that follows it.
-        gap_s: That gap: what was under way at the kill may still have come out.
-        caught_up_s: From the kill to the first record after that whose latency is within `CAUGHT_UP_MS`.
+        back_s: From the kill to the first delivery after the longest gap that follows it.
+        gap_s: Length of that gap; what was under way at the kill may still have come out before it.
+        caught_up_s: From the kill to the first later record whose latency is within `CAUGHT_UP_MS`.
     """
 
     back_s: float | None

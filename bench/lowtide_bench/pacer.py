@@ -59,7 +59,7 @@ class Taken:
 
     @property
     def span(self) -> Span:
-        """When it was under way."""
+        """Return the time from its request to its end, as two times in ns."""
         return self.asked_ns, self.over_ns
 
 

@@ -59,7 +59,7 @@ class Ramp:
 
     @property
     def count(self) -> int:
-        """How many records there are."""
+        """Return the number of records."""
         return self.firsts[-1]
 
     @property
@@ -91,15 +91,15 @@ class Ramp:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What became of one step.
+    """Result of one step.
 
     Attributes:
-        rate: Records a second that were due.
-        received_per_s: Messages a second that came within it.
+        rate: Records per second that were due.
+        received_per_s: Messages per second received within the step.
         lag_before_ms: The lag in its first second.
-        lag_ms: The lag in its last second. Either is the latency that three of four records exceed, so that a short
+        lag_ms: The lag in its last second. Either lag is the latency that three of four records exceed, so that a short
             stall does not pass for one.
-        kept: Whether it neither grew nor was too much.
+        kept: Whether the lag neither grew nor exceeded the limit.
     """
 
     rate: int

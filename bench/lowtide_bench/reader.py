@@ -101,7 +101,7 @@ class Reader:
         return len(messages)
 
     def _has(self, awaited: int) -> bool:
-        """Whether so many different records came."""
+        """Return whether this many different records have come."""
         if len(self) - self._doubled < awaited:
             return False
         self._doubled = len(self) - len(np.unique(self._all()[0]))

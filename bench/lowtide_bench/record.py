@@ -1,4 +1,4 @@
-"""What is sent through a flow that is measured, and how its records are known again at the other end."""
+"""Records for the flows under measurement, and the means to recognize them at the other end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Sample:
 
 
 class _Numbers(msgspec.Struct):
-    """What the reader needs of a sample; the rest is not decoded."""
+    """Fields of a sample that the reader needs; the rest is not decoded."""
 
     sequence: int
     sent_ns: int

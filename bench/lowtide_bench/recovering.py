@@ -1,4 +1,4 @@
-"""How long output stands still after a process was killed: a job under load that takes snapshots."""
+"""Length of the outage after a process is killed: a job under load that takes snapshots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIGURES = ("ready_s", "output_back_s", "gap_s", "caught_up_s", "commit_age_s")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kills:
-    """What is killed: which process, how often, and how many seconds apart."""
+    """Kills: of which process, how many, and how many seconds apart."""
 
     victim: Victim
     count: int

@@ -1,4 +1,4 @@
-"""Which process of a run is what, by the tree of processes and their command lines."""
+"""Roles of a run's processes, from the process tree and the command lines."""
 
 from __future__ import annotations
 

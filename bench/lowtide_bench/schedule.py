@@ -1,4 +1,4 @@
-"""When each record is due: an open loop, which nothing that is measured can slow down."""
+"""Due times of records: an open loop, which the system under measurement cannot slow down."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Schedule:
 
     @property
     def count(self) -> int:
-        """How many records there are."""
+        """Return the number of records."""
         return self.warmup_count + max(1, round(self.rate * self.seconds))
 
     @property

@@ -1,7 +1,7 @@
-"""How fast a worker's state is written to a store and read back: a snapshot's own way, without Spark.
+"""Speed of writing a worker's state to a store and reading it back: the path of a snapshot, without Spark.
 
-Written by the worker's `Saver`: a process is forked, which captures the state, makes a table of each hash unit, encodes
-it as Parquet and puts it. Read as a life does that begins from it: got, held against its checksum, decoded, made
+The worker's `Saver` writes: it forks a process that captures the state, makes a table of each hash unit, encodes it as
+Parquet and puts it. Reading follows a life that starts from the snapshot: get, verify the checksum, decode, make
 objects.
 """
 
@@ -88,7 +88,7 @@ def run(
 
 
 def _weight(state_bytes: int, kept: Kept) -> int:
-    """How many bytes of memory a key takes with its state, by all that Python has allocated for them."""
+    """Return the bytes of memory per key and its state, from everything that Python has allocated for them."""
     filled(1, state_bytes, kept)  # What is loaded by the first one is no key's.
     gc.collect()
     tracemalloc.start()
@@ -103,7 +103,7 @@ def _weight(state_bytes: int, kept: Kept) -> int:
 
 
 def _steps(core: WorkerCore) -> dict[str, Any]:
-    """How long each step takes one after the other, on one thread, and how large the state is raw and as Parquet."""
+    """Time the steps one after the other on one thread, and size the state raw and as Parquet."""
     plan, took, sizes = core.plan, dict.fromkeys(("capture_s", "table_s", "encode_s", "checksum_s"), 0.0), [0, 0]
     step = saved_steps(plan, core.level)[STEP]
 

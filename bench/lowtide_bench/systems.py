@@ -1,4 +1,4 @@
-"""What is measured between the two topics: the bare loop, or a flow on Spark."""
+"""Systems to measure between the two topics: the bare loop, or a flow on Spark."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ JVM = "org.apache.spark.deploy.SparkSubmit"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What goes from where to where: two topics of one Kafka, with as many partitions each.
+    """Path of the records: two topics of one Kafka, with the same number of partitions.
 
     Attributes:
-        flow: The flow whose records are sent.
-        passed: Whether they come out as they are sent.
+        flow: The flow that the records are for.
+        passed: Whether records come out as they went in.
         kafka: The bootstrap servers.
-        source: The topic that they are sent to.
-        sink: The topic that they come out of.
-        partitions: Of either topic.
+        source: The topic to send to.
+        sink: The topic to read results from.
+        partitions: Partitions of each topic.
     """
 
     flow: str
@@ -48,7 +48,7 @@ class Way:
 
     @property
     def task(self) -> dict[str, object]:
-        """What a process has to know that sends the records or reads them, but for the topic."""
+        """Return the arguments of a process that sends the records or reads them, except the topic."""
         return {"flow": self.flow, "passed": self.passed, "kafka": self.kafka, "partitions": self.partitions}
 
 
@@ -119,7 +119,7 @@ class Running:
             self._job.wait()
 
     def hops(self) -> Mapping[str, Mapping[int, int]]:
-        """What the workers counted; up to a second old."""
+        """Return the workers' histograms; up to a second old."""
         return hops.of_status(self._job.status())
 
     def epoch_ends_ns(self) -> list[int]:

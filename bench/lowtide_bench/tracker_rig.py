@@ -42,12 +42,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tracker is, and what opens its doors.
+    """Address of a tracker, and the secret to connect to it.
 
     Attributes:
-        address: The tracker's or the merge's, `host:port`.
-        shards: The shards', by number; empty where there are none.
-        secret: The job's.
+        address: `host:port` of the tracker or the merge.
+        shards: Addresses of the shards, by number; empty if there are none.
+        secret: The job's secret.
         start: The tick at which min time begins.
     """
 

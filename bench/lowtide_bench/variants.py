@@ -1,4 +1,4 @@
-"""What snapshots cost: one job under one load, with snapshots at one pace after the other."""
+"""Cost of snapshots: one job under one load, with snapshots at one pace after another."""
 
 from __future__ import annotations
 

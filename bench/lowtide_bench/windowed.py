@@ -30,7 +30,7 @@ SINK, BESIDE = 0, 1
 
 
 def result_of(window: Window, seen: int) -> Raw:
-    """What the user writes: a window's result, with its end and its count."""
+    """Return a window's result, with its end and its count: the user's function."""
     (key,) = window.key
     end_ms = round(window.end.timestamp() * 1_000)
     return Raw(key, key + end_ms.to_bytes(8, "little") + seen.to_bytes(8, "little"))

@@ -42,14 +42,14 @@ CHILD = "lowtide_bench.windowed"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Asked:
-    """What is measured.
+    """Settings of the measurement.
 
     Attributes:
-        records: How many are in the log that is worked off; its timestamps are as far apart as at `rate`.
-        keys: Of how many keys.
-        size: A window's size.
-        rate: Records a second of the second part.
-        windows: How many whole windows close in it.
+        records: Records of the backlog; their timestamps are as far apart as at `rate`.
+        keys: Number of keys.
+        size: Size of a window.
+        rate: Records per second in the second part.
+        windows: Whole windows that close in the second part.
     """
 
     records: int
@@ -65,7 +65,7 @@ class Asked:
 
 
 def counted(seen: int, _: Raw) -> int:
-    """What the user writes: one more."""
+    """Add one: the user's function."""
     return seen + 1
 
 
@@ -137,7 +137,7 @@ def _work_off(here: Ground, asked: Asked, say: Say) -> dict[str, Any]:
 
 
 def _windows_of(asked: Asked, first_ms: int, last_ms: int) -> int:
-    """How many windows the log has, of all keys."""
+    """Return the number of windows in the log, over all keys."""
     numbers = np.arange(asked.records)
     stamps = first_ms + numbers * (last_ms - first_ms) // max(1, asked.records - 1)
     keys = numbers * SPREAD % asked.keys

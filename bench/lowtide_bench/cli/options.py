@@ -1,4 +1,4 @@
-"""What several commands of `lowtide bench` are told, and the conf that comes of it."""
+"""Options that several commands of `lowtide bench` share, and the conf they result in."""
 
 from __future__ import annotations
 

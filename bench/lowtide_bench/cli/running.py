@@ -1,4 +1,4 @@
-"""How the commands of `lowtide bench` run: what they show meanwhile, how they are ended, and one in another's name."""
+"""Runs commands of `lowtide bench`: shows their progress, ends them, and runs one under another's name."""
 
 from __future__ import annotations
 

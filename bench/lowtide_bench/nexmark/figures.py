@@ -1,4 +1,4 @@
-"""What a query's results say of its speed. Pure; times of receipt in ns, of the log in ms since 1970."""
+"""Speed of a query, from its results. Pure; times of receipt in ns, of the log in ms since 1970."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ NS_PER_MS = NS // 1_000
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast a backlog was worked off, and how soon results came under a live load.
+    """Throughput over a backlog, and latency under a live load.
 
     Attributes:
-        records_per_s: The backlog's records between the moments of its first result and its last, by the time from the
-            first receipt to the last; None if its results did not come at two times.
-        p50_ms: From the moment in the log at which a result stands to its receipt, under the live load; the moment is
-            a record's own, or that at which a window closes. None where there was no result.
-        p99_ms: The same.
-        results: How many came under the live load.
+        records_per_s: The backlog's records between the event times of its first and last result, divided by the time
+            between the receipts of those two. None if the results did not come at two different times.
+        p50_ms: From a result's event time to its receipt, under the live load. The event time is a record's own, or
+            the end of a window. None if there was no result.
+        p99_ms: The same at p99.
+        results: Results under the live load.
     """
 
     records_per_s: float | None

@@ -40,13 +40,13 @@ DONE_LIMIT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is sent.
+    """The events to send.
 
     Attributes:
-        records: Events of the backlog, which lies there before a query starts.
-        rate: Events a second: of the backlog's time, and of the live load.
-        seconds: How long the live load lasts.
-        seed: Of all events.
+        records: Events of the backlog, which is complete before a query starts.
+        rate: Events per second, both in the backlog's time and in the live load.
+        seconds: Duration of the live load.
+        seed: Seed of all events.
     """
 
     records: int

@@ -72,7 +72,7 @@ class Live:
         self._thread.start()
 
     def over(self) -> bool:
-        """Whether all is written; raises what went wrong."""
+        """Return whether everything is written; raise the error if writing failed."""
         if self._error is not None:
             raise self._error
         return not self._thread.is_alive()

@@ -48,7 +48,7 @@ class Skeleton:
         return {}
 
     def epoch_ends_ns(self) -> list[int]:
-        """What the program said last; up to half a second old."""
+        """Return the ends that the program reported last; up to half a second old."""
         self.check()
         return self._ends_ns
 

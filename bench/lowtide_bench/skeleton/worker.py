@@ -43,7 +43,7 @@ def frames(connection: socket.socket) -> Iterator[bytes]:
 
 
 class Sender:
-    """What a worker of level 0 does: sends each record on to the worker of its key, among so many."""
+    """Worker of level 0: sends each record to the worker of its key, one of a given number."""
 
     def __init__(self, targets: int) -> None:
         self._targets = targets
@@ -65,7 +65,7 @@ class Sender:
 
 
 class Counter:
-    """What a worker of level 1 does: counts each key's records (if they have keys) and puts them into Kafka."""
+    """Worker of level 1: counts each key's records (if they have keys) and writes them to Kafka."""
 
     def __init__(self, sink: Sink, *, counts: bool) -> None:
         self._sink = sink

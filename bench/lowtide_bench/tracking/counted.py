@@ -23,10 +23,10 @@ _pack = Encoder().encode
 
 
 def by_records(rates: Sequence[int], seconds: int) -> list[dict[str, Any]]:
-    """What one worker of a middle level flushes, by the records that come to it in a second, each in its own frame.
+    """Size the flushes of one worker of a middle level, by the records it receives per second, each in its own frame.
 
-    A record is received in segment 1 at its tick, the one of its millisecond, and sent on in segment 2; flushes are
-    made as `FLUSH_MS` says, where there is something.
+    A record is received in segment 1 at the tick of its millisecond and sent on in segment 2. Flushes follow
+    `FLUSH_MS`, whenever there is something to flush.
     """
     found = []
     for rate in rates:
@@ -55,9 +55,9 @@ def by_records(rates: Sequence[int], seconds: int) -> list[dict[str, Any]]:
 
 
 def by_shards(counts: Sequence[int], *, workers: int, depth: int, entries: int, rounds: int) -> list[dict[str, Any]]:
-    """What each shard and the merge have to do, by how many shards there are; the flushes are the same ones.
+    """Count the work of each shard and of the merge, by the number of shards; the flushes are the same.
 
-    Shards report, and hear notices, once per round. Of the shards the busiest counts.
+    Shards report, and receive notices, once per round. The busiest shard counts.
     """
     found = []
     for count in counts:

@@ -129,7 +129,7 @@ def draw(result: Mapping[str, Any], folder: Path) -> None:
 
 
 def _points(cases: Sequence[Mapping[str, Any]], across: str, up: str) -> list[tuple[float, float]]:
-    """What a logarithm cannot show is left out."""
+    """Return the points that a logarithm can show."""
     return [(case[across], case[up]) for case in cases if case[across] > 0 and case[up] > 0]
 
 

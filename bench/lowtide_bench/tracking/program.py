@@ -1,4 +1,4 @@
-"""What a process of simulated workers is told, and what it says."""
+"""Input and output of a process of simulated workers."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Swarm(Struct, frozen=True, kw_only=True):
 
 
 class SwarmSaid(Struct, frozen=True, kw_only=True):
-    """What came of it.
+    """Result of a swarm.
 
     Attributes:
-        flushes: Sent.
-        seconds: From the first to the end.
-        rounds: Rounds that min time has passed, as all workers have heard; without a rate, rounds that all have sent.
-        arrived_ms: By round and worker: from the last flush, which let min time pass the round, to the notice's being
-            at the worker's socket, by the kernel's word.
-        read_ms: The same until it was read there: one process reads for all its workers, one after the other.
+        flushes: Flushes sent.
+        seconds: From the first flush to the end.
+        rounds: Rounds that min time has passed at all workers; without a rate, rounds that all have sent.
+        arrived_ms: By round and worker: from the last flush, which let min time pass the round, to the notice's arrival
+            at the worker's socket, by the kernel's timestamp.
+        read_ms: The same until the process read it: one process reads for all its workers, one after the other.
     """
 
     flushes: int

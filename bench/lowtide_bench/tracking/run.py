@@ -34,19 +34,19 @@ COUNTED_S = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be measured.
+    """Settings of the measurement.
 
     Attributes:
-        seconds: How long each run takes.
-        entries: Acks of a flush.
-        capacity_workers: Workers of the run at full speed and of the one for latency.
-        rate: Flushes of each worker a second, where there is a pace.
-        workers: For traffic by workers.
-        traffic_rate: The pace there, and for depths.
-        depths: For traffic by segments.
-        depth: Segments otherwise.
-        records: For traffic by records a second and worker.
-        shards: For work by shards.
+        seconds: Duration of each run.
+        entries: Acks in a flush.
+        capacity_workers: Workers of the run at full speed and of the run for latency.
+        rate: Flushes per second of each worker, in runs with a pace.
+        workers: Numbers of workers for traffic by workers.
+        traffic_rate: The pace of those runs, and of the runs by depth.
+        depths: Numbers of segments for traffic by segments.
+        depth: Segments in all other runs.
+        records: Records per second and worker, for traffic by records.
+        shards: Numbers of shards for work by shards.
     """
 
     seconds: float
@@ -105,7 +105,7 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the tracker's process has done so far."""
+    """Totals of the tracker's process so far."""
 
     at_s: float
     cpu_s: float
@@ -163,7 +163,7 @@ def _measured(swarm: Swarm) -> tuple[SwarmSaid, dict[str, Any]]:
 
 
 def _difference(began: _Look, last: _Look, seconds: float) -> dict[str, Any]:
-    """What the tracker has done between two looks, a second; CPU is that of all its work, reports included."""
+    """Return the tracker's work per second between two looks; CPU is that of all its work, reports included."""
     before, after = began.report.traffic, last.report.traffic
     flushes, cpu = after.flushes - before.flushes, last.cpu_s - began.cpu_s
     others = last.busy_s - began.busy_s - cpu - (last.workers_cpu_s - began.workers_cpu_s)

@@ -1,8 +1,8 @@
-"""What simulated workers flush: pairs of a sender and a receiver that fold the same values, round after round.
+"""Flushes of simulated workers: pairs of a sender and a receiver that fold the same values, round after round.
 
-Worker 2p is a sender with a front of its own, worker 2p + 1 the receiver of all that it sends. A round of both closes
-every tick of the round, so that min time is at the next round's first tick once all workers have flushed theirs, and
-not before: which flush lets it move is known beforehand.
+Worker 2p is a sender with a front of its own, worker 2p + 1 the receiver of everything it sends. A round of both closes
+every tick of the round, so min time reaches the next round's first tick once all workers have flushed the round, and
+not before: it is known beforehand which flush lets min time move.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ def fronts(workers: int) -> dict[int, int]:
 
 
 def ticks_of_round(depth: int, entries: int) -> int:
-    """How many ticks the entries of a flush take: it has one of each segment at each tick."""
+    """Return the number of ticks that the entries of a flush take: one entry of each segment at each tick."""
     return -(-entries // min(depth, SEGMENTS_OF_WORKER))

@@ -91,7 +91,7 @@ class ServedInShards:
 def served(
     counts: tuple[int, ...], swarm: Swarm, connect_limit_s: float, answer_limit_s: float
 ) -> list[dict[str, Any]]:
-    """What shards, two and more, and their merge do over sockets at a pace; of shards the busiest counts."""
+    """Measure two and more shards and their merge over sockets at a pace; the busiest shard counts."""
     return [_of(count, swarm, connect_limit_s, answer_limit_s) for count in counts if count > 1]
 
 

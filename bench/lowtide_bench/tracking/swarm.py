@@ -72,7 +72,7 @@ class Worker:
             line.sendall(encode(part))
 
     def receive(self) -> tuple[bytes, int]:
-        """What has come, empty if nothing has, and when the last of it did, in ns since 1970."""
+        """Return the bytes that have come, empty if none have, and when the last of them came, in ns since 1970."""
         try:
             data, said, _, _ = self.socket.recvmsg(RECEIVE_BYTES, socket.CMSG_SPACE(_TIMESPEC.size))
         except BlockingIOError:
@@ -193,7 +193,7 @@ class Swarmed:
         )
 
     def _came(self, wait_s: float) -> list[tuple[Worker, bytes, int, int]]:
-        """What has come, when it did, and when it was read; decoded once no more comes, so that none waits for it."""
+        """Read all that has come, with times of arrival and reading; decode it later, so that nothing waits for it."""
         came = []
         ready = self._poll.poll(wait_s)
         while ready:
@@ -207,7 +207,7 @@ class Swarmed:
         return came
 
     def _rounds(self, tick: int | None) -> int:
-        """How many rounds a global min time has passed."""
+        """Return the number of rounds that a global min time has passed."""
         return 0 if tick is None else (tick - self._script.opens_at(0)) // self._script.ticks
 
     def _due(self) -> Iterator[tuple[float, Worker, int]]:
