@@ -202,7 +202,7 @@ class Aws(Module):
 
 
 def passed(events: list[dict[str, Any]]) -> int:
-    """How many runs passed; all of them, as Terraform's exit code has said."""
+    """Return the number of runs that passed: all of them, since Terraform exited with 0."""
     return sum(event["type"] == "test_run" and event["test_run"].get("status") == "pass" for event in events)
 
 

@@ -72,7 +72,7 @@ def plan(settings: tuple[str, ...]) -> None:
 
 
 def stands() -> bool:
-    """Whether all of the cluster is as it should be, as Terraform sees it."""
+    """Return whether Terraform finds the whole cluster as it should be."""
     code = terraform("plan", "-detailed-exitcode", *given(()), quiet=True, check=False)
     if code not in {0, 2}:
         raise click.ClickException(f"terraform plan failed, with exit code {code}")

@@ -119,7 +119,7 @@ class ClusterJob:
         return None if control is None or token is None else ControlClient(control, token)
 
     def view(self) -> JobView | None:
-        """What the job says of itself; None while it does not answer."""
+        """Return the job's own status; None while it does not answer."""
         try:
             client = self.client()
             return None if client is None else client.status()

@@ -1,4 +1,4 @@
-"""What Terraform's modules declare: the same outputs here and on AWS, and a test for each validation."""
+"""Checks of what Terraform's modules declare: the same outputs here and on AWS, and a test for each validation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What runs on a local cluster's hosts, gathered in one folder: Terraform's variable `software`.
+"""Software of a local cluster's hosts, gathered in one folder: Terraform's variable `software`.
 
-Lowtide comes from wheels into an environment of its own, as a team would install it; executors get an archive.
+Lowtide is installed from wheels into an environment of its own, as a team would do it; executors get an archive.
 The folder lies in the cache, one for each state of the sources; `make infra-up` calls this.
 """
 

@@ -1,4 +1,4 @@
-"""What the providers of this clone have in common: kinds that say their name and schema, and nothing to configure."""
+"""Base of this repository's providers: kinds that give their name and schema, and a provider without configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Kind:
 
     @classmethod
     def get_schema(cls) -> Schema:
-        """What it has."""
+        """Return its schema."""
         return cls.schema
 
 
@@ -46,7 +46,7 @@ class PlainProvider(Provider):  # type: ignore[misc]
     prefix: ClassVar[str]
 
     def get_model_prefix(self) -> str:
-        """What the names of all its resources begin with."""
+        """Return the prefix of its resources' names."""
         return self.prefix
 
     def full_name(self) -> str:

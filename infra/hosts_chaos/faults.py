@@ -1,4 +1,4 @@
-"""How each fault is done; it is over when its function returns."""
+"""Faults, one function each; a fault is over when its function returns."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def open_ports(host: Host) -> list[int]:
 
 
 def refusals(host: Host) -> int:
-    """How often the logs on a host say that somebody was refused."""
+    """Count the refusals in the logs on a host."""
     logs = [file for name in ("job.log", "stderr") for file in host.home.rglob(name)]
     return sum(file.read_text(errors="replace").count(REFUSED) for file in logs)
 

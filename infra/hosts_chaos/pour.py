@@ -15,7 +15,7 @@ CHUNK = os.urandom(1 << 20)
 
 
 def poured(address: str, port: int, most: int, seconds: float) -> int:
-    """How many bytes a port takes before it hangs up, the time is over, or it has had enough."""
+    """Count the bytes that a port takes before it hangs up, the time is over, or it has had enough."""
     sent, deadline = 0, time.monotonic() + seconds
     try:
         with socket.create_connection((address, port), seconds) as connection:

@@ -69,7 +69,7 @@ class Result:
 
     @property
     def right(self) -> bool:
-        """Whether all came exactly once and in order, and nothing else went wrong."""
+        """Return whether all came exactly once and in order, and nothing else went wrong."""
         return (self.lost, self.duplicated, self.out_of_order) == (0, 0, 0) and not self.failures
 
     def line(self) -> str:
@@ -265,11 +265,11 @@ class Run:
 
 
 class _Output:
-    """How the output of a job comes, over its lives.
+    """Output of a job over its lives.
 
     Attributes:
-        life: The present one.
-        came: Whether any has come since the fault, and of the present life.
+        life: The current life.
+        came: Whether output of the current life has come since the fault.
     """
 
     def __init__(self) -> None:

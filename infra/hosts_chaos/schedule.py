@@ -1,4 +1,4 @@
-"""What is done to a cluster, when and to which hosts: drawn from a seed, before anything runs."""
+"""Faults of a run, with their times and hosts: drawn from a seed, before anything runs."""
 
 from __future__ import annotations
 

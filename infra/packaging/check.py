@@ -69,7 +69,7 @@ def spark_application(document: dict[str, Any]) -> None:
 
 
 def refuses(check: Callable[[dict[str, Any]], None], document: dict[str, Any]) -> bool:
-    """Whether a document is refused."""
+    """Return whether a document is refused."""
     try:
         check(document)
     except REFUSED:
@@ -78,7 +78,7 @@ def refuses(check: Callable[[dict[str, Any]], None], document: dict[str, Any]) -
 
 
 def run(*command: str | Path) -> str:
-    """What a command printed; one that fails ends this program with what it said."""
+    """Run a command and return its output; if it fails, exit with that output."""
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"error: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")

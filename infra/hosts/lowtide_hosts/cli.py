@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def leftovers(network: str) -> dict[str, int]:
-    """What there is of a network: hosts, processes on them or that have entered them, devices and files."""
+    """List the leftovers of a network: hosts, processes on them or inside their namespaces, devices and files."""
     hosts = Host.all(network)
     folder = FOLDER / network
     return {

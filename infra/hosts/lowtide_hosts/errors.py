@@ -1,4 +1,4 @@
-"""What can go wrong with hosts."""
+"""Errors of hosts."""
 
 
 class HostsError(Exception):

@@ -83,7 +83,7 @@ class Host:
 
     @property
     def folder(self) -> Path:
-        """What it has on this machine's disk."""
+        """Return its folder on this machine's disk."""
         return FOLDER / self.network / self.name
 
     @property

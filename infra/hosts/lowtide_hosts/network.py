@@ -39,7 +39,7 @@ def ip(*arguments: str, within: Process | None = None) -> str:
 
 
 def link_exists(name: str) -> bool:
-    """Whether this machine has such a network device."""
+    """Return whether this machine has such a network device."""
     return Path("/sys/class/net", name).exists()
 
 
@@ -81,7 +81,7 @@ class Network:
 
     @property
     def folder(self) -> Path:
-        """Where it and its hosts keep what they know."""
+        """Return the folder for the state of the network and of its hosts."""
         return FOLDER / self.name
 
     @property

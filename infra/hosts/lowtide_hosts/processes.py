@@ -36,14 +36,14 @@ class Process:
 
     @property
     def lives(self) -> bool:
-        """Whether it still runs (or is stopped)."""
+        """Return whether it still runs (or is stopped)."""
         return Process.of(self.pid) == self
 
     @property
     def can_be_entered(self) -> bool:
-        """Whether it still has its namespaces: one that ends has left them, and may be there for seconds more.
+        """Return whether it still has its namespaces: a process that ends leaves them, but may exist for seconds more.
 
-        That of process numbers it leaves last, long after the others.
+        It leaves the namespace of process numbers last, long after the others.
         """
         return self.lives and Path(f"/proc/{self.pid}/ns/ipc").exists()
 
@@ -114,10 +114,10 @@ def seeing(folder: Path) -> list[Process]:
 
 
 def in_its_filesystem(folder: Path, mounts: str) -> Path:
-    """How lists of mounts name a folder: below the root of its file system, which may be mounted anywhere.
+    """Return a folder as lists of mounts name it: below the root of its file system, wherever that is mounted.
 
     Args:
-        folder: Of this machine; it need not be there any more.
+        folder: Folder of this machine; it may be gone.
         mounts: This machine's list, as `/proc/self/mountinfo`.
     """
     rows = [row.split(" ") for row in mounts.splitlines()]

@@ -52,7 +52,7 @@ class Program:
 
     @property
     def log(self) -> Path:
-        """What it prints."""
+        """Return the file of its output."""
         return self.folder / "log"
 
     def start(self) -> Process:
@@ -140,5 +140,5 @@ def write(file: Path, content: str) -> None:
 
 
 def read(file: Path) -> str | None:
-    """What a file says; None if there is none."""
+    """Read a file; return None if it does not exist."""
     return file.read_text(errors="replace") if file.is_file() else None

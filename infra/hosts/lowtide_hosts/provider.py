@@ -52,7 +52,7 @@ def _known(name: str, description: str, *, secret: bool = False) -> Attribute:
 
 
 class _Made(Kind, Resource):  # type: ignore[misc]
-    """Whatever is replaced as a whole."""
+    """Resource that is always replaced as a whole."""
 
     def update(self, _context: Any, _current: State, planned: State) -> State:
         return planned
@@ -186,7 +186,7 @@ class ProgramResource(_Made):
 
 
 class _Drawn(_Made):
-    """What Terraform's state alone holds."""
+    """Resource that exists in Terraform's state alone."""
 
     def read(self, _context: Any, current: State) -> State:
         return current
