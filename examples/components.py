@@ -21,7 +21,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Hint:
-    """What a node is told: of a label, perhaps by a neighbour that is new. In the end, what it is told is its own."""
+    """Message to a node: a label, perhaps from a new neighbour. A final one gives the node's own label."""
 
     node: str
     label: str

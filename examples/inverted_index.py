@@ -31,7 +31,7 @@ class Index:
 
 
 def changes(versions: tuple[Document, ...]) -> Iterator[Change]:
-    """What the newest version of a document adds and removes, in the order of the words."""
+    """Return what the newest version of a document adds and removes, in the order of the words."""
     newest = versions[-1]
     after = Counter(newest.text.split())
     before = Counter(versions[0].text.split()) if len(versions) > 1 else Counter[str]()

@@ -23,7 +23,7 @@ class Road:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a place is told: that there is a road, or a way to it from the depot. In the end, what it has found."""
+    """Message to a place: of a road, or of a path to it from the depot. A final one gives the path found."""
 
     place: str
     metres: int

@@ -152,7 +152,7 @@ class Scene:
         (FOLDER / "airflow.toml").write_text(self._jobs)
 
     def _environment(self) -> dict[str, str]:
-        """What Airflow's processes have: the jobs file, and the connection that its jobs are found and started by."""
+        """Return the environment of Airflow's processes: the jobs file, and the connection to find and start jobs."""
         commands = Path(sys.executable).parent
         extra = {
             "snapshots_url": str(FOLDER / "snapshots"),

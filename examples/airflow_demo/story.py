@@ -45,7 +45,7 @@ when all of the job's processes had gone. Airflow's logs and the job's are in {f
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What became of the kill: seconds from it to Airflow's run, and to output of what was sent after it."""
+    """Recovery from the kill: seconds until Airflow's run, and until output of documents sent after the kill."""
 
     detect_s: float
     recover_s: float
@@ -149,7 +149,7 @@ class Story:
         self._watch("the last runs end", lambda: all(map(api.pause_between_runs, dags)), REST_LIMIT_S)
 
     def _runs(self) -> dict[str, object]:
-        """How many runs there were, snapshots that were committed, and recoveries that succeeded."""
+        """Count the runs, the committed snapshots and the recoveries that succeeded."""
         # One that was due when its DAG was paused has not begun.
         runs = [run for run in self._scene.api.runs() if run.state != "queued"]
         for run in runs:
@@ -187,16 +187,16 @@ class Story:
             return len(job.commits())
 
     def _first_after(self, dead_ms: float) -> float | None:
-        """When the first change of a document came that was sent after the driver's death, in ms; None before.
+        """Return when the first change of a document sent after the driver's death came, in ms; None before that.
 
-        What was sent a moment before may have been delivered by workers that had not noticed yet.
+        Documents sent just before may have been delivered by workers that had not noticed the death yet.
         """
         stamps, times = self._reader.seen()
         found = np.flatnonzero(stamps > dead_ms)
         return float(times[found[0]]) if len(found) else None
 
     def _caught_up(self, dead_ms: float) -> bool:
-        """Whether a change came again that was young, or all is there that has been sent."""
+        """Return whether a young change has come again, or the output of everything sent is there."""
         all_there = len(self._reader) >= self._feeder.changes
         return all_there or caught_up(*self._reader.seen(), dead_ms) is not None
 
@@ -220,7 +220,7 @@ class Story:
             raise SystemExit(f"airflow-demo: {otherwise}\n{self._scene.job.log()}\n{where}")
 
     def _tasks(self, run: DagRun) -> str:
-        """How a run's tasks went, in seconds since the run was asked for."""
+        """Return the course of a run's tasks, in seconds since the run was requested."""
         lines = []
         for task in sorted(self._scene.api.tasks(run.dag, run.id), key=lambda task: (task.began is None, task.began)):
             times = [

@@ -132,7 +132,7 @@ class Demo:
         return killed_ms, caught_up_ms
 
     def _caught_up(self, dead_ms: float) -> float | None:
-        """When a change came again that was young, or all was there that had been sent, in ms; None before."""
+        """Return when a young change came again, or all output of what was sent was there, in ms; None before that."""
         if len(self._reader) >= self._feeder.changes:
             return time.time() * 1e3
         return caught_up(*self._reader.seen(), dead_ms)

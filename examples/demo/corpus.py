@@ -30,7 +30,7 @@ class Text:
     partition: int
 
     def changes(self) -> tuple[int, int]:
-        """How many changes of the index each version makes."""
+        """Return the number of changes of the index that each version makes."""
         return _different("", self.first), _different(self.first, self.second)
 
 
@@ -42,11 +42,11 @@ class Corpus:
     said: str
 
     def changes(self) -> int:
-        """How many changes of the index both versions of all texts make, in whatever order documents come."""
+        """Return the number of changes of the index that both versions of all texts make, in any order of documents."""
         return sum(sum(text.changes()) for text in self.texts)
 
     def documents_with(self, word: str) -> Counter[str]:
-        """How often the word stands in the second version of each document that has it."""
+        """Count a word in the second version of each document that has it."""
         counts = {text.name: text.second.split().count(word) for text in self.texts}
         return Counter({name: count for name, count in counts.items() if count})
 

@@ -45,22 +45,22 @@ class Feeder:
 
     @property
     def total(self) -> int:
-        """How many documents there are to send, counting each version."""
+        """Return the number of documents to send, counting each version."""
         return sum(map(len, self._messages))
 
     @property
     def sent(self) -> int:
-        """How many of them were sent."""
+        """Return the number of documents sent."""
         return sum(self._sent)
 
     @property
     def changes(self) -> int:
-        """How many changes of the index those that were sent make."""
+        """Return the number of changes of the index that the documents sent so far make."""
         return sum(self._changes)
 
     @property
     def done(self) -> bool:
-        """Whether all were sent and Kafka has them; raises what went wrong."""
+        """Return whether all were sent and Kafka has them; raise the error if sending failed."""
         if self._error is not None:
             raise self._error
         return not any(thread.is_alive() for thread in self._threads)

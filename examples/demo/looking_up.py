@@ -10,7 +10,7 @@ from lowtide.local.oracle import Output
 
 
 def documents_with(word: str, delivered: Iterable[Output]) -> Counter[str]:
-    """How often the word stands in each document that has it: the sum of all changes of the word."""
+    """Count a word in each document that has it: the sum of all changes of the word."""
     counts: Counter[str] = Counter()
     key = word.encode()
     for output in delivered:

@@ -71,25 +71,25 @@ class Reader:
 
 
 def caught_up(stamps: Stamps, times: Times, after_ms: float) -> float | None:
-    """When the first message came, after a time, that was less than `CAUGHT_UP_MS` old; None if none has."""
+    """Return when the first message after a time came that was younger than `CAUGHT_UP_MS`; None if none has."""
     fresh = times[(times > after_ms) & (times - stamps < CAUGHT_UP_MS)]
     return float(fresh[0]) if len(fresh) else None
 
 
 def steady(stamps: Stamps, times: Times, outage_ms: tuple[float, float]) -> tuple[Times, float]:
-    """What counts as having been delivered in steady running.
+    """Return the latencies and the rate of steady running.
 
-    That is what came after the first three seconds, and either before the kill or from a document that Kafka got
+    Changes count that came after the first three seconds, and either before the kill or from a document that Kafka got
     after the reader had caught up with it.
 
     Args:
         stamps: The timestamps of all changes: those of their documents, in whole ticks.
-        times: When each came.
+        times: The time at which each came.
         outage_ms: From the kill until the reader had caught up.
 
     Returns:
-        The latency of each such change in ms, from its document's timestamp to the reader's clock; and how many
-        changes a second came in those two periods.
+        The latency of each such change in ms, from its document's timestamp to the reader's clock; and the number of
+        changes per second in those two periods.
     """
     killed, caught_up = outage_ms
     if not len(times):

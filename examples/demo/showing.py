@@ -1,4 +1,4 @@
-"""What one sees while the demo runs: on a terminal a line that is written over, else a line now and then."""
+"""Display of the running demo: on a terminal one line that is overwritten, else a line now and then."""
 
 from __future__ import annotations
 

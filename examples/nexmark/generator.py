@@ -44,7 +44,7 @@ LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smit
 
 @dataclass(frozen=True)
 class Log:
-    """What stands in the three topics, each in the order of its timestamps, which are when an event came there."""
+    """Events of the three topics, each in the order of its timestamps, which are the events' times of arrival."""
 
     persons: list[lt.Stamped[Person]]
     auctions: list[lt.Stamped[Auction]]

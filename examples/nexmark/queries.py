@@ -86,7 +86,7 @@ class Query:
         return [msgspec.json.decode(each or b"", type=self.result) for each in messages]
 
     def rows(self, results: Iterable[Any]) -> Rows:
-        """What was delivered, each key's results in order, as rows of the SQL's answer."""
+        """Return the delivered results, each key's in order, as rows of the SQL's answer."""
         if self.newest_by is not None:
             results = {getattr(each, self.newest_by): each for each in results}.values()
         return Counter(tuple(plain(value) for value in dataclasses.astuple(each)) for each in results)
@@ -123,7 +123,7 @@ def plain(value: Any) -> Any:
 
 
 def answers(logs: Sequence[Log], queries: Iterable[Query]) -> dict[str, Rows]:
-    """What DuckDB answers over the events of all logs together, by the queries' names."""
+    """Return DuckDB's answers over the events of all logs together, by the queries' names."""
     import duckdb
     import pyarrow as pa
 
