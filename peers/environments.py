@@ -1,4 +1,4 @@
-"""What peers run in: a Python environment of each one's own, and jars, both in the cache outside the clone."""
+"""Environments of peers: a Python environment for each, and jars, both in the cache outside the repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came out after all, held against what was sent: results that are lost, doubled or wrong. Pure."""
+"""Comparison of all results with what was sent: results that are lost, duplicated or wrong. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lowtide_bench.record import Int64s
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a reader with `isolation.level=read_committed` saw of the running count in the end.
+    """Final view of the running count by a reader with `isolation.level=read_committed`.
 
     Attributes:
         lost: Records without a result.
         duplicated: Results of a record beyond its first.
-        wrong: Of each key that n records were sent of, the numbers from 1 to n that no result has, and the numbers
-            that results have besides: state that was lost or counted twice.
+        wrong: For each key with n records sent: the numbers from 1 to n that no result has, and the numbers that
+            results have besides. Such state was lost or counted twice.
     """
 
     lost: int

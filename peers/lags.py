@@ -1,6 +1,6 @@
-"""Whether a system keeps up with a rate, and how late it is: of all records that were due, not only of those that came.
+"""Lag of a system at a rate, and whether it keeps up: over all records that were due, not only those that came.
 
-A rate is kept up with when the lag at the end of its step is neither long nor growing. Some of the systems work in
+A system keeps up with a rate if the lag at the end of the rate's step is neither long nor growing. Some systems work in
 batches of a second and more, so the limits are wider than those of `lowtide bench throughput`, and the same for all.
 Pure.
 """

@@ -45,15 +45,15 @@ WARM_RATE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much is measured.
+    """Extent of the measurement.
 
     Attributes:
-        rates: At which latency is measured, records a second.
-        seconds: For how long, each.
-        warmup_s: How long records are sent before that.
-        limits: Whether the highest rate is looked for that each system keeps up with.
-        kill: Whether each is killed once.
-        warm_broker_s: For how long the broker works before anything is measured.
+        rates: Rates at which to measure latency, in records per second.
+        seconds: Duration of each.
+        warmup_s: Duration of the load before that.
+        limits: Whether to find the highest rate that each system keeps up with.
+        kill: Whether to kill each system once.
+        warm_broker_s: Duration of load on the broker before any measurement.
     """
 
     rates: tuple[int, ...]
@@ -217,7 +217,7 @@ def hopeless(rate: int, limit: Mapping[str, Any]) -> bool:
 
 
 def _snapshots(subject: Subject) -> dict[str, Any]:
-    """What became of the snapshots that were asked for; nothing where the system takes its own."""
+    """Return the results of the requested snapshots; nothing if the system takes its own."""
     pacer = next((each for each in subject.companions if isinstance(each, Pacer)), None)
     return {} if pacer is None else {"snapshots": pacer.of_turns([0])}
 

@@ -28,12 +28,12 @@ LINE_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a system runs.
+    """Surroundings of a system under measurement.
 
     Attributes:
-        way: Its topics.
-        folder: Its own, empty at first: checkpoints, log.
-        conf: Lowtide's, with this ground's services.
+        way: The system's topics.
+        folder: A folder of its own, empty at first: for checkpoints and its log.
+        conf: Lowtide's conf, with this ground's services.
     """
 
     way: Way
