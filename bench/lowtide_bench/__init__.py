@@ -1,5 +1,5 @@
-"""`lowtide bench`: what a flow costs in time, beside the least that any program between two topics would cost.
+"""`lowtide bench`: the latency of a flow, beside the least that any program between two topics needs.
 
-One run: an embedded Kafka, a generator that keeps to its schedule, the system that is measured, a reader; first the
-bare librdkafka loop, then the flow. `run.measure` does it, `docs/benchmarks/latency.md` says what the figures mean.
+A run has an embedded Kafka, a generator that keeps to its schedule, the system under measurement and a reader; first
+comes the bare librdkafka loop, then the flow. `run.measure` does it; `docs/benchmarks/latency.md` explains the figures.
 """

@@ -20,12 +20,12 @@ class Arrivals:
     """The messages that arrived, each once, by identity; n of them.
 
     Attributes:
-        sequence: int64[n], rising: the number of the record that each was made of; probes are left out.
-        sent_ns: int64[n], when each was due.
-        stamp_ms: int64[n], Kafka's timestamp: when the source's topic appended it.
-        received_ns: int64[n], when the reader had it, for the first time.
-        duplicated: How many more came than different ones.
-        faults: How many were wrong by what stands in them; None if that cannot be said.
+        sequence: int64[n], rising: the number of the record that each was made from; without probes.
+        sent_ns: int64[n], the time at which each was due.
+        stamp_ms: int64[n], Kafka's timestamp: the time at which the source's topic appended it.
+        received_ns: int64[n], the time at which the reader first had it.
+        duplicated: Messages received beyond the first of each.
+        faults: Messages with wrong content; None if unknown.
     """
 
     sequence: Int64s
@@ -37,24 +37,24 @@ class Arrivals:
 
     @classmethod
     def of(cls, columns: Int64s, records: Records) -> Self:
-        """Make sense of what the reader kept, int64[4 and more, n] in the order of arrival."""
+        """Interpret the reader's data, int64[4 and more, n] in order of arrival."""
         faults = records.faults(columns[4:])
         columns = columns[:, columns[0] >= 0]
-        # `unique` names the first place of each, and the reader's order is that of arrival.
+        # `unique` returns the first place of each, and the reader's order is that of arrival.
         identity, first = np.unique(columns[0], return_index=True)
         _, sent, stamp, received = columns[:4, first]
         return cls(identity // records.width, sent, stamp, received, columns.shape[1] - len(identity), faults)
 
     @classmethod
     def load(cls, file: Path, records: Records) -> Self:
-        """Read what the reader saved."""
+        """Read the reader's file."""
         return cls.of(np.load(file), records)
 
     def __len__(self) -> int:
         return len(self.sequence)
 
     def latency_ms(self) -> Floats:
-        """From due to received, float64[n]."""
+        """Return the time from due to received, float64[n]."""
         return np.asarray((self.received_ns - self.sent_ns) / 1e6)
 
     def only(self, mask: npt.NDArray[np.bool_]) -> Arrivals:
@@ -72,13 +72,13 @@ class Arrivals:
         return self.only(self.sequence >= schedule.warmup_count)
 
     def sustained_per_s(self, schedule: Schedule) -> float:
-        """Messages received a second, counted by time of receipt within the window that is measured."""
+        """Return the messages received per second, by time of receipt within the measured window."""
         start, end = schedule.window_ns
         inside = np.count_nonzero(self._within(start, end))
         return float(inside * NS / (end - start))
 
     def done(self, window_ns: tuple[int, int]) -> int:
-        """Return of how many records something was received from a time on, and before another."""
+        """Count the records of which something was received from one time on and before another."""
         return len(np.unique(self.sequence[self._within(*window_ns)]))
 
     def _within(self, start_ns: int, end_ns: int) -> npt.NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""A backlog: records that lie in a log before anything reads it; and how fast it was worked off. Pure."""
+"""Backlog: records that are in a log before anything reads it, and the speed at which it is worked off. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Message = tuple[int, bytes | None, bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Records whose timestamps go evenly over a span of time, in each partition alike.
+    """Records whose timestamps are spread evenly over a span of time, in each partition alike.
 
     Attributes:
-        end_ns: The last one's timestamp, ns since 1970.
-        count: How many there are.
-        span_s: From the first one's timestamp to the last one's.
+        end_ns: The last timestamp, ns since 1970.
+        count: Number of records.
+        span_s: From the first timestamp to the last.
     """
 
     end_ns: int
@@ -35,7 +35,7 @@ class Backlog:
         return self.end_ns - span_ns + sequence * span_ns // max(1, self.count - 1)
 
     def messages(self, records: Records, partitions: int) -> Iterator[Message]:
-        """Give the records of a flow as messages, in the order of their timestamps."""
+        """Yield the records of a flow as messages, in the order of their timestamps."""
         for sequence in range(self.count):
             stamp_ns = self.time_of(sequence)
             key, value = records.message(sequence, stamp_ns)
@@ -56,7 +56,7 @@ class Drained:
 
     @classmethod
     def of(cls, arrivals: Arrivals) -> Drained:
-        """Reckon it from what arrived."""
+        """Compute it from the arrivals."""
         if not len(arrivals):
             return cls(0.0, None)
         first, last = int(arrivals.received_ns.min()), int(arrivals.received_ns.max())

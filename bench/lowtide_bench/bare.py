@@ -17,14 +17,14 @@ BATCH = 2_000
 POLL_S = 0.1
 SAY_EVERY_S = 0.5
 LIMIT_S = 30.0
-"""What Kafka may take for the start, or the commit, of a transaction."""
+"""Limit on Kafka's time to begin or commit a transaction."""
 
 
 class BareLoop:
-    """Passes every record on, with the settings of Lowtide's own sink and the reader's of the same benchmark.
+    """Passes every record on, with the settings of Lowtide's own sink and of the benchmark's reader.
 
-    It lingers for 1 ms, as it has no transaction that gathers records; if the task wants transactions, which the floor
-    has not, each batch is one.
+    It lingers for 1 ms, because no transaction gathers its records. If the task asks for transactions, which the floor
+    does not have, each batch is one.
     """
 
     def __init__(self, task: dict[str, Any]) -> None:
@@ -41,7 +41,7 @@ class BareLoop:
         self._source = Histogram()
 
     def run(self, parent: Parent) -> None:
-        """Go on until the parent ends the process; says now and then how long its records took to come to it."""
+        """Run until the parent ends the process; report now and then how long its records took to arrive."""
         said_at = 0.0
         while True:
             first = self._consumer.poll(POLL_S)
@@ -65,7 +65,7 @@ class BareLoop:
         if self._transactions:
             self._producer.commit_transaction(LIMIT_S)
         if stamp:
-            # The last one's timestamp, for all: one look per batch, so that the loop stays bare.
+            # The last timestamp stands for all: one look per batch keeps the loop bare.
             self._source.add(now - stamp * 1_000_000, len(messages))
 
     def _send(self, value: bytes, key: bytes | None, partition: int, stamp: int) -> None:

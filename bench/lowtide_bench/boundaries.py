@@ -37,7 +37,7 @@ def find(arrivals: Arrivals, ends_ns: Sequence[int]) -> Boundaries:
     latency = arrivals.latency_ms()
     for end in sorted(ends_ns):
         later = arrivals.received_ns[arrivals.received_ns >= end]
-        # One before the first record or behind the last held up nothing that is measured.
+        # A boundary before the first record or after the last held up nothing in the measurement.
         if not len(later) or not np.any(arrivals.received_ns < end):
             continue
         goes_on = later.min()

@@ -19,13 +19,13 @@ from lowtide_bench.arrivals import Arrivals, percentiles
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of the way.
+    """One part of a record's path.
 
     Attributes:
-        name: As the breakdown has it.
-        means: From where to where.
-        p50_ms: Half of the records took less.
-        p99_ms: One in a hundred took longer.
+        name: Its name in the breakdown.
+        means: Its two ends.
+        p50_ms: Median.
+        p99_ms: 99th percentile.
         how: "measured" by record, "counted" in buckets of 1/8, or "remainder".
     """
 
@@ -41,11 +41,11 @@ class Part:
 
 
 LEVELS = 16
-"""More than any flow that is measured has."""
+"""More than any measured flow has."""
 
 
 def _counted() -> Iterator[tuple[str, str, str]]:
-    """Every hop that may be counted, in the order of the way: its name, the part's, and from where to where."""
+    """Every hop that may be counted, in the order of the path: its name, the part's name, and its two ends."""
     yield "source", "source", "Kafka's timestamp -> first look at it"
     yield "pack", "stages", "first look in the JVM -> level 0 has it: packing and socket"
     yield "python 0", "python_0", "steps of level 0, to the frame"
@@ -58,11 +58,11 @@ def _counted() -> Iterator[tuple[str, str, str]]:
 
 
 def breakdown(arrivals: Arrivals, hops: Mapping[str, Histogram]) -> list[Part]:
-    """Return the parts of the way, in its order.
+    """Return the parts of the path, in order.
 
     Args:
         arrivals: The records that count.
-        hops: What was counted meanwhile; names as `hops.of_status` gives them, others are left out.
+        hops: Histograms of the same time, named as in `hops.of_status`; others are left out.
     """
     # Timestamps are whole milliseconds, those that a flow delivers whole ticks, rounded down: half is right on average.
     width_ms = DEFAULT_SLACK_MS if "python 0" in hops else 1

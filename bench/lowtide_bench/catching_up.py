@@ -23,15 +23,15 @@ from lowtide_bench.sides import OTHERS, SUBJECTS, ratio
 from lowtide_bench.systems import Bare, System, Way
 
 WARM_PER_S = 10_000
-"""Records a second that the broker is warmed with."""
+"""Records per second to warm the broker with."""
 SLOWEST_PER_S = 1_000
-"""What is worked off more slowly is given up."""
+"""Give up on anything slower, in records per second."""
 LATE_LIMIT_S = 30.0
-"""How much longer than that it may take, whatever its size."""
+"""Additional time limit, whatever the backlog's size."""
 SLOW = "lower --records: this machine is slow"
 
 Side = Mapping[str, Any]
-"""What became of one backlog in one system, as it stands in the JSON object."""
+"""Result of one backlog in one system, as in the JSON object."""
 
 
 def run(
@@ -48,15 +48,15 @@ def run(
 
     Args:
         spans_s: From a backlog's first timestamp to its last.
-        records: How many are in each backlog.
-        rounds: How often each span is measured, all spans in turn.
-        conf: As of `lowtide_bench.run.run`.
-        say: Told what happens.
-        subjects: Which of `SUBJECTS` are measured.
-        warm_s: As of `lowtide_bench.run.run`.
+        records: Records in each backlog.
+        rounds: Number of measurements of each span, all spans in turn.
+        conf: As in `lowtide_bench.run.run`.
+        say: Called with each progress message.
+        subjects: The `SUBJECTS` to measure.
+        warm_s: As in `lowtide_bench.run.run`.
 
     Raises:
-        LowtideError: what ended the run.
+        LowtideError: the run failed.
     """
     found: dict[float, list[dict[str, Side]]] = {span_s: [] for span_s in spans_s}
     with described() as told, ground(conf, "create", say) as here:
@@ -78,7 +78,7 @@ def run(
 
 
 def summary(rounds: Sequence[Mapping[str, Side]]) -> dict[str, Any]:
-    """Return of several rounds with one span the medians: records a second, and the flow's as a share of others'."""
+    """Return medians of several rounds with one span: records per second, and the flow's as a share of the others'."""
     rates = {name: _median([each[name]["drained_per_s"] for each in rounds]) for name in rounds[0]}
     flows = [each.get("flow", {}).get("drained_per_s") for each in rounds]
     shares = {
@@ -98,7 +98,7 @@ def _median(values: Sequence[float | None]) -> float | None:
 def _measured(
     here: Ground, name: str, span_s: float, records: int, subjects: Collection[str], say: Say
 ) -> dict[str, Side]:
-    """Fill a topic, and let each subject work it off into a topic of its own."""
+    """Fill a topic, and have each subject work it off into a topic of its own."""
     source = here.source(name)
     say(f"a backlog of {records} records that cover {span_s:g} s")
     _fill(here, source, Backlog(time.time_ns(), records, span_s), say)
@@ -128,7 +128,7 @@ def _fill(here: Ground, source: str, backlog: Backlog, say: Say) -> None:
 
 
 def drain(subject: Subject, records: int) -> dict[str, Any]:
-    """Start a system on a source that is full, and return how fast the records came out once one did.
+    """Start a system on a full source, and return the speed of its output, measured from the first record.
 
     Raises:
         LowtideError: the system ended, or nothing came in time; nothing is left running.

@@ -14,7 +14,7 @@ _ACCOUNTS = ("lost", "duplicated", "faults")
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Give the rates by span, each beside what it is of the others' and what was wrong with the flow's output."""
+    """Return the rates by span, each with its ratio to the others and the faults in the flow's output."""
     subjects = result["subjects"]
     others = [name for name in OTHERS if name in subjects and "flow" in subjects]
     headings = [
@@ -30,7 +30,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def told(result: Mapping[str, Any]) -> str:
-    """Return in a line where and how it was measured."""
+    """Return a line about the setting of the measurement."""
     rounds = len(result["spans"][0]["rounds"])
     return (
         f"{in_words(result['machine'])}; {result['partitions']} partitions, {result['grouping']}, medians of {rounds}"

@@ -1,7 +1,7 @@
-"""A child process of the benchmark: one line of JSON as its task, lines of JSON back, gone when its parent is.
+"""Child process of the benchmark: gets one line of JSON as its task, sends lines of JSON back, ends with its parent.
 
 Parent and child talk over the child's standard input and output. The input stays open for as long as the child may
-live: when it closes, because the parent wants so or has died, the child ends at once.
+live: when it closes, because the parent closed it or has died, the child ends at once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ERROR_CHARACTERS = 2_000
 
 
 class ChildFailed(LowtideError):
-    """Look at the child's own words: a process of the benchmark ended, or did not answer in time."""
+    """A process of the benchmark ended, or did not answer in time; look at its own output."""
 
 
 class Child:
-    """A running child; made by the parent.
+    """A running child, made by the parent.
 
     Args:
-        module: What it runs, `python -m module`.
+        module: Its module, for `python -m module`.
         task: Its first line.
     """
 
@@ -54,7 +54,7 @@ class Child:
         self.tell(task)
 
     def tell(self, line: Mapping[str, Any]) -> None:
-        """Send one line; a child that has gone is met by `hear`."""
+        """Send one line; if the child has gone, `hear` raises."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(line) + "\n")
@@ -63,7 +63,7 @@ class Child:
             return
 
     def hear(self, timeout_s: float) -> dict[str, Any] | None:
-        """Return the next line, None if there was none in time.
+        """Return the next line, None if none came in time.
 
         Raises:
             ChildFailed: the child has ended.
@@ -83,10 +83,10 @@ class Child:
         """Return the next line that has this key.
 
         Args:
-            key: What is waited for.
-            limit_s: For how long at most.
+            key: The key to wait for.
+            limit_s: Longest wait.
             look: Called with each other line that comes before.
-            way_out: What to do where it does not come in time.
+            way_out: Advice for the error if it does not come in time.
 
         Raises:
             ChildFailed: it did not come in time, or the child has ended.
@@ -101,7 +101,7 @@ class Child:
         raise ChildFailed(f'{self.module} did not say "{key}" within {limit_s:g} s', way_out=way_out)
 
     def terminate(self, limit_s: float) -> None:
-        """Ask the child to end by SIGTERM, and wait for that, no longer than the limit."""
+        """Send SIGTERM to the child, and wait for its end, no longer than the limit."""
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(limit_s)
@@ -130,7 +130,7 @@ class Child:
 
 
 class Parent:
-    """The parent, as the child sees it: `task` is the first line, `told` holds what every later line said."""
+    """The parent as the child sees it: `task` is the first line, `told` holds every later line."""
 
     def __init__(self) -> None:
         self.task: dict[str, Any] = json.loads(sys.stdin.readline())
@@ -143,11 +143,11 @@ class Parent:
         sys.stdout.flush()
 
     def wait(self) -> None:
-        """Wait for the end, which the parent decides; only for a child that has nothing more to do."""
+        """Wait until the parent ends this child; only for a child that has nothing more to do."""
         threading.Event().wait()
 
     def _listen(self) -> None:
         for line in sys.stdin:
             self.told |= json.loads(line)
-        # Whatever the main thread does, even in a library that holds on to it.
+        # Whatever the main thread is doing, even inside a library that blocks it.
         os._exit(0)

@@ -10,14 +10,14 @@ from lowtide_bench.schedule import NS, Schedule
 from lowtide_bench.systems import System
 
 ABANDON_LIMIT_S = 5.0
-"""How long one is waited for that is abandoned: a process that it is just starting is to be known to the system."""
+"""Wait for an abandoned companion: a process that it is just starting must become known to the system."""
 
 
 class Companion(ABC):
-    """Something with a thread of its own, from the time at which records are sent to the last one's arrival."""
+    """Activity with a thread of its own, from the start of sending to the last record's arrival."""
 
     end_limit_s = 60.0
-    """How long it may take to end what it does."""
+    """Limit on the end of its current action."""
 
     def __init__(self) -> None:
         """Make one that has not begun."""
@@ -28,24 +28,24 @@ class Companion(ABC):
 
     @abstractmethod
     def go(self, system: System, schedule: Schedule) -> None:
-        """Do it, in its own thread; return soon after `wait_until` has said no."""
+        """Do its work, in its own thread; return soon after `wait_until` has returned False."""
 
     def begin(self, system: System, schedule: Schedule) -> None:
-        """Begin beside a system, whose records are due by a schedule."""
+        """Begin beside a system whose records are due by a schedule."""
         self._thread = threading.Thread(target=self._run, args=(system, schedule), daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Raise what has ended it, if something has."""
+        """Raise the error that ended it, if any."""
         if self._error is not None:
             raise self._error
 
     def end(self) -> None:
-        """Wait until it has ended what it does; it begins nothing new."""
+        """Wait until it has finished its current action; it begins nothing new."""
         self._end(self.end_limit_s)
 
     def abandon(self) -> None:
-        """End it where nobody wants to know any more what becomes of it."""
+        """End it without waiting for a result."""
         self._abandoned.set()
         self._end(ABANDON_LIMIT_S)
 
@@ -60,7 +60,7 @@ class Companion(ABC):
             self._thread.join(limit_s)
 
     def wait_until(self, time_ns: int) -> bool:
-        """Wait until a time, ns since 1970; False at once if all is to end."""
+        """Wait until a time, ns since 1970; return False at once if it has to end."""
         return not self._ended.wait(max(0.0, (time_ns - time.time_ns()) / NS))
 
     def _run(self, system: System, schedule: Schedule) -> None:

@@ -33,14 +33,14 @@ Say = Callable[[str], None]
 
 SIZES = (1, 3, 10, 100, 1_000)
 WARM_SAMPLES = 10
-"""Warm calls are so many times more than cold ones, up to `WARM_RECORDS`."""
+"""Ratio of warm calls to cold ones, up to `WARM_RECORDS`."""
 WARM_RECORDS = 50_000
 
 ROWS, FLUSH_0, NOTICE_0 = "level 0: rows to frames", "level 0: flush", "level 0: notice"
 FRAMES, FLUSH_1, NOTICE_1 = "level 1: frames to barrier", "level 1: flush", "level 1: notice to messages"
 TRACKER = "tracker: flushes to notices"
 WAY = (ROWS, FRAMES, NOTICE_1)
-"""The steps that a batch waits for in the workers; flushes and what the tracker does are shared by batches."""
+"""The steps that a batch waits for in the workers; batches share flushes and the tracker's work."""
 STEPS = (ROWS, FLUSH_0, NOTICE_0, FRAMES, FLUSH_1, NOTICE_1, TRACKER)
 
 STAGES: tuple[tuple[str, Any, str], ...] = (
@@ -70,7 +70,7 @@ STAGES: tuple[tuple[str, Any, str], ...] = (
     ("bytes to message", core_levels, "decode"),
     ("message to bytes", core_levels, "encode"),
 )
-"""What is timed within steps: name, and the function by its owner."""
+"""Stages timed within steps: name, and the function by its owner."""
 
 
 def run(sizes: Sequence[int], states: Sequence[State], samples: int, say: Say) -> dict[str, Any]:
@@ -78,9 +78,9 @@ def run(sizes: Sequence[int], states: Sequence[State], samples: int, say: Say) -
 
     Args:
         sizes: Records in a batch.
-        states: What the caches are like.
-        samples: Cold calls of each step; warm ones are more.
-        say: Told what happens.
+        states: States of the caches.
+        samples: Cold calls of each step; there are more warm ones.
+        say: Called with each progress message.
     """
     where = machine()
     set_up_collector()
@@ -125,7 +125,7 @@ class Traffic:
         self._whole = recorded(kind, size, count, target=0)
 
     def replay(self, timer: Timer, count: int) -> None:
-        """Time the steps of so many batches."""
+        """Time the steps of this many batches."""
         split, whole, end = self._split, self._whole, FILLING + count
         sender, tracker, receiver = Sender(self._kind), TrackerServer(self._kind), Receiver(self._kind, 0)
         for message, notices in zip(split.messages[:end], split.notices[:end], strict=True):
@@ -156,7 +156,7 @@ def _watched(timer: Timer) -> Iterator[None]:
 
 
 def _figures(steps: dict[str, Samples], staged: dict[str, Samples], size: int, best: int) -> dict[str, Any]:
-    """The medians in µs a batch: of steps, of their stages, and of the whole way."""
+    """The medians in µs per batch: of steps, of their stages, and of the whole path."""
     us = {name: each.median_us(best) for name, each in steps.items()}
     stages: dict[str, dict[str, float]] = {step: {} for step in STEPS}
     for name, each in staged.items():
@@ -176,6 +176,6 @@ def _figures(steps: dict[str, Samples], staged: dict[str, Samples], size: int, b
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of all that has a part in the figures."""
+    """Return the versions of all software that affects the figures."""
     found = {"lowtide": __version__, "python": platform.python_version()}
     return found | {package: version(package) for package in ("msgspec", "xxhash")}

@@ -1,7 +1,7 @@
 """Both levels of a flow as workers run them, bytes in and bytes out, without Spark, Kafka and sockets.
 
-`recorded` sends messages through all of it once. What each party was given is replayed to a new one of the same kind
-as often as it is measured: a worker gives the same bytes for the same input.
+`recorded` sends messages through all of it once. Each party's input is then replayed to a new party of the same kind
+for every measurement: a worker returns the same bytes for the same input.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ START = FIRST_MS // SLACK_MS - 10
 NOW_NS = 2 * FIRST_MS * 1_000_000
 """The clock of a run, which stands still."""
 SPAN_TICKS = 3
-"""A batch's records are of so many ticks, of fewer if it has fewer records; then comes a tick without any."""
+"""Ticks of a batch's records, fewer if it has fewer records; an empty tick follows."""
 FILLING, FILLING_SIZE = 30, 100
-"""So many batches come before those that are asked for, and so many records are in each."""
+"""Number of warm-up batches before the measured ones, and records in each."""
 FRONT = 0
 WORKERS = 2
 INCARNATION = 1
-# As the configuration has them unless it says otherwise.
+# The configuration's defaults.
 LEAD_TICKS, MAX_FRONT_BYTES, MAX_FUTURE_MS = 5_000, 64 << 20, 60_000
 OPTIMISM_TICKS, MAX_QUEUED_BYTES = 25, 32 << 20
 LIMITS = Limits(frame_bytes=229_376, max_frame_bytes=4_194_304, max_frame_rows=8_192)
 CAPACITY_TICKS = 1 << 16
 VALUE = Struct("<8sqqq")
-"""A value as `running_count` wants it: key, number, due and count."""
+"""A value for `running_count`: key, number, due and count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +92,18 @@ def _clicks() -> Flow:
 
 @cache
 def plan_of(kind: Records) -> Plan:
-    """`key_by`, `scan` with a user's function and `write`; two workers at each level."""
+    """Return the plan of `key_by`, `scan` with a user's function and `write`; two workers at each level."""
     flow = running_count("core", "source", "sink") if kind == "raw" else _clicks()
     return compile_flow(flow, parallelism=WORKERS, lanes=WORKERS, slack_ms=SLACK_MS)
 
 
 def batches(kind: Records, size: int, count: int, target: int | None) -> list[bytes]:
-    """Messages of kind ROWS as the JVM packs them: `FILLING` larger ones that make most keys known, and then `count`.
+    """Return messages of kind ROWS as the JVM packs them: `FILLING` larger ones that bring most keys, then `count`.
 
     Args:
-        kind: What the records are.
+        kind: The kind of records.
         size: Records in each of the `count`.
-        count: How many.
+        count: Number of measured messages.
         target: The records are for this worker of level 1 only; None for all.
     """
     plan, packer = plan_of(kind), msgspec.msgpack.Encoder()
@@ -155,7 +155,7 @@ class Sender:
         return flushed(self.core.flush())
 
     def notice(self, message: bytes) -> list[tuple[int, bytes]]:
-        """Hear notices; return the frames of what the front lets pass now."""
+        """Take notices; return the frames that the front now lets pass."""
         return self._sent(self.core.notice(*notices_in(self.reader, message)))
 
     def _sent(self, effects: Effects) -> list[tuple[int, bytes]]:
@@ -184,7 +184,7 @@ class Receiver:
         return flushed(self.core.flush())
 
     def notice(self, message: bytes) -> list[Message]:
-        """Hear notices; return what the producer is given."""
+        """Take notices; return the messages for the producer."""
         core = self.core
         bundles = core.notice(*notices_in(self.reader, message)).bundles
         for frames in self.early.due(core.min_time):
@@ -200,7 +200,7 @@ class Receiver:
 
 
 class TrackerServer:
-    """The tracker with what its server does for a message, without the socket."""
+    """The tracker with its server's work on a message, without the socket."""
 
     def __init__(self, kind: Records) -> None:
         self.tracker = Tracker(
@@ -219,7 +219,7 @@ class TrackerServer:
 
 
 def flushed(flush: Flush | None) -> bytes:
-    """A flush's bytes."""
+    """Return a flush's bytes."""
     return b"" if flush is None else encode(flush)
 
 
@@ -253,7 +253,7 @@ class Recording:
 
 
 def recorded(kind: Records, size: int, count: int, target: int | None) -> Recording:
-    """Send batches through both levels; arguments as of `batches`."""
+    """Send batches through both levels; arguments as in `batches`."""
     recording = Recording(batches(kind, size, count, target))
     sender, tracker = Sender(kind), TrackerServer(kind)
     receivers = [Receiver(kind, place) for place in range(WORKERS)]
@@ -278,6 +278,6 @@ def recorded(kind: Records, size: int, count: int, target: int | None) -> Record
 
 
 def applied(*workers: Sender | Receiver) -> None:
-    """Let workers know that the tracker has applied what they flushed."""
+    """Tell workers that the tracker has applied their flushes."""
     for worker in workers:
         worker.local.applied(worker.local.flushed)

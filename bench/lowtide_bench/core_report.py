@@ -12,7 +12,7 @@ _TITLES = {"raw": "raw() records, running count", "json": "json(dataclass) recor
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Give the steps of all cases, then the stages within them."""
+    """Return the steps of all cases, then the stages within them."""
     cases = result["cases"]
     groups = list(dict.fromkeys((case["records"], case["state"]) for case in cases))
     for stages in (False, True):
@@ -28,7 +28,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def told(result: Mapping[str, Any]) -> str:
-    """Return in a line where it was measured."""
+    """Return a line about the machine of the measurement."""
     found = result["versions"]
     return (
         f"{in_words(result['machine'])}, one "
@@ -54,7 +54,7 @@ def _pair(us: float, size: int) -> str:
 
 
 def _us(value: float | None) -> str:
-    """Three digits say all there is to say."""
+    """Round to three digits: more mean nothing."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

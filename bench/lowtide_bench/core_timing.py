@@ -19,11 +19,11 @@ State = Literal["warm", "cold"]
 STATES: tuple[State, ...] = ("warm", "cold")
 
 QUIET = 1.15
-"""A calibration that took this much longer than the fastest of its run says that the machine was disturbed."""
+"""A calibration this much slower than the fastest of its run shows that the machine was disturbed."""
 LEAST = 20
-"""Samples from quiet moments that are enough for a median; where there are fewer, the quietest are scaled."""
+"""Enough samples from quiet moments for a median; if there are fewer, the quietest are scaled."""
 EVICTED_BYTES = 32 << 20
-"""Walked before a cold call: more than a core's share of the caches."""
+"""Bytes to walk before a cold call: more than a core's share of the caches."""
 
 
 class Samples:
@@ -39,11 +39,11 @@ class Samples:
         return min(self._taken)[0]
 
     def add(self, took: int, calibration: int) -> None:
-        """Note one."""
+        """Add a sample."""
         self._taken.append((calibration, took))
 
     def median_us(self, best: int) -> float:
-        """The median of those from quiet moments; of the quietest, each scaled by its calibration, if those are few.
+        """Return the median of samples from quiet moments; if those are few, scale the quietest by their calibration.
 
         Args:
             best: The fastest calibration of the run.
@@ -59,11 +59,11 @@ class Samples:
 
 
 class Timer:
-    """Times steps by name; one that begins a turn of a worker's loop finds the caches cold if `state` says so.
+    """Times steps by name; the caches are cold at the start of a worker's turn if `state` says so.
 
     Args:
         state: "cold" to evict the caches before each turn.
-        skipped: So many first calls of each step are neither cold nor counted: they fill the worker's state.
+        skipped: Number of first calls of each step that are neither cold nor counted: they fill the worker's state.
     """
 
     def __init__(self, state: State, skipped: int) -> None:
@@ -73,9 +73,9 @@ class Timer:
         self.samples: dict[str, Samples] = {}
         """By step, and by step and stage (`step/stage`) where stages are watched."""
         self._stages: dict[str, int] = {}
-        """Of the step under way the ns of each stage."""
+        """For the current step, the ns of each stage."""
         self._within: list[int] = []
-        """Of each watched call under way the ns of those within it."""
+        """For each watched call in progress, the ns of the calls within it."""
 
     def turn(self, name: str, call: Callable[[], T]) -> T:
         """Time a call that begins a turn of the loop."""
@@ -84,17 +84,17 @@ class Timer:
         return self.step(name, call)
 
     def step(self, name: str, call: Callable[[], T]) -> T:
-        """Time a call that follows another one in the same turn."""
+        """Time a call that follows another in the same turn."""
         stages = self._stages
         stages.clear()
-        cpu_began = thread_time_ns()  # Slow to read, hence around the clock: less only where others had the core.
+        cpu_began = thread_time_ns()  # Slow to read, hence around the clock: it is less only where others had the core.
         began = perf_counter_ns()
         result = call()
         took = perf_counter_ns() - began
         took = min(took, thread_time_ns() - cpu_began)
         calls = self._calls[name] = self._calls.get(name, 0) + 1
         if calls > self._skipped:
-            calibrate()  # Twice, as the first may find its own code out of the caches.
+            calibrate()  # Twice, since the first may find its own code out of the caches.
             calibration = calibrate()
             self.samples.setdefault(name, Samples()).add(took, calibration)
             for stage, inner in stages.items():
@@ -102,7 +102,7 @@ class Timer:
         return result
 
     def watched(self, stage: str, call: Callable[..., T]) -> Callable[..., T]:
-        """The same function; its time, without that of watched ones it calls, counts as a stage of the step."""
+        """Wrap a function: its time, without the watched calls in it, counts as a stage of the step."""
         stages, within = self._stages, self._within
 
         def timed(*args: Any, **kwargs: Any) -> T:
@@ -136,8 +136,8 @@ _PATTERN = r"(?P<name>\w+)\s*=\s*(['\"])(.*?)\2|(\d+)(\.\d+)?([eE][+-]?\d+)?"
 
 
 def evict() -> None:
-    """Leave the caches as a worker finds them that wakes now and then: full of other data, and of other code's."""
-    _WALKED.find(b"\1")  # There is none.
+    """Leave the caches as a worker finds them that wakes now and then: full of other data and of other code."""
+    _WALKED.find(b"\1")  # No byte matches, so this walks everything.
     re.purge()
     re.compile(_PATTERN)
     ast.parse(_SOURCE)

@@ -23,11 +23,11 @@ def count(seen: int, record: Raw) -> tuple[int, Raw]:
 
 
 FIRST_STATE = -(1 << 40)
-"""The number of the first record that only fills the state, others below it: like a probe it is in no figure."""
+"""The number of the first record that only fills the state, others are below it: like a probe it is in no figure."""
 
 
 def state_message(number: int, sent_ns: int) -> tuple[bytes, bytes]:
-    """Return key and value of a record that only fills the state; its key is of its own, and never sent again."""
+    """Return key and value of a record that only fills the state; its key is its own, and never sent again."""
     key = b"s%07d" % number
     return key, _VALUE.pack(key, FIRST_STATE - number, sent_ns, 0)
 
@@ -38,12 +38,12 @@ class Counted:
     width = 1
 
     def message(self, sequence: int, sent_ns: int) -> tuple[bytes | None, bytes]:
-        """A count of 0: nobody has counted it yet."""
+        """Return a message with a count of 0: nothing has counted it yet."""
         key = b"key-%04d" % ((sequence * SPREAD >> 16) % KEYS)
         return key, _VALUE.pack(key, sequence, sent_ns, 0)
 
     def partition(self, sequence: int, partitions: int) -> int:
-        """In turn."""
+        """Send records to the partitions in turn."""
         return sequence % partitions
 
     def read(self, values: list[bytes]) -> Int64s:
@@ -53,7 +53,7 @@ class Counted:
         return np.array([rows["sequence"], rows["sent_ns"], keys, rows["count"]])
 
     def outputs(self, count: int) -> int:
-        """One each."""
+        """Return `count`: one message for each record."""
         return count
 
     def faults(self, rest: Int64s) -> int | None:
@@ -70,8 +70,8 @@ class Counted:
 
 
 class Uncounted(Counted):
-    """The same where nobody counts: the bare loop's."""
+    """The same without a count: for the bare loop."""
 
     def faults(self, rest: Int64s) -> int | None:
-        """Nothing is known."""
+        """Return None: faults cannot be seen here."""
         return None

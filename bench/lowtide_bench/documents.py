@@ -1,7 +1,7 @@
-"""The records of `inverted-index`: 1,000 documents of 20 words that come again and again, each time a little changed.
+"""The records of `inverted-index`: 1,000 documents of 20 words that return again and again, each time slightly changed.
 
-A document's word at one place is another one in every version, at the next place in every second, third or fourth.
-So a version adds and removes some words, and how often a word stands in how many documents stays within bounds.
+The word at one place of a document changes in every version, at the next place in every second, third or fourth. So a
+version adds and removes some words, and the counts of words in documents stay within bounds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VOCABULARY = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One version of a document; `version` is the record's number, `sent_ns` when it was due."""
+    """One version of a document; `version` is the record's number, `sent_ns` the time at which it was due."""
 
     name: str
     text: str
@@ -61,7 +61,7 @@ def changes(versions: tuple[Document, ...]) -> Iterator[Change]:
 
 
 def update_index(index: Index, change: Change) -> tuple[Index, Change]:
-    """The index of one word behind a change, and the change itself."""
+    """Return the index of one word after a change, and the change itself."""
     count = index.documents.get(change.document, 0) + change.added - change.removed
     others = {name: often for name, often in index.documents.items() if name != change.document}
     return Index({**others, change.document: count} if count else others), change
@@ -77,14 +77,14 @@ class Documents:
         self._counts = [0]
 
     def message(self, sequence: int, sent_ns: int) -> tuple[bytes | None, bytes]:
-        """A version of a document as JSON; the key is its name. A probe is a document of one word."""
+        """Return a version of a document as JSON; the key is its name. A probe is a document of one word."""
         name = f"d{sequence % DOCUMENTS:03}" if sequence >= 0 else f"probe{-sequence}"
         words = words_of(sequence) if sequence >= 0 else [-sequence]
         text = " ".join(f"w{word}" for word in words)
         return name.encode(), msgspec.json.encode(Document(name, text, sequence, sent_ns))
 
     def partition(self, sequence: int, partitions: int) -> int:
-        """All versions of a document go to the same one."""
+        """Send all versions of a document to the same partition."""
         return sequence % DOCUMENTS % partitions
 
     def read(self, values: list[bytes]) -> Int64s:
@@ -94,7 +94,7 @@ class Documents:
         return np.array(numbers, np.int64).reshape(-1, 2).T
 
     def outputs(self, count: int) -> int:
-        """As many as words whose number changes from one version to the next."""
+        """Return the number of words whose counts change from one version to the next."""
         for sequence in range(len(self._counts) - 1, count):
             before = Counter(words_of(sequence - DOCUMENTS)) if sequence >= DOCUMENTS else Counter[int]()
             after = Counter(words_of(sequence))
@@ -103,12 +103,12 @@ class Documents:
         return self._counts[count]
 
     def faults(self, rest: Int64s) -> int | None:
-        """Nothing is known."""
+        """Return None: faults cannot be seen here."""
         return None
 
 
 class Versions(Documents):
-    """The same where nobody makes changes of them: the bare loop's."""
+    """The same without changes of an index: for the bare loop."""
 
     width = 1
 
@@ -122,12 +122,12 @@ class Versions(Documents):
         return np.array(numbers, np.int64).reshape(-1, 2).T
 
     def outputs(self, count: int) -> int:
-        """One each."""
+        """Return `count`: one message for each record."""
         return count
 
 
 def words_of(sequence: int) -> list[int]:
-    """The numbers of the words of a record."""
+    """Return the numbers of a record's words."""
     version, name = divmod(sequence, DOCUMENTS)
     return [
         ((name * 7_919 + place * 104_729 + version // (place % 4 + 1) * 1_299_709) * 2_654_435_761 >> 16) % VOCABULARY

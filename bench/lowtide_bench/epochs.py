@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def epoch_ends_ns(session: SparkSession) -> list[int]:
-    """Return the ends of the last epochs, ns since 1970: when a trigger began, and how long all of it took."""
+    """Return the ends of the last epochs, ns since 1970: the start of a trigger plus its duration."""
     ends = []
     for query in session.streams.active:
         for progress in query.recentProgress:

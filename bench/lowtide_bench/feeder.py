@@ -1,6 +1,6 @@
-"""Sends many records as fast as Kafka takes them, a process of its own: `python -m lowtide_bench.feeder`.
+"""Process that sends many records as fast as Kafka takes them: `python -m lowtide_bench.feeder`.
 
-They fill the state of the running count, one of each key, or are a backlog that nothing reads yet.
+They fill the state of the running count, one for each key, or are a backlog that nothing reads yet.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from lowtide_bench.flows import records_of
 from lowtide_bench.generator import FLUSH_LIMIT_S, SAY_EVERY_NS, SETTINGS
 
 LOOK_EVERY = 1_000
-"""So many records are sent without a look at the clock."""
+"""Records to send without looking at the clock."""
 NOW = 0
-"""A timestamp that the producer replaces by the time of sending."""
+"""A timestamp that the producer replaces with the time of sending."""
 
 
 def messages_of(task: Mapping[str, Any]) -> Iterator[Message]:
-    """Give what the task wants sent: a `backlog`, or a record of each of `state_keys` keys."""
+    """Yield the task's records: a `backlog`, or a record of each of `state_keys` keys."""
     if "backlog" in task:
         yield from Backlog(**task["backlog"]).messages(records_of(task["flow"]), task["partitions"])
         return
@@ -33,7 +33,7 @@ def messages_of(task: Mapping[str, Any]) -> Iterator[Message]:
 
 
 def main() -> None:
-    """Send everything; say `sent` now and then, at the end `fed`, how many Kafka took, then wait to be ended."""
+    """Send everything; report `sent` now and then and at the end `fed`, the number in Kafka; then wait to be ended."""
     from confluent_kafka import Producer
 
     parent = Parent()

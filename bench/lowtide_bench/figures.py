@@ -44,7 +44,7 @@ class Observed:
     fed_per_s: float | None = None
 
     def cpu_json(self, records: int) -> dict[str, Any]:
-        """Return what stands in the JSON object about CPU time, given how many records were done with it."""
+        """Return the JSON object's entries on CPU time, given the number of records it was used for."""
         workers_s = self.cpu_s.get(WORKERS)
         return {
             "cpu_s": round(sum(used for role, used in self.cpu_s.items() if role in OF_SYSTEM), 2),
@@ -59,17 +59,17 @@ class Figures:
     """The figures of one system at one rate; times in ms unless named otherwise, nan where nothing arrived.
 
     Attributes:
-        sustained_per_s: Records received a second, in the window that is measured.
+        sustained_per_s: Records received per second, in the measured window.
         p50_ms: And p90, p99: of the records that no epoch's boundary caught.
         p99_all_ms: Of all records.
         max_ms: Of all records.
-        boundary_stalls_ms: Per boundary the longest latency of a record that it caught.
-        caught: How many records boundaries caught.
-        records: How many messages count.
-        done: How many records came out within the window, whenever they were due; what CPU time is divided by.
+        boundary_stalls_ms: For each boundary, the longest latency of a record that it caught.
+        caught: Records that boundaries caught.
+        records: Messages that count.
+        done: Records that came out within the window, whenever they were due; the divisor of CPU time.
         lost: Due, warm-up included, and never received.
         duplicated: Received more than once, warm-up included.
-        faults: Wrong by what stands in them, as a count that is not one more than the one before; None if unknown.
+        faults: Records with wrong content, such as a count that is not one more than the previous; None if unknown.
     """
 
     sustained_per_s: float
@@ -90,7 +90,7 @@ class Figures:
 
     @classmethod
     def of(cls, arrivals: Arrivals, schedule: Schedule, observed: Observed) -> Figures:
-        """Reckon everything from what arrived and what was seen."""
+        """Compute all figures from the arrivals and the observations."""
         measured = arrivals.measured(schedule)
         found = boundaries.find(measured, observed.ends_ns)
         latency = measured.latency_ms()
@@ -115,7 +115,7 @@ class Figures:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return what stands in the JSON object for this system; null for nan."""
+        """Return this system's entries of the JSON object; null for nan."""
         seen = self.observed
         stalls = list(self.boundary_stalls_ms)
         plain = {
@@ -142,7 +142,7 @@ class Figures:
 
 
 def null_for_nan(value: Any) -> Any:
-    """Return a value in which each nan is None, which JSON can say."""
+    """Return a value with None for each nan, which JSON cannot express."""
     if isinstance(value, dict):
         return {name: null_for_nan(inner) for name, inner in value.items()}
     return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,4 +1,4 @@
-"""The flows that can be measured, by name, and the records that are sent through them."""
+"""Flows to measure, by name, with their records."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lowtide_bench.record import Records, Sample, Samples
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A flow that can be measured.
+    """A flow to measure.
 
     Attributes:
-        make: Given a name for the job, the source's topic and the sink's, returns the flow.
-        records: What is sent through it, and comes out.
-        passed: The same, if it comes out as it was sent: of the bare loop.
+        make: Returns the flow, given a name for the job, the source's topic and the sink's.
+        records: The records that go in and come out.
+        passed: The same for output equal to the input: of the bare loop.
     """
 
     make: Callable[[str, str, str], Flow]
@@ -42,7 +42,7 @@ def running_count(name: str, source: str, sink: str) -> Flow:
 
 
 def inverted_index(name: str, source: str, sink: str) -> Flow:
-    """Return the flow that keeps which words stand in which documents."""
+    """Return the flow that keeps the words of all documents."""
     flow = Flow(name)
     (
         flow.read("documents", kafka(source, json(Document)))
@@ -54,7 +54,7 @@ def inverted_index(name: str, source: str, sink: str) -> Flow:
 
 
 COUNTING = "running-count"
-"""The flow that the skeleton can do the work of; the records of others it passes on."""
+"""The flow whose work the skeleton can do; it passes on the records of all others."""
 
 FLOWS: Mapping[str, Measured] = {
     COUNTING: Measured(running_count, Counted, Uncounted),

@@ -1,7 +1,7 @@
-"""Keys that come once and never again: what a worker's memory does while millions of them pass.
+"""Keys that come once and never again: a worker's memory while millions of them pass.
 
-One worker of level 1, without Spark and Kafka: frames in, min time behind them. What it keeps of a key it may forget
-after `KEPT_MS` of log time, so after that much of the log its memory has to stand still, however many keys still come.
+One worker of level 1, without Spark and Kafka: frames in, min time behind them. It may forget a key after `KEPT_MS` of
+log time, so after that much of the log its memory has to stay constant, however many keys still come.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SLACK_MS = 2
 KEYS_PER_TICK = 100
 TICKS_PER_FRAME = 10
 LOOKS = 10
-"""So often memory is looked at, evenly over the keys."""
+"""Number of looks at memory, evenly over the keys."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -41,17 +41,17 @@ def seen(times: int, record: Raw) -> tuple[int, Raw]:
 
 
 def counted(times: int, _: Raw) -> int:
-    """The same in a window."""
+    """Count the records of a window."""
     return times + 1
 
 
 def closed(window: Window, times: int) -> Raw:
-    """A window's result."""
+    """Return a window's result."""
     return Raw(window.key[0], b"%d" % times)
 
 
 def plan_of(step: Step) -> Plan:
-    """A flow of one step that forgets, on one worker."""
+    """Return the plan of a flow of one step that forgets, on one worker."""
     flow = Flow("forgetting")
     keyed = flow.read("source", kafka("source", raw())).key_by("key")
     if step == "scan":
@@ -65,10 +65,10 @@ def plan_of(step: Step) -> Plan:
 
 
 class Worker:
-    """The worker, with a sink that takes all at once.
+    """The worker, with a sink that takes everything at once.
 
     Attributes:
-        delivered: How many records it has delivered.
+        delivered: Number of records delivered.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -79,7 +79,7 @@ class Worker:
         self._numbers, self._keys = count(1), count()
 
     def frame(self, tick: int) -> int:
-        """Take a frame of keys that never came before, of some ticks from this one on; return the tick after them."""
+        """Take a frame of new keys, of some ticks from this one on; return the tick after them."""
         ats, units, rows = [], [], []
         end = tick + TICKS_PER_FRAME
         for at in range(tick, end):
@@ -116,8 +116,8 @@ def run(keys: int, say: Say) -> dict[str, Any]:
     """Measure each step, and return the object that `lowtide bench forgetting --json` prints.
 
     Args:
-        keys: How many keys come, each once.
-        say: Told what happens.
+        keys: Number of keys, each of which comes once.
+        say: Called with each progress message.
     """
     set_up_collector()
     with described() as told:

@@ -10,7 +10,7 @@ from lowtide_bench.tables import Table, number
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Give a row for each step: its memory after the first and the last tenth of the keys."""
+    """Return a row for each step: its memory after the first and the last tenth of the keys."""
     rows = [
         (
             step,
@@ -27,5 +27,5 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def told(result: Mapping[str, Any]) -> str:
-    """Return in a line where it was measured."""
+    """Return a line about the machine of the measurement."""
     return f"{in_words(result['machine'])}; one worker, without Spark and Kafka"

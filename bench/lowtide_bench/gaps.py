@@ -1,7 +1,7 @@
-"""The longest times in which nothing came out. Pure.
+"""The longest times without output. Pure.
 
-A gap is the time between two consecutive deliveries, as the reader sees them. An epoch's boundary makes one of its own,
-so beside the longest of all there is the longest that no boundary fell into: *quiet*.
+A gap is the time between two consecutive deliveries, as the reader sees them. An epoch's boundary makes a gap of its
+own, so beside the longest of all there is the longest without a boundary in it: *quiet*.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lowtide_bench.record import Int64s
 
 BOUNDARY_SLACK_NS = 50_000_000
-"""Spark tells an epoch's end in ms, some of which it spends before or after the pause itself."""
+"""Spark reports an epoch's end in ms, some of which it spends before or after the pause itself."""
 
 Span = tuple[int, int]
 """From, to, in ns since 1970."""
@@ -24,13 +24,13 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """The longest gaps of a window in ms; None where there is none.
+    """The longest gaps of a window in ms; None if there are none.
 
     Attributes:
-        longest_ms: Of all.
-        quiet_ms: Of those that no epoch's boundary fell into.
-        during_ms: Of these, of those in which a snapshot was under way.
-        apart_ms: Of these, of the others.
+        longest_ms: Of all gaps.
+        quiet_ms: Of the gaps without an epoch's boundary.
+        during_ms: Of the quiet gaps with a snapshot under way.
+        apart_ms: Of the other quiet gaps.
     """
 
     longest_ms: float | None
@@ -53,7 +53,7 @@ class Gaps:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return what stands in the JSON object."""
+        """Return its entries of the JSON object."""
         return {
             "gap_max_ms": self.longest_ms,
             "gap_quiet_max_ms": self.quiet_ms,
@@ -66,10 +66,10 @@ def gaps(received_ns: Int64s, window: Span, ends_ns: Sequence[int], snapshots: S
     """Return the longest gaps of a window; O(n log n).
 
     Args:
-        received_ns: When the reader got each message, in any order.
-        window: What is looked at; a gap counts if it begins in it.
-        ends_ns: When epochs ended.
-        snapshots: When snapshots were under way.
+        received_ns: Times of receipt of all messages, in any order.
+        window: The window; a gap counts if it begins in it.
+        ends_ns: End times of epochs.
+        snapshots: Times in which snapshots were under way.
     """
     times = np.unique(received_ns)
     starts, ends = times[:-1], times[1:]

@@ -1,4 +1,4 @@
-"""The generator, a process of its own: `python -m lowtide_bench.generator`."""
+"""Process that sends records by a schedule: `python -m lowtide_bench.generator`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lowtide_bench.record import Records
 from lowtide_bench.schedule import NS, Schedule
 
 CHUNK = 2_000
-"""Records sent without looking at the clock."""
+"""Records to send without looking at the clock."""
 PAUSE_NS = 300_000
-"""The shortest sleep; shorter ones would cost more CPU than the few records that are due are worth."""
+"""The shortest sleep; a shorter one would cost more CPU than the few records that are due are worth."""
 POLL_NS = 50_000_000
 SAY_EVERY_NS = NS // 2
 FLUSH_LIMIT_S = 30.0
@@ -46,7 +46,7 @@ class Generator:
         self._lags_ns: list[int] = []
 
     def run(self, parent: Parent) -> None:
-        """Send everything; says `sent` now and then, and at the end `finished` with how far behind it was."""
+        """Send everything; report `sent` now and then, and at the end `finished` with its lag behind the schedule."""
         schedule, sent, said_at = self._schedule, 0, 0
         while sent < schedule.count:
             now = time.time_ns()

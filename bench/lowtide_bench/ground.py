@@ -42,13 +42,13 @@ class Ground:
     timestamps: Timestamps
 
     def source(self, name: str) -> str:
-        """Make a topic for records that are sent, and return its name."""
+        """Make a topic for the input, and return its name."""
         config = {"message.timestamp.type": "LogAppendTime"} if self.timestamps == "append" else {}
         Topics(self.conf.kafka).create(f"{name}-source", partitions=PARTITIONS, config=config)
         return f"{name}-source"
 
     def way(self, flow: str, name: str, *, source: str = "", passed: bool = False) -> Way:
-        """Make a topic for what comes out, and one that is sent to unless it is given; see `Way`."""
+        """Make a topic for the output, and one for the input unless it is given; see `Way`."""
         way = Way(
             flow, passed, self.conf.kafka.bootstrap_servers, source or self.source(name), f"{name}-sink", PARTITIONS
         )
@@ -62,24 +62,24 @@ class Ground:
         return self.subject(way, lambda: Bare(way), say)
 
     def transactions(self, flow: str, say: Say) -> Subject:
-        """Return the bare loop with a transaction per batch, which is not measured: the broker learns from it."""
+        """Return the bare loop with a transaction per batch, which warms the broker and is not measured."""
         way = self.way(flow, "warm", passed=True)
         return self.subject(way, lambda: Bare(way, transactions=True), say)
 
     def skeleton(self, flow: str, say: Say, *, state_keys: int = 0) -> Subject:
-        """Return the skeleton for a flow's records, which it counts if the flow does; keys as of `Subject`."""
+        """Return the skeleton for a flow's records, which it counts if the flow does; keys as in `Subject`."""
         say("the skeleton")
         way = self.way(flow, "skeleton", passed=flow != COUNTING)
         return self.subject(way, self.skeleton_of(way), say, state_keys=state_keys)
 
     def skeleton_of(self, way: Way) -> Callable[[], Skeleton]:
-        """Return what starts the skeleton between two topics, with a folder of its own for Spark."""
+        """Return the starter of the skeleton between two topics, with a folder of its own for Spark."""
         jar, folder = skeleton_jar(), self.folder / way.sink
         folder.mkdir()
         return lambda: Skeleton(way, self.conf, jar, folder, counts=not way.passed)
 
     def flow(self, flow: str, say: Say, *, state_keys: int = 0, companions: Sequence[Companion] = ()) -> Subject:
-        """Return a flow; keys and companions as of `Subject`."""
+        """Return a flow; keys and companions as in `Subject`."""
         say(f"the flow {flow}")
         way = self.way(flow, flow)
         return self.subject(
@@ -95,14 +95,14 @@ class Ground:
         state_keys: int = 0,
         companions: Sequence[Companion] = (),
     ) -> Subject:
-        """Return what is measured between two topics, however it is started."""
+        """Return the subject between two topics, however it is started."""
         file = self.folder / f"{way.sink}.npy"
         return Subject(way, start, file, self.conf.job.start_limit_s, say, state_keys, companions)
 
 
 @contextmanager
 def ground(conf: Conf, timestamps: Timestamps, say: Say) -> Iterator[Ground]:
-    """Give a ground to measure on; what was started for it ends with the block."""
+    """Give a ground to measure on; the services it started end with the block."""
     with tempfile.TemporaryDirectory(prefix="lowtide-bench-") as name:
         folder = Path(name)
         say("starting Kafka and ZooKeeper")
@@ -112,7 +112,7 @@ def ground(conf: Conf, timestamps: Timestamps, say: Say) -> Iterator[Ground]:
 
 @contextmanager
 def described() -> Iterator[dict[str, Any]]:
-    """Give an object that at the block's end has what a figure needs beside it: `versions` and `machine`."""
+    """Give an object that at the block's end holds the context of a figure: `versions` and `machine`."""
     told: dict[str, Any] = {}
     where = machine()
     yield told
@@ -120,7 +120,7 @@ def described() -> Iterator[dict[str, Any]]:
 
 
 def modes(conf: Conf, timestamps: Timestamps) -> dict[str, Any]:
-    """Return how a flow was run, as far as its figures depend on it."""
+    """Return the modes of a flow that affect its figures."""
     return {
         "grouping": conf.job.grouping,
         "delivery": conf.job.delivery,
@@ -130,7 +130,7 @@ def modes(conf: Conf, timestamps: Timestamps) -> dict[str, Any]:
 
 
 def _local(conf: Conf, services: EmbeddedServices, folder: Path) -> Conf:
-    """The conf on this ground; a snapshot is taken when the measurement says so, never by the job itself."""
+    """The conf on this ground; the measurement requests snapshots, never the job itself."""
     return dataclasses.replace(
         conf,
         job=dataclasses.replace(conf.job, folder=str(folder / "jobs")),

@@ -25,7 +25,7 @@ def of_status(status: Mapping[str, Any]) -> dict[str, dict[int, int]]:
 
 
 def between(before: Counts, after: Counts) -> dict[str, Histogram]:
-    """Return what was counted from one status to a later one."""
+    """Return the counts from one status to a later one."""
     grown = {}
     for name, counts in after.items():
         old = before.get(name, {})

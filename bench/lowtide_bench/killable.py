@@ -1,4 +1,4 @@
-"""A flow in a program of its own, whose processes can be killed while it is measured."""
+"""A flow in a program of its own, whose processes can be killed during a measurement."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from lowtide_bench.child import Child, ChildFailed
 from lowtide_bench.systems import Way
 
 STOP_SLACK_S = 15.0
-"""How much longer than the job itself allows for its end is waited for it."""
+"""Time to wait for the job's end beyond the job's own limit."""
 LOG_CHARACTERS = 3_000
 GRACE_S = 8.0
-"""How long the JVM and its children may take when their program was killed."""
+"""Limit on the end of the JVM and its children once their program is killed."""
 
 Victim = Literal["worker", "driver"]
 
 
 class Killable:
-    """A running job; a `System`, of which nothing is counted but what comes out.
+    """A running job; a `System` that counts nothing but its output.
 
     Args:
         way: Its topics.
-        conf: Where and how; of it the job's folder is used too.
-        folder: Where the conf may be left for the program.
+        conf: Place and settings; the job's folder is used too.
+        folder: Folder for the program's copy of the conf.
         job: The job's name, if it is not the flow's.
     """
 
@@ -47,7 +47,7 @@ class Killable:
         self._jobs = JobFolder(Path(conf.job.folder), name)
         self._lives: set[str] = set()
         self._anew = threading.Event()
-        """Cleared while a program that was killed is being restarted."""
+        """Cleared while a killed program is being restarted."""
         self._anew.set()
         self._child = self._begin()
 
@@ -55,14 +55,14 @@ class Killable:
         return Child("lowtide_bench.program", self._task)
 
     def state(self) -> JobState | None:
-        """Return what the job's folder says of it now; None before it has begun."""
+        """Return the state in the job's folder; None before it has begun."""
         state = self._jobs.state()
         if state is not None:
             self._lives.add(state.life)
         return state
 
     def told(self) -> str:
-        """Return how it stands with the job, and the end of its log, which goes with the run's folder."""
+        """Return the job's state, and the end of its log, which goes with the run's folder."""
         state = self.state()
         stands = "it has not begun" if state is None else f"{state.phase}: {state.step or state.cause}"
         try:
@@ -77,29 +77,29 @@ class Killable:
         try:
             child.hear(0.001)
         except ChildFailed:
-            # If it was killed, another has its place, or soon will have.
+            # If it was killed, another has replaced it, or soon will.
             if self._anew.is_set() and child is self._child:
                 raise
 
     def hops(self) -> Mapping[str, Mapping[int, int]]:
-        """Nothing is looked at."""
+        """Return nothing: histograms are not read here."""
         return {}
 
     def epoch_ends_ns(self) -> list[int]:
-        """None is known."""
+        """Return nothing: they are unknown here."""
         return []
 
     def client(self) -> ControlClient | None:
-        """Return the control API of the present life; None while it starts."""
+        """Return the control API of the current life; None while it starts."""
         state, token = self.state(), self._jobs.token()
         control = None if state is None else state.control_address()
         return ControlClient(control, token) if control is not None and token else None
 
     def kill(self, victim: Victim, number: int) -> tuple[str, int] | None:
-        """Send SIGKILL to the driver program, and start it anew at once; or to a worker, each time to another.
+        """Send SIGKILL to the driver program, and restart it at once; or to a worker, each time to another.
 
         Returns:
-            Who it was, and when, ns since 1970; None if there is no such process now.
+            The killed process, and the time, ns since 1970; None if there is no such process now.
         """
         if victim == "driver":
             self._anew.clear()
@@ -119,7 +119,7 @@ class Killable:
         return f"worker {mine.worker}, process {mine.pid}", killed_ns
 
     def stop(self) -> None:
-        """Stop the job; what is left of any of its lives is killed."""
+        """Stop the job; kill what is left of any of its lives."""
         self.state()
         self._child.terminate(self._stop_limit_s)
         self._child.end()

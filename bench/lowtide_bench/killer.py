@@ -1,4 +1,4 @@
-"""Kills a process of a job now and then while it is measured."""
+"""Kills a process of a job now and then during a measurement."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from lowtide_bench.systems import System
 
 POLL_S = 0.02
 LAST_LIMIT_S = 120.0
-"""How long the job may take to be back from the last kill, if that is longer than to the next would be."""
+"""Limit on the job's return after the last kill, if that is longer than the time between kills."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A kill, and when the job's next life was ready.
+    """A kill, and the time at which the job's next life was ready.
 
     Attributes:
         who: The process.
-        killed_ns: When the signal was sent, ns since 1970.
-        ready_ns: When the job said that all its workers were there again.
+        killed_ns: Time of the signal, ns since 1970.
+        ready_ns: Time at which the job reported all its workers there again.
         incarnation: The life that followed.
-        commit_age_s: How far the last commit's min time was behind: so much is replayed; None if there was no commit.
+        commit_age_s: Distance of the last commit's min time, all of which is replayed; None if there was no commit.
     """
 
     who: str
@@ -38,14 +38,14 @@ class Kill:
 
 
 class Killer(Companion):
-    """Kills at the beginning of the window that is measured, and every so often after that.
+    """Kills at the beginning of the measured window, and at an interval after that.
 
     Args:
-        system: Given what is measured, whose processes are killed.
-        victim: Which.
-        kills: How often.
-        every_s: From one to the next.
-        pacer: Who takes the snapshots meanwhile.
+        system: Returns the system, whose processes are killed.
+        victim: The kind of process to kill.
+        kills: Number of kills.
+        every_s: From one kill to the next.
+        pacer: The pacer that takes snapshots meanwhile.
     """
 
     end_limit_s = LAST_LIMIT_S
@@ -58,7 +58,7 @@ class Killer(Companion):
         self._pacer = pacer
         self._say = say
         self.kills: list[Kill] = []
-        """Those that the job has come back from."""
+        """Kills that the job has returned from."""
 
     def go(self, system: System, schedule: Schedule) -> None:
         """Kill, and wait until the job is ready again."""

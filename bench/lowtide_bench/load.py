@@ -10,7 +10,7 @@ from lowtide_bench.ramp import Ramp
 from lowtide_bench.schedule import Schedule
 
 LATE_LIMIT_S = 30.0
-"""How much longer than its schedule, and half as long again, the generator and then the reader may take."""
+"""Time beyond its schedule, and half as much again, that the generator and then the reader may take."""
 
 S = TypeVar("S", Schedule, Ramp)
 S_co = TypeVar("S_co", Schedule, Ramp, covariant=True)
@@ -20,7 +20,7 @@ class Sent(Protocol[S_co]):
     """Load to send: a `Load` or a `Rise`."""
 
     def schedule(self, start_ns: int) -> S_co:
-        """Return when each record is due."""
+        """Return the schedule of the records."""
 
     @property
     def limit_s(self) -> float:
@@ -36,7 +36,7 @@ class Load:
     warmup_s: float
 
     def schedule(self, start_ns: int) -> Schedule:
-        """Return when each record is due."""
+        """Return the schedule of the records."""
         return Schedule(start_ns, self.rate, self.warmup_s, self.seconds)
 
     @property
@@ -60,11 +60,11 @@ class Rise:
     warmup_s: float
 
     def schedule(self, start_ns: int) -> Ramp:
-        """Return when each record is due."""
+        """Return the schedule of the records."""
         warmups = math.ceil(self.warmup_s / self.step_s)
         return Ramp(start_ns, (*self.rates[:1] * warmups, *self.rates), self.step_s, warmups)
 
     @property
     def limit_s(self) -> float:
-        """As of `Load`; of what is too much there is a backlog, which takes its time."""
+        """Return the limit as in `Load`; a rate that is too high leaves a backlog, which takes its time."""
         return 3 * (self.step_s * len(self.rates) + self.warmup_s) + LATE_LIMIT_S

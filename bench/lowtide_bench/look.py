@@ -1,4 +1,4 @@
-"""A look at a system from outside: what it has counted, and the CPU time that the run's processes have used."""
+"""A look at a system from outside: its histograms, and the CPU time that the run's processes have used."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Look:
     """A look at a system: its histograms, and CPU times.
 
     Attributes:
-        hops: What its histograms had counted.
-        roles: What each process of the run is: the system's, Kafka's, generator and reader.
-        used_s: The CPU time that each of them had used.
-        all_s: That of the whole machine.
+        hops: The counts of its histograms.
+        roles: Roles of the run's processes: the system's, Kafka's, generator and reader.
+        used_s: CPU time that each of them had used.
+        all_s: CPU time of the whole machine.
     """
 
     hops: Mapping[str, Mapping[int, int]]
@@ -35,7 +35,7 @@ class Look:
     def cpu_s(self, before: Look) -> dict[str, float]:
         """Return the CPU time since an earlier look by role, each process once.
 
-        Of a process that has ended meanwhile nothing is known, and it is left out.
+        A process that has ended meanwhile cannot be measured and is left out.
         """
         sums: dict[str, float] = {}
         for pid, role in sorted(self.roles.items()):
@@ -44,5 +44,5 @@ class Look:
         return sums
 
     def others_s(self, before: Look) -> float:
-        """Return the CPU time since an earlier look that was none of ours."""
+        """Return the CPU time since an earlier look that processes outside the run used."""
         return max(0.0, self.all_s - before.all_s - sum(self.cpu_s(before).values()))

@@ -17,7 +17,7 @@ _PACKAGES = ("pyspark", "numpy", "pyarrow", "confluent-kafka", "msgspec")
 
 
 def machine() -> dict[str, Any]:
-    """Return the machine's cores, memory and model, and how busy it is now (load of the last minute)."""
+    """Return the machine's cores, memory and model, and its current load (of the last minute)."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30), 1),
@@ -28,7 +28,7 @@ def machine() -> dict[str, Any]:
 
 
 def in_words(where: Mapping[str, Any]) -> str:
-    """Return what a line beside figures says of their machine, given the object's `machine`."""
+    """Return the machine as a line beside figures, given the object's `machine`."""
     return f"{where['cores']} cores ({where['model']}), load {where['load']} before and {where['load_after']} after"
 
 
@@ -38,7 +38,7 @@ def load() -> float:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of all that has a part in the figures."""
+    """Return the versions of all software that affects the figures."""
     from confluent_kafka import libversion
 
     broker = next(jar.stem.rpartition("-")[2] for jar in broker_jars() if jar.name.startswith("kafka_2"))

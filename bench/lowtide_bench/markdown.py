@@ -19,12 +19,12 @@ _RAMP_HEAD = (
 
 
 def markdown(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return two tables: each run's flow beside the skeleton and the bare loop, and where the flow's median goes."""
+    """Return two tables: each run's flow beside the skeleton and the bare loop, and the flow's median by its parts."""
     return "\n".join([*_figures(results), "", *_parts(results)])
 
 
 def ramp(result: Mapping[str, Any]) -> str:
-    """Return a table of how much was taken, and one of the steps that led to it."""
+    """Return a table of the limits, and one of the steps that led to them."""
     lines = [_row(_RAMP_HEAD), "|---" * len(_RAMP_HEAD) + "|"]
     columns = [*sides(result, _mode(result))]
     for name, side in columns:

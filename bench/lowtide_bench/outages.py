@@ -11,7 +11,7 @@ from lowtide_bench.arrivals import Arrivals
 from lowtide_bench.schedule import NS
 
 CAUGHT_UP_MS = 1_000.0
-"""A record that takes no longer than this shows that what had gathered is worked off."""
+"""A record at most this late shows that the backlog is worked off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +29,22 @@ class Outage:
     caught_up_s: float | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what stands in the JSON object."""
+        """Return its entries of the JSON object."""
         return {"output_back_s": self.back_s, "gap_s": self.gap_s, "caught_up_s": self.caught_up_s}
 
 
 def outage(arrivals: Arrivals, killed_ns: int, until_ns: int) -> Outage:
-    """Return what a kill did; O(n log n).
+    """Return the outage after a kill; O(n log n).
 
     Args:
-        arrivals: All that came.
-        killed_ns: When the signal was sent.
-        until_ns: When the next one was, or when records were no longer sent.
+        arrivals: All arrivals.
+        killed_ns: Time of the signal.
+        until_ns: Time of the next kill, or of the end of sending.
     """
     order = np.argsort(arrivals.received_ns, kind="stable")
     received, latency = arrivals.received_ns[order], arrivals.latency_ms()[order]
     first = max(0, int(np.searchsorted(received, killed_ns, "right")) - 1)
-    # One more than those in time: a gap may reach beyond, but what it does there is not this kill's.
+    # One more than those in time: a gap may reach beyond, but later events do not belong to this kill.
     last = int(np.searchsorted(received, until_ns, "right")) + 1
     received, latency = received[first:last], latency[first:last]
     if len(received) < 2:

@@ -1,4 +1,4 @@
-"""Has a job take and commit snapshots at a pace while it is measured, over its control API as anybody would."""
+"""Requests snapshots from a job at a pace during a measurement, over its control API as any client would."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from lowtide_bench.schedule import NS, Schedule
 from lowtide_bench.systems import System
 
 POLL_S = 0.1
-"""How often it is looked what has become of a snapshot; as fine as its time of commit is known."""
+"""Interval between looks at a snapshot's state; also the resolution of its time of commit."""
 SILENCE_LIMIT_S = 20.0
-"""How long a job may be unable to say so: while it starts anew it has no control API."""
+"""Limit on failing requests: a job that restarts has no control API."""
 
 
 class _Forgotten(LowtideError):
-    """Ask for another one."""
+    """The job forgot the snapshot: request another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A snapshot that was asked for.
+    """A requested snapshot.
 
     Attributes:
-        turn: The place of its phase among all.
-        asked_ns: When, ns since 1970.
-        over_ns: When it was seen to be committed or to have failed.
-        parts: How many were written for it.
-        rows: Of all it holds, shared parts too.
-        bytes: Likewise.
-        sealed_s: Until all of it was durable.
-        pause_ms: For how long it held up the worker that it held up longest.
+        turn: The position of its phase.
+        asked_ns: Time of the request, ns since 1970.
+        over_ns: Time at which its commit or failure was seen.
+        parts: Parts written for it.
+        rows: Rows in it, shared parts included.
+        bytes: Bytes in it, shared parts included.
+        sealed_s: Time until all of it was durable.
+        pause_ms: The longest pause of a worker.
         min_time_ms: Its T; None if it had none.
-        why: Why it failed; empty for one that is committed.
+        why: Reason of its failure; empty if it is committed.
     """
 
     turn: int
@@ -64,20 +64,20 @@ class Taken:
 
 
 class Pacer(Companion):
-    """Asks for snapshots when they are due, one at a time.
+    """Requests snapshots when they are due, one at a time.
 
     Args:
-        phases: Given the schedule, in which windows at what pace. One that falls due while another is still under way
-            is left out and counted: asking for more than can be written would measure a queue.
+        phases: Returns the windows with their paces, given the schedule. A snapshot that falls due while another is
+            still under way is left out and counted: asking for more than can be written would measure a queue.
     """
 
     def __init__(self, phases: Callable[[Schedule], Sequence[Phase]]) -> None:
         super().__init__()
         self._phases = phases
         self.taken: list[Taken] = []
-        """All that were asked for, oldest first."""
+        """All requested snapshots, oldest first."""
         self.left_out: dict[int, int] = {}
-        """By turn how many were due while another was under way."""
+        """By turn, the number that were due while another was under way."""
 
     def go(self, system: System, schedule: Schedule) -> None:
         """Take them, phase by phase."""
@@ -103,10 +103,10 @@ class Pacer(Companion):
 
 
 def take(client: Callable[[], ControlClient | None], turn: int) -> Taken:
-    """Take one snapshot and commit it; what goes wrong is in what is returned.
+    """Take one snapshot and commit it; the result holds any error.
 
     Args:
-        client: The control API of the job's present life; None while it has none.
+        client: The control API of the job's current life; None while it has none.
         turn: See `Taken`.
     """
     asked_ns = heard_ns = time.time_ns()
@@ -129,7 +129,7 @@ def take(client: Callable[[], ControlClient | None], turn: int) -> Taken:
 
 
 def _look(client: ControlClient | None, asked: SnapshotView | None) -> tuple[SnapshotView | None, SnapshotView | None]:
-    """Ask for it, or for what has become of it; the second is there when it is over."""
+    """Ask for it, or for its state; the second value is set once it is over."""
     if client is None:
         raise LowtideError("the job has no control API now")
     if asked is None:
@@ -141,7 +141,7 @@ def _look(client: ControlClient | None, asked: SnapshotView | None) -> tuple[Sna
 
 
 def summary(taken: Sequence[Taken], left_out: int = 0) -> dict[str, Any]:
-    """Return the figures of snapshots as they stand in the JSON object; null where there were none."""
+    """Return the figures of snapshots as in the JSON object; null where there were none."""
     good = [each for each in taken if not each.why]
     figures: dict[str, Any] = {
         "taken": len(good),

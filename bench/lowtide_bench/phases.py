@@ -1,7 +1,7 @@
-"""The parts of one run in which snapshots are taken at different paces, under one load that goes on. Pure.
+"""The parts of one run that take snapshots at different paces, under one continuous load. Pure.
 
-The variants run one after the other in one job, with the same state, caches and machine, so that they can be compared;
-`rounds` does that several times, against what drifts meanwhile.
+The variants run one after another in one job, with the same state, caches and machine, so that they can be compared;
+`rounds` repeats that, against drift.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from lowtide_bench.schedule import NS, Schedule
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A window that is measured.
+    """A window of the measurement.
 
     Attributes:
-        every_s: How often a snapshot is due in it; 0 for none.
-        start_ns: When it begins, ns since 1970.
-        end_ns: When it ends; records due before belong to it.
+        every_s: Interval of snapshots in it; 0 for none.
+        start_ns: Its beginning, ns since 1970.
+        end_ns: Its end, exclusive: records due before belong to it.
     """
 
     every_s: float
@@ -30,13 +30,13 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Variants, one after the other, and that several times.
+    """Variants, one after another, and that several times.
 
     Attributes:
         every: The pace of each variant in s; 0 for none.
-        rounds: How often each has its turn.
-        seconds: How long a turn is.
-        settle_s: Between two turns, for what the one before has left behind.
+        rounds: Turns of each variant.
+        seconds: Duration of a turn.
+        settle_s: Pause between two turns, in which the effects of the first fade.
     """
 
     every: tuple[float, ...]
@@ -50,7 +50,7 @@ class Course:
         return self.every * self.rounds
 
     def turns_of(self, every_s: float) -> list[int]:
-        """Return the places of a variant's turns among all."""
+        """Return the positions of a variant's turns among all."""
         return [turn for turn, every in enumerate(self.turns) if every == every_s]
 
     def load(self, rate: int, warmup_s: float) -> Load:

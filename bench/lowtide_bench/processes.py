@@ -1,4 +1,4 @@
-"""CPU time of processes, by /proc: no dependency, and Linux is what Lowtide runs on."""
+"""CPU time of processes, from /proc: needs no dependency, and Lowtide runs on Linux."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time a process has used so far, in s; 0 for one that is gone."""
+    """Return the CPU time a process has used so far, in s; 0 if it is gone."""
     fields = _stat(pid)
-    # utime and stime, counted from the field behind the name.
+    # utime and stime, counted from the field after the name.
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S if fields else 0.0
 
 
 def busy_s() -> float:
-    """Return the CPU time that all of this machine has used since it was started, in s; what a host took included."""
+    """Return the CPU time that this machine has used since its start, in s, time stolen by a host included."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = _cpu_line()
     return (user + nice + system + irq + softirq + steal) / _TICKS_PER_S
 
@@ -34,7 +34,7 @@ def parents() -> dict[int, int]:
 
 
 def descendants(roots: Iterable[int], parent_of: dict[int, int]) -> set[int]:
-    """Return these processes and all that descend from them."""
+    """Return these processes and all their descendants."""
     found, fresh = set[int](), set(roots)
     while fresh:
         found |= fresh
@@ -43,7 +43,7 @@ def descendants(roots: Iterable[int], parent_of: dict[int, int]) -> set[int]:
 
 
 def command(pid: int) -> str:
-    """Return a process's command line; empty for one that is gone."""
+    """Return a process's command line; empty if it is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
@@ -51,7 +51,7 @@ def command(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat behind the name, which may hold blanks itself: state, parent, ..."""
+    """The fields of /proc/PID/stat after the name, which may contain blanks itself: state, parent, ..."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -15,7 +15,7 @@ from lowtide_bench.flows import FLOWS
 
 
 def main() -> int:
-    """Run the task's flow until it is stopped; the job's folder says how it goes."""
+    """Run the task's flow until it is stopped; the job's folder shows its state."""
     task = Parent().task
     # A file of the run's own folder, written by its own parent.
     conf = pickle.loads(Path(task["conf"]).read_bytes())  # noqa: S301

@@ -1,12 +1,12 @@
-"""A schedule whose rate rises by steps, and what it shows: the highest rate at which the lag stays bounded. Pure.
+"""A schedule whose rate rises by steps, and its result: the highest rate at which the lag stays bounded. Pure.
 
-Two figures come of one ramp, and both are told:
+A ramp gives two figures:
 
 - *sustained*: the rate of the last step that was *kept*. Beyond what a system can take the lag grows from step to step,
-  so that none is kept any more, while one that something else has disturbed is made good by the next. Generator and
-  reader share the machine, so it is what can go on for ever here. As fine as the steps are.
-- *drained*: how fast the backlog that the steps above left is worked off once the generator has ended. It is the
-  higher figure, as batches are full and the generator's share of the processor is free.
+  so no later step is kept, while the step after a passing disturbance makes up for it. Generator and reader share the
+  machine, so this is a rate that the whole machine can keep up for ever. Its resolution is that of the steps.
+- *drained*: the speed at which the backlog of the steps above is worked off after the generator has ended. It is the
+  higher figure, since batches are full and the generator's share of the processor is free.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from lowtide_bench.arrivals import Arrivals
 from lowtide_bench.schedule import NS
 
 LAG_LIMIT_MS = 1_000.0
-"""A step with more at its end is not kept."""
+"""A step with more lag at its end is not kept."""
 GROWTH_LIMIT = 0.02
-"""Nor is one in which it has grown by more than this share of the time: the rate is too high by as much."""
+"""A step whose lag has grown by more than this share of its time is not kept: the rate is too high by that much."""
 SLICE_NS = NS
 DRAIN_LEAST_S = 1.0
-"""A backlog that is gone sooner says nothing."""
+"""A backlog worked off sooner gives no figure."""
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """`rates[0]` records a second for `step_s` seconds, then `rates[1]`, and so on; see `Schedule`.
+    """`rates[0]` records per second for `step_s` seconds, then `rates[1]`, and so on; see `Schedule`.
 
     Attributes:
-        start_ns: When record 0 is due, ns since 1970.
-        rates: Records a second of each step, rising.
-        step_s: How long a step is.
-        warmup_steps: So many first steps do not count.
+        start_ns: Due time of record 0, ns since 1970.
+        rates: Records per second of each step, rising.
+        step_s: Duration of a step.
+        warmup_steps: Number of first steps that do not count.
     """
 
     start_ns: int
@@ -54,7 +54,7 @@ class Ramp:
 
     @cached_property
     def firsts(self) -> list[int]:
-        """The number of each step's first record, and of the one behind the last."""
+        """The number of each step's first record, and the number after the last record."""
         return [0, *accumulate(round(rate * self.step_s) for rate in self.rates)]
 
     @property
@@ -68,18 +68,18 @@ class Ramp:
         return self.start_ns, self.start_of(len(self.rates))
 
     def start_of(self, step: int) -> int:
-        """Return when a step begins."""
+        """Return the start of a step."""
         return self.start_ns + step * round(self.step_s * NS)
 
     def time_of(self, sequence: int) -> int:
-        """Return when a record is due; the one behind the last at the end."""
+        """Return the due time of a record; for the number after the last, the end."""
         step = bisect_right(self.firsts, sequence) - 1
         if step == len(self.rates):
             return self.start_of(step)
         return self.start_of(step) + (sequence - self.firsts[step]) * NS // self.rates[step]
 
     def due(self, now_ns: int) -> int:
-        """Return how many records are due at a time."""
+        """Return the number of records due by a time."""
         if now_ns < self.start_ns:
             return 0
         step = (now_ns - self.start_ns) // round(self.step_s * NS)
@@ -109,13 +109,13 @@ class Step:
     kept: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as it stands in the JSON object."""
+        """Return it as in the JSON object."""
         lags = {"lag_before_ms": round(self.lag_before_ms, 1), "lag_ms": round(self.lag_ms, 1)}
         return {"rate": self.rate, "received_per_s": round(self.received_per_s), **lags, "kept": self.kept}
 
 
 def steps(arrivals: Arrivals, ramp: Ramp) -> list[Step]:
-    """Return what became of each step that counts; O(steps x messages)."""
+    """Return the result of each step that counts; O(steps x messages)."""
     found = []
     for number, rate in list(enumerate(ramp.rates))[ramp.warmup_steps :]:
         start, end = ramp.start_of(number), ramp.start_of(number + 1)
@@ -132,7 +132,7 @@ def sustained(found: list[Step]) -> int:
 
 
 def drained_per_s(arrivals: Arrivals, ramp: Ramp) -> float | None:
-    """Return how fast the backlog was worked off after the ramp; None if there was none to speak of."""
+    """Return the speed of working off the backlog after the ramp; None if the backlog was too small."""
     _, end = ramp.window_ns
     late = arrivals.received_ns[arrivals.received_ns >= end]
     lasted_s = (int(late.max()) - end) / NS if len(late) else 0.0
@@ -140,6 +140,6 @@ def drained_per_s(arrivals: Arrivals, ramp: Ramp) -> float | None:
 
 
 def _lag_ms(arrivals: Arrivals, start_ns: int, end_ns: int) -> float:
-    """The lag of what was due in a second; without end where nothing of it ever came."""
+    """The lag of the records due in one second; infinite if none of them ever came."""
     here = (arrivals.sent_ns >= start_ns) & (arrivals.sent_ns < end_ns)
     return float(np.percentile(arrivals.latency_ms()[here], 25)) if here.any() else float("inf")

@@ -1,4 +1,4 @@
-"""The reader, a process of its own: `python -m lowtide_bench.reader`."""
+"""Process that reads the output: `python -m lowtide_bench.reader`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ BATCH = 5_000
 POLL_S = 0.1
 SAY_EVERY_S = 0.5
 LINGER_S = 0.5
-"""How long it goes on after the last record that is awaited: a duplicate may still come."""
+"""Time to continue after the last awaited record: a duplicate may still come."""
 SILENCE_LIMIT_S = 10.0
-"""After the generator's end: what has not come so long after the last that did is lost."""
+"""After the generator's end, a silence this long means that all missing records are lost."""
 SETTINGS: dict[str, Any] = {
     "group.id": "lowtide-bench",
     "enable.auto.commit": False,
@@ -26,19 +26,19 @@ SETTINGS: dict[str, Any] = {
     # The broker answers as soon as there is a byte; without any, it may hold the request as long as it likes.
     "fetch.min.bytes": 1,
     "fetch.wait.max.ms": 100,
-    # A client that has much before it pauses its fetches for a second by default.
+    # A client with much unread data pauses its fetches for a second by default.
     "fetch.queue.backoff.ms": 1,
 }
 
 
 class Reader:
-    """Reads a topic from its beginning; keeps of each message identity, due, Kafka's timestamp, time of receipt.
+    """Reads a topic from its beginning; keeps each message's identity, due time, Kafka timestamp and time of receipt.
 
     Args:
-        records: What is read.
+        records: The kind of records.
         kafka: The bootstrap servers.
         topic: The topic.
-        partitions: How many it has.
+        partitions: Its number of partitions.
     """
 
     def __init__(self, records: Records, kafka: str, topic: str, partitions: int) -> None:
@@ -47,16 +47,16 @@ class Reader:
         self._consumer = Consumer({"bootstrap.servers": kafka, **SETTINGS})
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         self._records = records
-        # int64[4 and what the records have to be checked, n] each, one per batch.
+        # int64[4 and the rows for checks, n] each, one per batch.
         self._blocks: list[Int64s] = []
         self._count = 0
         self._probes = partitions
         self._doubled = 0
 
     def run(self, parent: Parent) -> None:
-        """Read until as many records came as the parent awaits, or none came for `SILENCE_LIMIT_S`.
+        """Read until the number of records that the parent gives has come, or none came for `SILENCE_LIMIT_S`.
 
-        Says `probed` (the time in ns) once a probe of every partition is there, and `received` now and then.
+        Reports `probed` (the time in ns) once a probe of every partition is there, and `received` now and then.
         """
         said_at = last_at = time.monotonic()
         done_at = float("inf")
@@ -78,14 +78,14 @@ class Reader:
         self._consumer.close()
 
     def save(self, file: str) -> None:
-        """Write what was kept: int64[4 and more, n]."""
+        """Save the data: int64[4 and more, n]."""
         np.save(file, self._all())
 
     def __len__(self) -> int:
         return self._count
 
     def _read(self) -> int:
-        # `consume` with a time-out waits until it is full, so it takes only what is there already.
+        # `consume` with a time-out waits until it is full, so take only what is there already.
         first = self._consumer.poll(POLL_S)
         if first is None:
             return 0

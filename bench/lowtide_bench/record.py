@@ -15,7 +15,7 @@ KEYS = 1_000
 
 
 class Records(Protocol):
-    """The records of one flow: what the generator sends, and what the reader makes of what comes out.
+    """The records of one flow: for the generator to send, and for the reader to interpret.
 
     A record is sent with a number, its sequence, from 0; below 0 it is a probe, which is in no figure and comes out as
     one message. A message that comes out has an *identity*: `sequence * width` and up to `width - 1` more.
@@ -24,19 +24,19 @@ class Records(Protocol):
     width: int
 
     def message(self, sequence: int, sent_ns: int) -> tuple[bytes | None, bytes]:
-        """Return key and value of a record; `sent_ns` is when it is due, whether or not it is sent then."""
+        """Return key and value of a record; `sent_ns` is its due time, whether or not it is sent then."""
 
     def partition(self, sequence: int, partitions: int) -> int:
-        """Return where a record is sent."""
+        """Return the partition to send a record to."""
 
     def read(self, values: list[bytes]) -> Int64s:
-        """Return of n messages that came out: identity, `sent_ns`, and whatever `faults` wants, int64[2 or more, n]."""
+        """Return, of n messages of output: identity, `sent_ns`, and the rows for `faults`, int64[2 or more, n]."""
 
     def outputs(self, count: int) -> int:
-        """Return how many messages the records 0 to `count` - 1 come out as."""
+        """Return the number of messages that the records 0 to `count` - 1 come out as."""
 
     def faults(self, rest: Int64s) -> int | None:
-        """Return how many messages are wrong, given the further rows of all of them in order; None if none is known."""
+        """Return the number of wrong messages, given the further rows of all of them in order; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Sample:
     Attributes:
         key: One of `KEYS`.
         sequence: Its number.
-        sent_ns: When it was due by the schedule, ns since 1970.
+        sent_ns: Its due time by the schedule, ns since 1970.
         text: The same for all.
     """
 
@@ -72,11 +72,11 @@ class Samples:
         self._decode = msgspec.json.Decoder(_Numbers).decode
 
     def message(self, sequence: int, sent_ns: int) -> tuple[bytes | None, bytes]:
-        """A template takes a tenth of the time of a general encoder: the generator shares the machine."""
+        """Fill a template: it takes a tenth of a general encoder's time, and the generator shares the machine."""
         return None, _TEMPLATE % (sequence % KEYS, sequence, sent_ns)
 
     def partition(self, sequence: int, partitions: int) -> int:
-        """In turn."""
+        """Send records to the partitions in turn."""
         return sequence % partitions
 
     def read(self, values: list[bytes]) -> Int64s:
@@ -86,11 +86,11 @@ class Samples:
         return np.array(numbers, np.int64).reshape(-1, 2).T
 
     def outputs(self, count: int) -> int:
-        """One each."""
+        """Return `count`: one message for each record."""
         return count
 
     def faults(self, rest: Int64s) -> int | None:
-        """Nothing is known."""
+        """Return None: faults cannot be seen here."""
         return None
 
 

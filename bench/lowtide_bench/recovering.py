@@ -26,7 +26,7 @@ FIGURES = ("ready_s", "output_back_s", "gap_s", "caught_up_s", "commit_age_s")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kills:
-    """Kills: of which process, how many, and how many seconds apart."""
+    """The process to kill, the number of kills, and the seconds between them."""
 
     victim: Victim
     count: int
@@ -39,18 +39,18 @@ def run(
     """Measure, and return the object that `lowtide bench recovery --json` prints.
 
     Args:
-        kills: What is killed.
-        rate: Records a second.
-        warmup_s: How long records are sent, and snapshots taken, before the first kill.
-        conf: As of `lowtide_bench.run.run`.
-        say: Told what happens.
-        snapshot_every_s: How often a snapshot is due; 0 for never, and all is replayed.
-        state_keys: How many keys are in the state before.
+        kills: The kills.
+        rate: Records per second.
+        warmup_s: Time of sending records and taking snapshots before the first kill.
+        conf: As in `lowtide_bench.run.run`.
+        say: Called with each progress message.
+        snapshot_every_s: Interval of snapshots; 0 for none, and everything is replayed.
+        state_keys: Keys in the state before the measurement.
 
     Raises:
-        LowtideError: what ended the run; the job did not come back in time.
+        LowtideError: the run failed; the job did not return in time.
     """
-    # The pause before a restart grows with those before it, and each kill is to be measured as the first.
+    # The pause before a restart grows with each restart, but each kill is to be measured as the first.
     job = dataclasses.replace(conf.job, restarts=max(conf.job.restarts, 1), restarts_within_s=kills.every_s / 2)
     conf = dataclasses.replace(conf, job=job)
     pacer = Pacer(lambda schedule: [Phase(snapshot_every_s, schedule.start_ns, schedule.window_ns[1])])
@@ -88,7 +88,7 @@ def run(
 
 
 def outages(arrivals: Arrivals, schedule: Schedule, kills: Sequence[Kill]) -> list[dict[str, Any]]:
-    """Return of each kill what it did to the output, as it stands in the JSON object."""
+    """Return the effect of each kill on the output, as in the JSON object."""
     last = int(arrivals.received_ns.max(initial=schedule.window_ns[1]))
     ends = [*(kill.killed_ns for kill in kills[1:]), last]
     return [
@@ -104,7 +104,7 @@ def outages(arrivals: Arrivals, schedule: Schedule, kills: Sequence[Kill]) -> li
 
 
 def spreads(kills: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Return median and worst of each figure; null if one of the kills has none."""
+    """Return median and worst of each figure; null if it is missing for one of the kills."""
     figures: dict[str, float | None] = {}
     for name in FIGURES:
         values = [kill[name] for kill in kills]

@@ -16,7 +16,7 @@ _HEADINGS = (
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Give the kills with their median and worst, then the snapshots."""
+    """Return the kills with their median and worst, then the snapshots."""
     keys = f"{result['state_keys']:,} keys in state before"
     rows = [(kill["who"], *_cells([kill[name] for name in FIGURES])) for kill in result["kills"]]
     rows += [(which, *_cells([result[of(name, which)] for name in FIGURES])) for which in ("p50", "max")]
@@ -27,7 +27,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def told(result: Mapping[str, Any]) -> str:
-    """Return in a line where it was measured, and whether all of it came out once."""
+    """Return a line about the machine, and whether everything came out once."""
     faults = ", ".join("-" if result[name] is None else str(result[name]) for name in ("lost", "duplicated", "faults"))
     return f"{in_words(result['machine'])}; lost, doubled, wrong: {faults}"
 

@@ -1,4 +1,4 @@
-"""The figures for people: a column for each subject, the ratios, CPU time and the breakdown."""
+"""The figures as tables: a column for each subject, the ratios, CPU time and the breakdown."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ROWS = (
 
 
 _ROLES = (
-    # As `roles` has them: those of what is measured, then those around it.
+    # Names as in `roles`: the subject's processes, then those around it.
     ("workers", "workers"), ("Spark's JVM", "jvm"), ("tracker", "tracker"), ("service", "service"),
     ("fork server", "fork_server"), ("bare loop", "loop"), ("around it: Kafka", "kafka"), ("generator", "generator"),
     ("reader", "reader"), ("ZooKeeper", "zookeeper"), ("Spark driver's Python, and the bench", "driver"),

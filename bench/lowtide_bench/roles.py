@@ -10,7 +10,7 @@ from lowtide_bench.processes import command, descendants, parents
 FORK_SERVER = "lowtide.worker.forkserver"
 WORKERS = "workers"
 _OF_COMMAND = (
-    # The first that stands in a command line decides.
+    # The first that occurs in a command line decides.
     (FORK_SERVER, "fork_server"),
     ("lowtide.service.tracker.main", "tracker"),
     ("lowtide.service", "service"),
@@ -26,8 +26,8 @@ _OF_COMMAND = (
     ("lowtide_bench.reader", "reader"),
 )
 OF_SYSTEM = frozenset({"loop", "jvm", WORKERS, "tracker", "service", "fork_server"})
-"""The roles that a system that is measured is made of. Kafka, generator, reader and the Spark driver's Python, which is
-mostly the bench itself, are around it."""
+"""Roles of the processes of the system under measurement. Around it are Kafka, generator, reader and the Spark driver's
+Python, which is mostly the bench itself."""
 
 
 def roles() -> dict[int, str]:
@@ -39,8 +39,8 @@ def roles() -> dict[int, str]:
 def roles_of(commands: Mapping[int, str], parent_of: Mapping[int, int]) -> dict[int, str]:
     """Return the role of each process, given its command line and everyone's parent.
 
-    A fork server's children are workers, and what a worker forks is counted with it, though all have one command line.
-    A process whose command line says nothing, as of one that has just ended, has its parent's role.
+    A fork server's children are workers, and a worker's children count with it, though all have one command line. A
+    process with an empty command line, as of one that has just ended, has its parent's role.
     """
 
     def role(pid: int) -> str:

@@ -1,4 +1,4 @@
-"""A whole run: Kafka and ZooKeeper, the bare loop, the skeleton, the flow in turn; one object of figures."""
+"""A whole run: Kafka and ZooKeeper, then the bare loop, the skeleton and the flow in turn; one object of figures."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def run(
 
     Args:
         flow: One of `flows.FLOWS`.
-        load: What is sent.
-        conf: How the flow is run; the services' addresses and all folders are replaced.
-        say: Told what happens.
-        subjects: Which of `SUBJECTS` are measured.
-        warm_s: How long the broker has the same load before that; see `warm`.
+        load: The load.
+        conf: Conf for the flow; the services' addresses and all folders are replaced.
+        say: Called with each progress message.
+        subjects: The `SUBJECTS` to measure.
+        warm_s: Duration of the same load on the broker before that; see `warm`.
         timestamps: As in `Ground`.
-        snapshot_every_s: How often a snapshot is due in the time that is measured; 0 for never.
-        state_keys: How many keys are in the running count's state before; in the skeleton's too.
+        snapshot_every_s: Interval of snapshots in the measured window; 0 for none.
+        state_keys: Keys in the running count's state before the measurement, also in the skeleton's.
 
     Raises:
-        LowtideError: what ended the run.
+        LowtideError: the run failed.
     """
     pacer = Pacer(lambda schedule: whole(snapshot_every_s, schedule))
     companions = [pacer] if snapshot_every_s else []
@@ -84,7 +84,7 @@ def run(
 
 
 def warm(here: Ground, flow: str, rate: int, seconds: float, say: Say) -> None:
-    """Give the broker a load and transactions for so long, on topics of their own; its JVM compiles for a minute."""
+    """Give the broker a load and transactions for this long, on topics of their own; its JVM compiles for a minute."""
     if seconds:
         say(f"warming the broker for {seconds:g} s: the bare loop, with transactions")
         subject = here.transactions(flow, lambda what: say(f"the broker: {what}"))
@@ -102,7 +102,7 @@ def _measured(subject: Subject, load: Load, pacer: Pacer | None) -> dict[str, An
 
 
 def gaps_of(arrivals: Arrivals, schedule: Schedule, observed: Observed, pacer: Pacer | None) -> Gaps:
-    """Return the gaps of the window that is measured."""
+    """Return the gaps of the measured window."""
     spans = [] if pacer is None else [each.span for each in pacer.taken]
     return gaps(arrivals.received_ns, schedule.window_ns, observed.ends_ns, spans)
 
@@ -117,9 +117,9 @@ def run_ramp(
     warm_s: float = 0,
     timestamps: Timestamps = "create",
 ) -> dict[str, Any]:
-    """Find out how much each subject can take; return what `lowtide bench throughput --json` prints.
+    """Find out how much each subject can take; return the object that `lowtide bench throughput --json` prints.
 
-    Args and errors as of `run`.
+    Args and errors as in `run`.
     """
     with described() as told, ground(conf, timestamps, say) as here:
         warm(here, flow, rise.rates[0], warm_s, say)
@@ -142,10 +142,10 @@ def run_ramp(
 
 
 def shares(figures: Mapping[str, Any], other: Mapping[str, Any], highest: int) -> dict[str, float | None]:
-    """Return what a flow took as a share of what another subject did, given the highest rate that was tried."""
+    """Return a flow's limit as a share of each other subject's, given the highest rate that was tried."""
     found = {name: ratio(figures.get(name), other.get(name)) for name in ("sustained_per_s", "drained_per_s")}
     if other.get("sustained_per_s") == highest:
-        # It was not taken to its limit, so a share of what it did would flatter.
+        # It was not driven to its limit, so a share of its rate would flatter the flow.
         found["sustained_per_s"] = None
     return found
 

@@ -9,16 +9,16 @@ NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """`rate` records a second from `start_ns` on, evenly.
+    """`rate` records per second from `start_ns` on, evenly.
 
-    Latency counts from the time a record is due. So a generator that stalls does not hide what its records would have
-    met meanwhile (coordinated omission): they count as late.
+    Latency counts from the time a record is due. So a generator that stalls does not hide the delay that its records
+    would have met (coordinated omission): they count as late.
 
     Attributes:
-        start_ns: When record 0 is due, ns since 1970.
-        rate: Records a second.
-        warmup_s: How long records are sent that count in no percentile.
-        seconds: How long records are sent after that.
+        start_ns: Due time of record 0, ns since 1970.
+        rate: Records per second.
+        warmup_s: Duration of the first records, which count in no percentile.
+        seconds: Duration of sending after that.
     """
 
     start_ns: int
@@ -42,12 +42,12 @@ class Schedule:
         return self.time_of(self.warmup_count), self.time_of(self.count)
 
     def time_of(self, sequence: int) -> int:
-        """Return when a record is due."""
+        """Return the due time of a record."""
         return self.start_ns + sequence * NS // self.rate
 
     def due(self, now_ns: int) -> int:
-        """Return how many records are due at a time: those with `time_of(sequence) <= now_ns`."""
+        """Return the number of records due by a time: those with `time_of(sequence) <= now_ns`."""
         if now_ns < self.start_ns:
             return 0
-        # `time_of` rounds down, so record i is due from ceil of what the inverse would say on.
+        # `time_of` rounds down, so record i is due from the ceiling of its exact time on.
         return min(self.count, ((now_ns - self.start_ns + 1) * self.rate - 1) // NS + 1)

@@ -1,4 +1,4 @@
-"""One measurement of one system at one rate: reader, system, generator, in that order, and all of them ended."""
+"""One measurement of one system at one rate: starts reader, system and generator in that order, and ends them all."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from lowtide_bench.schedule import NS, Schedule
 from lowtide_bench.systems import System, Way
 
 LEAD_S = 0.5
-"""From the making of a schedule to its first record: the generator is started meanwhile."""
+"""From the making of a schedule to its first record: time to start the generator."""
 GAUGES_LATE_S = 1.2
-"""Workers' histograms come to the service once a second."""
+"""The service gets the workers' histograms once a second."""
 READY_LIMIT_S = 20.0
 SAVE_LIMIT_S = 60.0
 STATE_SILENCE_LIMIT_S = 60.0
-"""How long nothing may come while the state is filled."""
+"""Longest silence while the state is filled."""
 POLL_S = 0.1
 
 Say = Callable[[str], None]
@@ -34,16 +34,16 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A system that is to be measured.
+    """A system to measure.
 
     Attributes:
-        way: Its topics, which are there and empty.
+        way: Its topics, which exist and are empty.
         start: Starts it.
-        file: Where the reader may write what arrived.
-        start_limit_s: How long it may take from its start to its first record.
-        say: Told what happens.
-        state_keys: How many keys are in its state before the measurement begins; of the running count only.
-        companions: What goes on beside the measurement; only under a `Load`.
+        file: File for the reader's data.
+        start_limit_s: Limit from its start to its first record.
+        say: Called with each progress message.
+        state_keys: Keys in its state before the measurement begins; of the running count only.
+        companions: Activity beside the measurement; only under a `Load`.
     """
 
     way: Way
@@ -56,10 +56,10 @@ class Subject:
 
 
 def observe(subject: Subject, load: Sent[S]) -> tuple[Arrivals, S, Observed]:
-    """Send a system its records and keep what comes out.
+    """Send a system its records and keep the output.
 
     Returns:
-        What arrived, when each record was due, and what was seen from outside meanwhile.
+        The arrivals, the schedule of the records, and the observations from outside.
 
     Raises:
         LowtideError: the system ended, or something did not happen in time; nothing is left running.
@@ -116,7 +116,7 @@ def child(stack: ExitStack, module: str, task: Mapping[str, object]) -> Child:
 
 
 def start_reader(stack: ExitStack, subject: Subject) -> Child:
-    """Start the reader of what comes out, which ends with the stack, and wait until it reads."""
+    """Start the reader of the output, which ends with the stack, and wait until it reads."""
     way = subject.way
     reader = child(stack, "lowtide_bench.reader", {**way.task, "topic": way.sink, "file": str(subject.file)})
     reader.expect("ready", READY_LIMIT_S)
@@ -124,7 +124,7 @@ def start_reader(stack: ExitStack, subject: Subject) -> Child:
 
 
 def _send_probes(way: Way) -> None:
-    """Send one record to each partition, so that the flow's start can be seen at its other end."""
+    """Send one record to each partition, so that the flow's start shows in its output."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": way.kafka})
@@ -137,7 +137,7 @@ def _send_probes(way: Way) -> None:
 
 
 def first_record(reader: Child, system: System, limit_s: float) -> int:
-    """Wait for the first records, one of each partition; return when the first was received, ns since 1970.
+    """Wait for the first records, one of each partition; return the first one's time of receipt, ns since 1970.
 
     Raises:
         LowtideError: the system has ended, or they did not come in time.
@@ -154,7 +154,7 @@ def first_record(reader: Child, system: System, limit_s: float) -> int:
 
 
 def _fill(subject: Subject, system: System, reader: Child) -> float:
-    """Send one record of each key of the state as fast as it goes, and wait until all came out; records a second."""
+    """Send one record of each key of the state at full speed, and wait until all came out; return records/s."""
     way, wanted, began = subject.way, subject.state_keys, time.monotonic()
     with ExitStack() as stack:
         task = {"kafka": way.kafka, "topic": way.source, "partitions": way.partitions, "state_keys": wanted}
@@ -176,7 +176,7 @@ def _fill(subject: Subject, system: System, reader: Child) -> float:
 
 
 def _watch(subject: Subject, system: System, schedule: Schedule | Ramp, reader: Child) -> tuple[Look, Look]:
-    """Look at the system at both ends of the window, and say how things go meanwhile."""
+    """Look at the system at both ends of the window, and report progress in between."""
     looks = []
     for end, what in zip(schedule.window_ns, ("warming up", "measuring"), strict=True):
         while (left := (end - time.time_ns()) / NS) > 0:

@@ -1,4 +1,4 @@
-"""The subjects of a run beside each other: the flow, the skeleton, the bare loop. Pure."""
+"""Subjects of a run beside each other: the flow, the skeleton, the bare loop. Pure."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 SUBJECTS = ("bare", "skeleton", "flow")
-"""In the order in which they are measured."""
+"""In the order of measurement."""
 OTHERS = ("bare", "skeleton")
-"""What a flow is held against; each has its figures under its name, the flow's own are the object's."""
+"""The subjects to compare a flow with; each has its figures under its name, while the flow's own are the object's."""
 RATIOS = ("p50_ms", "p90_ms", "p99_ms", "sustained_per_s")
 
 Figures = Mapping[str, Any]
 
 
 def sides(result: Figures, name: str) -> list[tuple[str, Figures]]:
-    """Return what was measured in a run, the flow first: a heading (the flow's is given), and figures."""
+    """Return the subjects of a run, the flow first: a heading (the flow's is given), and figures."""
     flow = [(name, result)] if "flow" in result["subjects"] else []
     others = (("skeleton", "skeleton"), ("bare loop", "bare"))
     return [*flow, *((heading, result[other]) for heading, other in others if result[other] is not None)]
 
 
 def ratios(figures: Figures, others: Mapping[str, Figures | None]) -> dict[str, dict[str, float | None]]:
-    """Return how many times as large a flow's figures are as those of each other subject; null for one that is not."""
+    """Return the ratios of a flow's figures to those of each other subject; null for a missing one."""
     return {
         name: {figure: ratio(figures.get(figure), (other or {}).get(figure)) for figure in RATIOS}
         for name, other in others.items()

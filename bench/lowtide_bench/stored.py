@@ -1,4 +1,4 @@
-"""A worker with the state of a count, running or in windows, of many keys: what `lowtide bench store` saves."""
+"""A worker with the state of a count, running or in windows, of many keys: for `lowtide bench store` to save."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from lowtide_tracker import LocalTracker
 
 STEP = "count"
 START = 1
-"""The tick at which the state is as it is."""
+"""The tick of the state."""
 
 
 Kept = Literal["scan", "windows"]
-"""What keeps the state: a scan's of each key, or one open window of each."""
+"""Owner of the state: a scan for each key, or one open window of each."""
 SPAN_US = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """A count with bytes beside it, for states that are larger."""
+    """A count with bytes beside it, for larger states."""
 
     count: int
     padding: bytes
@@ -54,7 +54,7 @@ def closed(window: Window, seen: int | Padded) -> Raw:
 
 
 def plan_of(state_bytes: int, kept: Kept) -> Plan:
-    """Return the count on one worker; its state is a number, with so many bytes beside it if not 0."""
+    """Return the plan of the count on one worker; its state is a number, with this many bytes beside it if not 0."""
     flow = Flow("stored")
     keyed = flow.read("source", kafka("source", raw())).key_by("key")
     if kept == "windows":
@@ -71,7 +71,7 @@ def plan_of(state_bytes: int, kept: Kept) -> Plan:
 
 
 def filled(keys: int, state_bytes: int, kept: Kept = "scan") -> WorkerCore:
-    """Return a worker with so many keys, over all hash units; their bytes are random, so that they do not shrink."""
+    """Return a worker with this many keys, over all hash units; their bytes are random, to resist compression."""
     plan, draw = plan_of(state_bytes, kept), Random(0)  # noqa: S311 - the same each time
     units: dict[int, list[tuple[Any, Any]]] = {unit: [] for unit in range(plan.units)}
     for number in range(keys):

@@ -39,11 +39,11 @@ from lowtide_tracker import Notice, Request
 MB = 1e6
 WORKER = "1/0"
 WEIGHED = 100_000
-"""Of how many keys the memory is counted, which takes its time."""
+"""Number of keys to measure memory with, which takes time."""
 LIMIT_S = 600.0
-"""How long one writing may take."""
+"""Limit on one writing."""
 LOOK_S = 0.01
-"""How often the end of the writing process is looked for, which nothing tells of."""
+"""Interval of looking for the end of the writing process, which sends no signal."""
 
 
 def run(
@@ -52,15 +52,15 @@ def run(
     """Measure, and return the object that `lowtide bench store --json` prints.
 
     Args:
-        keys: How many keys are in the state.
-        state_bytes: How many bytes each has beside its count.
-        kept: What keeps it.
-        trials: How often each store is written and read; the figures are medians.
-        settings: The stores; what is put there is deleted again.
-        say: Told what happens.
+        keys: Keys in the state.
+        state_bytes: Bytes that each has beside its count.
+        kept: Owner of the state.
+        trials: Times that each store is written and read; the figures are medians.
+        settings: The stores; everything put there is deleted again.
+        say: Called with each progress message.
 
     Raises:
-        SnapshotsError: what a store refuses.
+        SnapshotsError: a store failed.
         SnapshotFailed: the state was not written.
     """
     set_up_collector()
@@ -72,7 +72,7 @@ def run(
         steps = _steps(core)
         stores, numbers = [], count(1)
         for setting in settings:
-            # Of its own, so that nothing else is met, and all of it can be deleted.
+            # A prefix of its own, so that nothing else is there and all of it can be deleted.
             mine = replace(setting, url=f"{setting.url.rstrip('/')}/lowtide-bench-{uuid.uuid4().hex[:12]}")
             stores.append(_measured(core, mine, trials, steps["raw_bytes"], numbers=numbers, say=say))
     return {
@@ -89,7 +89,7 @@ def run(
 
 def _weight(state_bytes: int, kept: Kept) -> int:
     """Return the bytes of memory per key and its state, from everything that Python has allocated for them."""
-    filled(1, state_bytes, kept)  # What is loaded by the first one is no key's.
+    filled(1, state_bytes, kept)  # Whatever the first one loads belongs to no key.
     gc.collect()
     tracemalloc.start()
     try:
@@ -149,7 +149,7 @@ def _measured(
 def _trial(
     core: WorkerCore, setting: StoreSetting, store: Store, raw_bytes: int, numbers: Iterator[int]
 ) -> dict[str, float]:
-    """Write all of it, then ask again when nothing has changed, and read it back."""
+    """Write all of it, request it again with nothing changed, and read it back."""
     saver = Saver(core.plan, setting, incarnation=1)
     saver.add(WORKER, core)
     first, second = next(numbers), next(numbers)
@@ -175,7 +175,7 @@ def _trial(
 
 
 def _save(saver: Saver, core: WorkerCore, number: int) -> tuple[float, float, list[Part]]:
-    """Take a snapshot; for how long the worker could do nothing else, how long all took in s, and what was written."""
+    """Take a snapshot; return the worker's pause and the total time, in s, and the parts written."""
     began = time.perf_counter()
     core.notice(_asked(core, number))
     said = saver.begin()
@@ -203,7 +203,7 @@ def _asked(core: WorkerCore, number: int) -> Notice:
 
 
 def _read(core: WorkerCore, store: Store, parts: Sequence[Part]) -> int:
-    """Read parts back; how many keys came of them."""
+    """Read parts back; return the number of keys in them."""
     plan = core.plan
     step = saved_steps(plan, core.level)[STEP]
 

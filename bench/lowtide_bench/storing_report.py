@@ -23,7 +23,7 @@ _STEPS = (("capture", "capture_s"), ("table", "table_s"), ("Parquet", "encode_s"
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Give the stores, each with its median, and the steps of writing."""
+    """Return the stores, each with its median, and the steps of writing."""
     steps, stores = result["steps"], result["stores"]
     rows = [(label, *(number(store[name]["median"], digits) for store in stores)) for label, name, digits in _FIGURES]
     beside = f" with {result['state_bytes']} bytes beside the count" if result["state_bytes"] else ""
@@ -39,7 +39,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def told(result: Mapping[str, Any]) -> str:
-    """Return in a line where it was measured."""
+    """Return a line about the machine of the measurement."""
     return f"{in_words(result['machine'])}; medians of {result['trials']}, one worker"
 
 

@@ -56,16 +56,16 @@ class System(Protocol):
     """Something that passes records on from one topic to another."""
 
     def check(self) -> None:
-        """Raise what ended it, if it has ended."""
+        """Raise the error that ended it, if it has ended."""
 
     def hops(self) -> Mapping[str, Mapping[int, int]]:
         """Return what its own histograms have counted so far, by hop."""
 
     def epoch_ends_ns(self) -> list[int]:
-        """Return when its epochs ended; those of late."""
+        """Return the end times of its recent epochs."""
 
     def client(self) -> ControlClient | None:
-        """Return the control API of its present life; None if there is none."""
+        """Return the control API of its current life; None if there is none."""
 
     def stop(self) -> None:
         """Stop it and all its processes."""
@@ -85,16 +85,16 @@ class Bare:
             self._source = {int(bucket): count for bucket, count in line["source"].items()}
 
     def hops(self) -> Mapping[str, Mapping[int, int]]:
-        """The way into the loop."""
+        """Return the histogram of the path into the loop."""
         self.check()
         return {"source": self._source}
 
     def epoch_ends_ns(self) -> list[int]:
-        """None: it has no epochs."""
+        """Return nothing: it has no epochs."""
         return []
 
     def client(self) -> None:
-        """None: it has no control API."""
+        """Return None: it has no control API."""
 
     def stop(self) -> None:
         """End the process."""
@@ -108,7 +108,7 @@ class Running:
         try:
             self._job = Job.start(FLOWS[way.flow].make(name, way.source, way.sink), conf, say)
         except BaseException:
-            # Interrupted while PySpark waits for its JVM, the JVM would stay behind: nobody has its address yet.
+            # If PySpark is interrupted while it waits for its JVM, the JVM would stay: nothing has its address yet.
             for pid in _jvms():
                 os.kill(pid, signal.SIGKILL)
             raise
@@ -123,7 +123,7 @@ class Running:
         return hops.of_status(self._job.status())
 
     def epoch_ends_ns(self) -> list[int]:
-        """Return them by Spark's progress reports."""
+        """Return the ends by Spark's progress reports."""
         from pyspark.sql import SparkSession
 
         session = SparkSession.getActiveSession()
@@ -131,7 +131,7 @@ class Running:
         return epoch_ends_ns(session)
 
     def client(self) -> ControlClient:
-        """Return the job's."""
+        """Return the job's control API."""
         return self._job.client()
 
     def stop(self) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Text in columns: the first to the left, the others, numbers, to the right."""
+    """Text in columns: the first to the left, all others, numbers, to the right."""
 
     title: str
     headings: Sequence[str]
@@ -20,12 +20,12 @@ class Table:
 
 
 def shown(tables: Iterable[Table], told: str) -> Group:
-    """Return tables for a terminal, and a line about where they come from."""
+    """Return tables for a terminal, and a line about their origin."""
     return Group(*map(rich_table, tables), Text(told, style="dim"))
 
 
 def rich_table(table: Table) -> RichTable:
-    """Return one table for a terminal; where it is too narrow, cells are folded and none is cut."""
+    """Return one table for a terminal; if that is too narrow, fold cells and cut none."""
     rich = RichTable(title=table.title, title_justify="left")
     for index, heading in enumerate(table.headings):
         rich.add_column(heading, justify="right" if index else "left", overflow="fold")
@@ -44,7 +44,7 @@ def markdown(tables: Iterable[Table], told: str) -> str:
 
 
 def number(value: float | None, digits: int) -> str:
-    """Return a figure with so many digits behind the point; a dash for none."""
+    """Return a figure with this many digits after the point; a dash for none."""
     return "-" if value is None else f"{value:,.{digits}f}"
 
 

@@ -1,4 +1,4 @@
-"""Measures how long after a record is out a subscriber of a quiet job hears that all before it is out (R18)."""
+"""Measures the time from a record's output to the news that everything before it is out, in a quiet job (R18)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ FLOW = "passthrough"
 SUBJECTS = ("delivered", "min_time")
 POLL_S = 0.2
 LATE_S = 10.0
-"""The longest that a record, or the news of it, may take."""
+"""Limit on a record, and on the news of it."""
 NS_PER_MS = 1_000_000
 
 
 class Listener:
-    """A thread that follows a job's times, for as long as the block lasts; gives when each moment was told."""
+    """A thread that follows a job's times while the block lasts; records the time of each report."""
 
     def __init__(self, client: ControlClient) -> None:
         self._client = client
@@ -60,13 +60,13 @@ def run(records: int, every_s: float, conf: Conf, say: Say) -> dict[str, Any]:
     """Measure, and return the object that `lowtide bench telling --json` prints.
 
     Args:
-        records: How many are written, one after the other.
-        every_s: How long it is from one to the next, on average.
-        conf: As of `lowtide_bench.run.run`.
-        say: Told what happens.
+        records: Number of records, written one after another.
+        every_s: Average time from one to the next.
+        conf: As in `lowtide_bench.run.run`.
+        say: Called with each progress message.
 
     Raises:
-        LowtideError: the job did not come up, or a record did not come out.
+        LowtideError: the job did not start, or a record did not come out.
     """
     with described() as told, ground(conf, "create", say) as here:
         way = here.way(FLOW, FLOW)
@@ -81,7 +81,7 @@ def run(records: int, every_s: float, conf: Conf, say: Say) -> dict[str, Any]:
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Give the times from a record's coming out to the news of it."""
+    """Return the times from a record's output to the news of it."""
     rows = [
         (subject, *(number(result[f"{subject}_{each}_ms"], 0) for each in ("p50", "p99", "max")))
         for subject in SUBJECTS
@@ -90,7 +90,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def told(result: Mapping[str, Any]) -> str:
-    """Return in a line where it was measured."""
+    """Return a line about the machine of the measurement."""
     return f"{result['records']} records, one each {result['every_s']:g} s; {in_words(result['machine'])}"
 
 
@@ -104,13 +104,13 @@ def _running(system: Killable, limit_s: float) -> ControlClient:
             if client is not None and client.status().phase == "running" and client.status().min_time_ms:
                 return client
         except LowtideError:
-            pass  # It has just begun to listen.
+            pass  # It has only just begun to listen.
         time.sleep(POLL_S)
     raise NotRunning(f"the job does not run after {limit_s:g} s", where=system.told(), way_out="see its log")
 
 
 def _waits(way: Way, listener: Listener, count: int, every_s: float, say: Say) -> Iterator[dict[str, float]]:
-    """Write records and read them; by subject the ms from a record's coming out to the news of it."""
+    """Write records and read them; return, by subject, the ms from a record's output to the news of it."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     written = records_of(FLOW)

@@ -1,4 +1,4 @@
-"""A life's tracker on loopback, alone or in shards, as the service runs it but without Spark; and workers to it.
+"""A life's tracker on loopback, alone or in shards, as the service runs it but without Spark; and workers for it.
 
     with TrackerRig(shards=4, fronts={0: 0}) as rig:
         one = rig.worker(1)
@@ -58,10 +58,10 @@ class Place:
 
 
 class SimulatedWorker:
-    """A worker without records: a local tracker, and its line.
+    """A worker without records: a local tracker, and its connection.
 
     Args:
-        place: Where the tracker is.
+        place: Address and secret of the tracker.
         number: From 0 to 65,534.
     """
 
@@ -78,14 +78,14 @@ class SimulatedWorker:
         self.line.connect()
 
     def turn(self) -> list[Notice]:
-        """As a host does: mend the line, flush, hear; the notices that are new."""
+        """Do a host's turn: reconnect if needed, flush, receive; return the new notices."""
         if self.line.fileno() < 0:
             self.line.mend(time.monotonic())
         self.line.flush(self.local.flush())
         return [notice for notice in self.line.receive() if self.local.hear(notice)]
 
     def close(self) -> None:
-        """Close its line."""
+        """Close its connection."""
         self.line.close()
 
 
@@ -93,12 +93,12 @@ class TrackerRig:
     """The processes of one life's tracker; they end with the `with` block.
 
     Args:
-        shards: How many; 1 for one process that does all.
+        shards: Number of shards; 1 for a single process that does everything.
         fronts: Every front with its opening floor.
-        graph: Segments with what feeds them.
-        dues: Per segment the owners that tell what is due.
+        graph: Segments with the segments that feed them.
+        dues: For each segment, the owners that report due ticks.
         start: The tick at which min time begins.
-        workers: Their numbers; needed only if processes are killed, as they are rebuilt from these.
+        workers: Their numbers; needed only if processes are killed, for rebuilding them.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class TrackerRig:
     ) -> None:
         allow_descriptors()
         self.faults: list[Cause] = []
-        """Why the life is over, if it is."""
+        """Reason of the life's end, if it has ended."""
         self._workers: list[SimulatedWorker] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -160,7 +160,7 @@ class TrackerRig:
 
     @property
     def pids(self) -> tuple[int | None, ...]:
-        """The processes, by shard, and last the merge's; of a tracker alone, its own."""
+        """Process ids by shard, and last the merge's; of a tracker alone, its own."""
         tracker = self._tracker
         return tracker.pids if isinstance(tracker, ShardedTracker) else (tracker.pid,)
 
@@ -170,7 +170,7 @@ class TrackerRig:
         return self._tracker.report
 
     def worker(self, number: int) -> SimulatedWorker:
-        """A worker of this process, connected; closed with the rig."""
+        """Return a worker of this process, connected; closed with the rig."""
         self._workers.append(SimulatedWorker(self.place, number))
         return self._workers[-1]
 

@@ -27,14 +27,14 @@ def run(course: Course, rate: int, warmup_s: float, conf: Conf, say: Say, *, sta
 
     Args:
         course: The variants.
-        rate: Records a second.
-        warmup_s: How long records are sent before the first.
-        conf: As of `lowtide_bench.run.run`.
-        say: Told what happens.
-        state_keys: How many keys are in the state before that.
+        rate: Records per second.
+        warmup_s: Duration of sending before the first variant.
+        conf: As in `lowtide_bench.run.run`.
+        say: Called with each progress message.
+        state_keys: Keys in the state before that.
 
     Raises:
-        LowtideError: what ended the run.
+        LowtideError: the run failed.
     """
     pacer = Pacer(course.phases)
     with described() as told, ground(conf, "create", say) as here:
@@ -64,16 +64,16 @@ def run(course: Course, rate: int, warmup_s: float, conf: Conf, say: Say, *, sta
 def variants_of(
     course: Course, schedule: Schedule, arrivals: Arrivals, ends_ns: Sequence[int], pacer: Pacer
 ) -> list[dict[str, Any]]:
-    """Return the figures of each variant, over all of its turns; `ends_ns` is when epochs ended."""
+    """Return the figures of each variant, over all of its turns; `ends_ns` are the ends of epochs."""
     phases = course.phases(schedule)
     return compared([_variant(course.turns_of(every), phases, arrivals, ends_ns, pacer) for every in course.every])
 
 
 def compared(variants: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the variants with how they stand to the one without snapshots, which is null where there is none.
+    """Return the variants, each compared with the one without snapshots; null if there is none.
 
-    `p50_change` and the others are ratios less 1; `gap_change_ms` is what the longest gap that no boundary fell into
-    has over that without.
+    `p50_change` and the others are ratios less 1; `gap_change_ms` is the difference of the longest gaps without an
+    epoch's boundary in them.
     """
     base = next((variant for variant in variants if variant["every_s"] == 0), None)
     found = []
@@ -91,7 +91,7 @@ def compared(variants: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _variant(
     turns: Sequence[int], phases: Sequence[Phase], arrivals: Arrivals, ends_ns: Sequence[int], pacer: Pacer
 ) -> dict[str, Any]:
-    """The figures of all turns of one variant together."""
+    """Return the figures of all turns of one variant together."""
     mine = [phases[turn] for turn in turns]
     caught = boundaries.find(arrivals, ends_ns).caught
     due = np.zeros(len(arrivals), np.bool_)

@@ -34,7 +34,7 @@ _SNAPSHOTS = (
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Give latency and gaps by variant, then the snapshots themselves."""
+    """Return latency and gaps by variant, then the snapshots themselves."""
     variants = result["variants"]
     names = [pace(variant["every_s"]) for variant in variants]
     title = f"{result['flow']} at {result['rate']:,} records/s, {result['state_keys']:,} keys in state"
@@ -45,7 +45,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def snapshots(title: str, by_name: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return a table of snapshots: of each name what `Pacer.of_turns` gave."""
+    """Return a table of snapshots: for each name, the figures of `Pacer.of_turns`."""
     rows = [(label, *(_taken(each, name, digits) for each in by_name.values())) for label, name, digits in _SNAPSHOTS]
     return Table(title, ("", *by_name), rows)
 
@@ -66,7 +66,7 @@ def pace(every_s: float) -> str:
 
 
 def told(result: Mapping[str, Any]) -> str:
-    """Return in a line where and how it was measured."""
+    """Return a line about the setting of the measurement."""
     faults = ", ".join("-" if result[name] is None else str(result[name]) for name in ("lost", "duplicated", "faults"))
     return (
         f"{in_words(result['machine'])}; "

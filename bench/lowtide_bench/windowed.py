@@ -1,4 +1,4 @@
-"""Records of the windowed count, and what comes out: made, sent and read by processes of their own. See `windowing`."""
+"""Records of the windowed count, and its output: made, sent and read by processes of their own. See `windowing`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from lowtide_bench.schedule import NS
 
 RESULTS = np.dtype([("key", "<i8"), ("end_ms", "<i8"), ("count", "<i8")])
 SENT = struct.Struct("<8sqqq")
-"""As the running count wants its values: key, number, due, and bytes for a count."""
+"""Layout of the running count's values: key, number, due, and bytes for a count."""
 BESIDE_PER_S = 200
-"""Records a second of the other branch."""
+"""Records per second of the other branch."""
 SAY_EVERY_S = 0.5
 SINK, BESIDE = 0, 1
-"""What a row of the reader is: a result, or a record of the other branch."""
+"""Kind of a row of the reader: a result, or a record of the other branch."""
 
 
 def result_of(window: Window, seen: int) -> Raw:
@@ -43,7 +43,7 @@ def message(number: int, keys: int, due_ns: int) -> tuple[bytes, bytes]:
 
 
 def backlog(task: Mapping[str, Any]) -> Iterator[Message]:
-    """Give a log of so many records whose timestamps go evenly from a first to a last one."""
+    """Return a log of this many records whose timestamps are spread evenly from a first to a last."""
     count, keys, first, last = task["records"], task["keys"], task["first_ms"], task["last_ms"]
     for number in range(count):
         stamp = first + number * (last - first) // max(1, count - 1)
@@ -51,7 +51,7 @@ def backlog(task: Mapping[str, Any]) -> Iterator[Message]:
 
 
 class Reader:
-    """Reads two topics from their beginnings; keeps of each message what it is, its own time in ns, when it came."""
+    """Reads two topics from their beginnings; keeps each message's kind, its own time in ns and its time of receipt."""
 
     def __init__(self, task: Mapping[str, Any]) -> None:
         from confluent_kafka import Consumer, TopicPartition
@@ -66,7 +66,7 @@ class Reader:
 
     def read(self) -> None:
         """Take what is there, as soon as one message is."""
-        # `consume` with a time-out waits until it is full, so it takes only what is there already.
+        # `consume` with a time-out waits until it is full, so take only what is there already.
         first = self._consumer.poll(POLL_S)
         if first is None:
             return
@@ -87,12 +87,12 @@ class Reader:
         return np.array([np.full(len(sent), what), sent[:, 0], sent[:, 1], sent[:, 2]])
 
     def save(self, file: str) -> None:
-        """Write all of it: what, key, count or number, its time, when it came; int64[5, n]."""
+        """Save all of it: kind, key, count or number, its time, time of receipt; int64[5, n]."""
         np.save(file, np.hstack(self._blocks) if self._blocks else np.empty((5, 0), np.int64))
 
 
 def read(parent: Parent) -> None:
-    """Read until the parent says `save`, then write the file."""
+    """Read until the parent sends `save`, then write the file."""
     reader, said_at = Reader(parent.task), 0.0
     parent.say(ready=True)
     while "save" not in parent.told:
@@ -105,7 +105,7 @@ def read(parent: Parent) -> None:
 
 
 def send(parent: Parent) -> None:
-    """Send a log at once, or records at an even rate from a time until another, and the other branch's beside them."""
+    """Send a log at once, or records at an even rate between two times, with the other branch's beside them."""
     from confluent_kafka import Producer
 
     from lowtide_bench.generator import FLUSH_LIMIT_S, SETTINGS
@@ -141,7 +141,7 @@ def send(parent: Parent) -> None:
 
 
 def main() -> None:
-    """Do what the task says: `read` or `send`."""
+    """Run the task: `read` or `send`."""
     parent = Parent()
     {"read": read, "send": send}[parent.task["do"]](parent)
     parent.wait()

@@ -1,8 +1,8 @@
-"""Windows of a job on Spark: how fast a log goes through beside `scan`, and how soon results are out once one closes.
+"""Windows of a job on Spark: throughput of a log beside `scan`, and the delay of results once a window closes.
 
 First one log is worked off twice, by a job that counts with `scan` and by one that counts in windows. Then a job gets
-records at an even rate; each window of it brings a result per key, all due at one tick, while a second branch of the
-same job passes few records on, so that one sees what the closing does to it.
+records at an even rate; each of its windows brings a result per key, all due at one tick. Meanwhile a second branch of
+the same job passes on a few records, which show the effect of the closing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from lowtide_bench.session import READY_LIMIT_S, SAVE_LIMIT_S, Say
 from lowtide_bench.windowed import BESIDE, BESIDE_PER_S, SINK, result_of
 
 CLOSING_MS = 1_000
-"""For so long after a window's end the other branch's records count as sent while it closed."""
+"""Time after a window's end in which the other branch's records count as sent while it closed."""
 QUIET_AFTER_MS = 5_000
-"""From then on they count as sent while nothing closed, until the next end."""
+"""From this time after it on they count as sent while nothing closed, until the next end."""
 AGE_MS = 60_000
-"""How much older than a window's size the log is that is worked off: all its windows close once it is read."""
+"""Age of the backlog beyond a window's size: all its windows close once it is read."""
 SILENCE_LIMIT_S = 60.0
 CHILD = "lowtide_bench.windowed"
 
@@ -88,12 +88,12 @@ def run(asked: Asked, conf: Conf, say: Say) -> dict[str, Any]:
     """Measure, and return the object that `lowtide bench windows --json` prints.
 
     Args:
-        asked: What is measured.
-        conf: As of `lowtide_bench.run.run`.
-        say: Told what happens.
+        asked: Settings of the measurement.
+        conf: As in `lowtide_bench.run.run`.
+        say: Called with each progress message.
 
     Raises:
-        LowtideError: what ended the run.
+        LowtideError: the run failed.
     """
     with described() as told, ground(conf, "create", say) as here:
         result = {"backlog": _work_off(here, asked, say)} if asked.records else {}
@@ -104,7 +104,7 @@ def run(asked: Asked, conf: Conf, say: Say) -> dict[str, Any]:
 
 
 def _work_off(here: Ground, asked: Asked, say: Say) -> dict[str, Any]:
-    """One log by two jobs; records a second from the jobs' readiness until the last message was received."""
+    """Work off one log by two jobs; return records per second from the jobs' readiness to the last message."""
     span_ms = round(1_000 * asked.records / asked.rate)
     last_ms = time.time_ns() // 1_000_000 - AGE_MS - asked.size_ms
     topics = Topics(here.conf.kafka)

@@ -28,7 +28,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def told(result: Mapping[str, Any]) -> str:
-    """Return in a line where it was measured."""
+    """Return a line about the machine of the measurement."""
     what = f"{result['keys']:,} keys, windows of {result['size_s']:g} s, {result['rate']:,} records/s"
     return f"{what}; {in_words(result['machine'])}"
 

@@ -1,4 +1,4 @@
-"""`lowtide bench`: how long records take through a flow, what snapshots cost, what core and tracker do in a second."""
+"""`lowtide bench`: latency of a flow, cost of snapshots, throughput of core and tracker."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from lowtide_bench.cli.windows import windows
 
 @click.group()
 def bench() -> None:
-    """Measure latency and throughput, catching up, what snapshots cost, how soon a job is back, and Nexmark.
+    """Measure latency, throughput, catching up, cost of snapshots, recovery, and Nexmark.
 
-    Each command starts all that it needs and ends it; docs/benchmarks says what the figures mean.
+    Each command starts everything it needs and ends it; docs/benchmarks explains the figures.
     """
 
 

@@ -1,4 +1,4 @@
-"""`lowtide bench catch-up`: how fast a backlog is worked off, whatever time its timestamps cover."""
+"""`lowtide bench catch-up`: speed of working off a backlog, whatever time its timestamps cover."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def catch_up(
 ) -> int:
     """Measure how fast the running count works off a backlog, beside the bare loop and the skeleton on the same log.
 
-    For each span a topic is filled with records whose timestamps go evenly over it; then the systems start on it, one
-    after the other. What counts is the time from the first record that came out to the last, so no start is in it. A
-    job that catches up at the machine's speed has one rate for all spans. With --json the last line is one object.
+    For each span a topic is filled with records whose timestamps are spread evenly over it; then the systems start on
+    it, one after another. Time counts from the first record of output to the last, so it includes no start. A job that
+    catches up at the machine's speed has one rate for all spans. With --json the last line is one object.
     """
     conf = measured_conf(conf, grouping, epoch)
     from lowtide_bench import catching_up_report

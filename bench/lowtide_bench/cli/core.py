@@ -1,4 +1,4 @@
-"""`lowtide bench core`: what a batch costs in the workers, at the sizes that batches have."""
+"""`lowtide bench core`: cost of a batch in the workers, at the sizes that batches have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lowtide bench forgetting`: does memory stand still while millions of keys come once and never again?"""
+"""`lowtide bench forgetting`: a worker's memory while millions of keys come once and never again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lowtide_bench.cli.running import ended_by_sigterm, progress, show
 @MARKDOWN
 @as_json
 def forgetting(*, keys: int, markdown: bool, as_json: bool) -> int:
-    """Measure a worker's memory while keys pass that come once: through scan with ttl=, deduplicate, and windows.
+    """Measure a worker's memory while keys come once and never again: through scan with ttl=, deduplicate, and windows.
 
-    It needs no service. What is kept of a key may be forgotten after a second of log time. With --json the last line
-    is one object.
+    It needs no service. A key's state may be forgotten after a second of log time. With --json the last line is one
+    object.
 
     \b
     lowtide bench forgetting --keys 1000000

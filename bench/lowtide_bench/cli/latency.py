@@ -1,4 +1,4 @@
-"""`lowtide bench latency`: how long records take through a flow."""
+"""`lowtide bench latency`: latency of records through a flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lowtide bench nexmark`: Nexmark's queries 0 to 8, held against DuckDB and measured."""
+"""`lowtide bench nexmark`: Nexmark's queries 0 to 8, compared with DuckDB and measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lowtide_bench.nexmark import NAMES, find_examples
 
 
 class Queries(click.ParamType[tuple[str, ...]]):
-    """Names of queries, with commas between them."""
+    """Names of queries, separated by commas."""
 
     name = "Q[,Q...]"
 

@@ -17,11 +17,11 @@ __all__ = [
 
 Grouping = Literal["optimistic", "ordered"]
 MOST_STATE_KEYS = 10**7
-"""As many as have different keys of 8 bytes; see `lowtide_bench.counted`."""
+"""The limit on different keys of 8 bytes; see `lowtide_bench.counted`."""
 
 
 class Rates(click.ParamType[tuple[int, ...]]):
-    """Whole numbers above 0, with commas between them."""
+    """Integers above 0, separated by commas."""
 
     name = "N[,N...]"
 
@@ -39,7 +39,7 @@ class Rates(click.ParamType[tuple[int, ...]]):
 
 
 class Paces(click.ParamType[tuple[float, ...]]):
-    """Seconds, 0 or more, with commas between them, each once."""
+    """Seconds, 0 or more, separated by commas, each once."""
 
     name = "S[,S...]"
 
@@ -59,7 +59,7 @@ class Paces(click.ParamType[tuple[float, ...]]):
 
 
 class Subjects(click.ParamType[tuple[str, ...]]):
-    """Names of what is measured, with commas between them."""
+    """Names of subjects, separated by commas."""
 
     name = "NAME[,NAME...]"
     choices = ("bare", "skeleton", "flow")
@@ -121,7 +121,7 @@ MARKDOWN = click.option("--markdown", is_flag=True, help="Print the tables as ma
 
 
 def measured_conf(conf: Conf, grouping: Grouping | None, epoch: float) -> Conf:
-    """Return the conf with what the command line says; ConfError if its figures could not be compared."""
+    """Return the conf with the command line's settings; ConfError if its figures could not be compared."""
     if conf.job.parallelism > 2:
         raise ConfError(
             f"[job] parallelism is {conf.job.parallelism}: the sink of a measurement has 2 partitions",

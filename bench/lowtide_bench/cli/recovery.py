@@ -1,4 +1,4 @@
-"""`lowtide bench recovery`: how soon output flows again when a process was killed."""
+"""`lowtide bench recovery`: time until output flows again after a process is killed."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ __all__ = ["ended_by_sigterm", "one", "progress", "show"]
 END_LIMIT_S = 60.0
 
 PROGRESS_EVERY_S = 5.0
-"""How often progress is written where there is no terminal to write it over."""
+"""Interval of progress lines without a terminal to overwrite them on."""
 
 
 def show(result: Mapping[str, Any], tables: Iterable[Table], told: str, *, as_json: bool, markdown: bool) -> None:
@@ -40,8 +40,8 @@ def show(result: Mapping[str, Any], tables: Iterable[Table], told: str, *, as_js
 
 
 def one(option: str, value: str) -> tuple[int, dict[str, Any]]:
-    """Run this command line once more in a process of its own, with one option set; its exit code and its object."""
-    # The last of an option given twice wins, so the arguments of this command can be handed on as they are.
+    """Run this command line again in a process of its own, with one option set; return its exit code and its object."""
+    # The last of an option given twice wins, so this command's arguments can be passed on as they are.
     given = [word for word in sys.argv[1:] if word != "--markdown"]
     command = [sys.executable, "-m", "lowtide.cli", *given, option, value, "--json"]
     with ended_by_sigterm():
@@ -49,7 +49,7 @@ def one(option: str, value: str) -> tuple[int, dict[str, Any]]:
         try:
             said, _ = process.communicate()
         except BaseException:
-            # At a terminal Ctrl-C has gone to both; a second one would break off how the child ends what it started.
+            # At a terminal Ctrl-C has gone to both; a second one would interrupt the child's clean-up.
             process.terminate()
             process.wait(END_LIMIT_S)
             raise
@@ -58,7 +58,7 @@ def one(option: str, value: str) -> tuple[int, dict[str, Any]]:
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does, so that all it started is stopped; a second one is not heard."""
+    """Let SIGTERM end the command as Ctrl-C does, so that everything it started is stopped; ignore a second one."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -75,7 +75,7 @@ def ended_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def progress() -> Iterator[Any]:
-    """Give a function that shows what happens now, on standard error."""
+    """Return a function that shows progress on standard error."""
     console = Console(stderr=True, highlight=False)
     began = time.monotonic()
     if console.is_terminal:

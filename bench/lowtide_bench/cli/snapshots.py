@@ -1,4 +1,4 @@
-"""`lowtide bench snapshots`: what snapshots cost a flow in time."""
+"""`lowtide bench snapshots`: cost of snapshots to a flow, in time."""
 
 from __future__ import annotations
 

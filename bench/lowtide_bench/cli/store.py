@@ -1,4 +1,4 @@
-"""`lowtide bench store`: how fast state is written and read back."""
+"""`lowtide bench store`: speed of writing state and reading it back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lowtide bench telling`: how soon the outside is told of what a quiet job has delivered."""
+"""`lowtide bench telling`: delay of a subscriber's news of what a quiet job has delivered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lowtide bench throughput`: how many records a second go through a flow for good."""
+"""`lowtide bench throughput`: the highest rate that a flow keeps up for ever."""
 
 from __future__ import annotations
 

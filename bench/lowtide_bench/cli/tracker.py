@@ -1,4 +1,4 @@
-"""`lowtide bench tracker`: what one tracker process takes, how soon it notifies, and how its traffic grows."""
+"""`lowtide bench tracker`: capacity of one tracker process, delay of its notices, and growth of its traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lowtide bench windows`: how fast records go through windows, and how soon results are out once one closes."""
+"""`lowtide bench windows`: throughput of windows, and the delay of results once one closes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nexmark's queries on Spark and Kafka: held against DuckDB, and measured. The flows are the clone's examples."""
+"""Nexmark's queries on Spark and Kafka: compared with DuckDB, and measured. The flows are the repository's examples."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 class ExamplesMissing(LowtideError):
-    """Run it from a clone: the flows that are measured lie there."""
+    """The examples are missing: run it from a clone of the repository, which holds the measured flows."""
 
 
 def find_examples() -> None:
-    """Let `nexmark` be imported, which lies in the clone's `examples/`.
+    """Make `nexmark` importable from the clone's `examples/`.
 
     Raises:
         ExamplesMissing: there are none.

@@ -36,12 +36,12 @@ class Speed:
 
     @classmethod
     def of(cls, came: Int64s, backlog_ms: Int64s, live_ms: int) -> Speed:
-        """Reckon it.
+        """Compute it.
 
         Args:
             came: int64[2, n], each result's timestamp and time of receipt.
             backlog_ms: The timestamps of the backlog's records.
-            live_ms: The live load's first; what stands between backlog and load is not counted.
+            live_ms: The live load's first; results between backlog and load do not count.
         """
         live = came[:, came[0] >= live_ms]
         p50, p99 = percentiles((live[1] - live[0] * NS_PER_MS) / NS_PER_MS, (50, 99)) if live.size else (None, None)

@@ -1,4 +1,4 @@
-"""The reader, a process of its own: `python -m lowtide_bench.nexmark.reader`; when each result came."""
+"""Process that reads results with their times of receipt: `python -m lowtide_bench.nexmark.reader`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["main"]
 
 
 def read(consumer: Any, parent: Parent) -> Int64s:
-    """Read until the parent says `end`: int64[2, n], Kafka's timestamp in ms and the time of receipt in ns."""
+    """Read until the parent sends `end`: int64[2, n], Kafka's timestamp in ms and the time of receipt in ns."""
     blocks: list[Int64s] = [np.empty((2, 0), np.int64)]
     while "end" not in parent.told:
         first = consumer.poll(POLL_S)
@@ -29,7 +29,7 @@ def read(consumer: Any, parent: Parent) -> Int64s:
 
 
 def main() -> None:
-    """Read, save, say so, then wait to be ended."""
+    """Read, save, report that, then wait to be ended."""
     from confluent_kafka import Consumer, TopicPartition
 
     parent = Parent()

@@ -12,7 +12,7 @@ __all__ = ["tables", "told"]
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Give one line for each query."""
+    """Return one row for each query."""
     title = f"Nexmark, {result['records']:,} events of backlog, then {result['rate']:,} a second for "
     title += f"{result['seconds']:g} s, seed {result['seed']}"
     rows = [
@@ -30,5 +30,5 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def told(result: Mapping[str, Any]) -> str:
-    """Return in a line where it was measured."""
+    """Return a line about the machine of the measurement."""
     return f"{in_words(result['machine'])}; grouping {result['grouping']}"

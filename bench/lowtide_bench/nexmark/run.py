@@ -1,4 +1,4 @@
-"""A whole run: Kafka, ZooKeeper and Spark, one query after the other; each is measured and held against DuckDB."""
+"""A whole run: Kafka, ZooKeeper and Spark, one query after another; each is measured and compared with DuckDB."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["Course", "run"]
 
 LANES = 2
 SLOTS = 14
-"""Of Spark: as many as the longest query takes, its workers of all levels and its sources' partitions."""
+"""Spark's slots: enough for the longest query, its workers of all levels and its sources' partitions."""
 CLOSES_S = 11.0
-"""After an event's time the last window with it ends."""
+"""From an event's time to the end of the last window with it."""
 LEAD_S = 1.0
 DONE_LIMIT_S = 300.0
-"""How long a query may take over its backlog, and to its last result."""
+"""Limit on a query's work on its backlog, and on the wait for its last result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ def run(queries: Sequence[Query], course: Course, conf: Conf, say: Say) -> dict[
     """Measure queries, and return the object of `lowtide bench nexmark --json`.
 
     Raises:
-        LowtideError: what ended the run.
+        LowtideError: the run failed.
     """
     with described() as told, ground(conf, "create", say) as here:
         spark = dataclasses.replace(here.conf.spark, master=f"local[{SLOTS}]")
         conf = dataclasses.replace(here.conf, spark=spark)
         say("starting Spark")
         session = start_session(conf, "nexmark")
-        # Each query's end is a torn stream to Spark, which it warns of at length; what ends a run is raised here.
+        # To Spark each query's end is a torn stream, which it warns of at length; real failures are raised here.
         session.sparkContext.setLogLevel("OFF")
         try:
             found = []
@@ -79,7 +79,7 @@ def run(queries: Sequence[Query], course: Course, conf: Conf, say: Say) -> dict[
 
 
 class _Measured:
-    """One query's measurement: topics and events of its own, a job, a reader beside it."""
+    """Measurement of one query: topics and events of its own, a job, a reader beside it."""
 
     def __init__(self, query: Query, course: Course, conf: Conf, file: str, say: Say) -> None:
         self._query, self._course, self._conf, self._file = query, course, conf, file
@@ -128,7 +128,7 @@ class _Measured:
             job.stop()
 
     def _until(self, job: Job, end_ms: int, what: str) -> None:
-        """Wait until all before a moment is delivered."""
+        """Wait until everything before a moment is delivered."""
         self._say(what)
         deadline = time.monotonic() + DONE_LIMIT_S
         while (job.client().status().delivered_time_ms or 0) < end_ms:
@@ -154,7 +154,7 @@ class _Measured:
 
 
 def _end_ms(log: Log) -> int:
-    """The moment, ms since 1970, before which all results of these events stand."""
+    """Return the moment, ms since 1970, before which all results of these events lie."""
     last = max(each.record.date_time for each in log.bids) + timedelta(seconds=CLOSES_S)
     expiry = max(each.record.expires for each in log.auctions)
     return int((max(last, expiry) + WAIT + timedelta(seconds=1)).timestamp() * 1_000)

@@ -23,11 +23,11 @@ FLUSH_LIMIT_S = 60.0
 NAP_S = 0.001
 
 Due = tuple[int, str, int, bytes]
-"""When it comes to the log, in ms since 1970; its source, partition and value."""
+"""Time at which it reaches the log, in ms since 1970; its source, partition and value."""
 
 
 def messages_of(log: Log, sources: Iterable[str]) -> list[Due]:
-    """Return the events of these sources as messages, in the order in which they come."""
+    """Return the events of these sources as messages, in order of arrival."""
     found: list[Due] = []
     for source in sources:
         events: Sequence[Stamped[Any]] = log.topics[source]
@@ -39,7 +39,7 @@ def messages_of(log: Log, sources: Iterable[str]) -> list[Due]:
 
 
 def write(kafka: KafkaConf, topics: Mapping[str, str], messages: Iterable[Due], *, paced: bool) -> None:
-    """Write messages, with their timestamps; `paced`: each when its time has come.
+    """Write messages, with their timestamps; if `paced`, each at its time.
 
     Raises:
         ChildFailed: Kafka did not take them.
@@ -64,7 +64,7 @@ def write(kafka: KafkaConf, topics: Mapping[str, str], messages: Iterable[Due], 
 
 
 class Live:
-    """A load that is written by a thread; `over` once all of it is there."""
+    """A load written by a thread; `over` once all of it is there."""
 
     def __init__(self, kafka: KafkaConf, topics: Mapping[str, str], messages: list[Due]) -> None:
         self._error: Exception | None = None

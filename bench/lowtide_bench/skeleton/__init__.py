@@ -1,9 +1,9 @@
-"""The skeleton: a flow's way through Spark and Kafka with nothing of Lowtide in it.
+"""The skeleton: a flow's path through Spark and Kafka without any of Lowtide.
 
 Real-Time Mode's Kafka source, a Python process per source partition, one exchange, one Python process that counts, and
-one Kafka transaction per bundle. No labels, no tracker, no barrier: it promises nothing, so a flow's figures beside its
-own show what the promises cost. Its Java class and its workers are its own: whatever becomes of Lowtide's own loop, it
-stays as it is.
+one Kafka transaction per bundle. No labels, no tracker, no barrier: it promises nothing, so its figures beside a flow's
+show the cost of the promises. Its Java class and its workers are its own, so it stays the same when Lowtide's own loop
+changes.
 
-`system.Skeleton` is what is measured; it runs `program` (Spark's driver), which runs the `worker`s.
+`system.Skeleton` is the system to measure; it runs `program` (Spark's driver), which runs the `worker`s.
 """

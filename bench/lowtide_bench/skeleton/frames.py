@@ -16,7 +16,7 @@ _LENGTH_BYTES = 4
 
 
 def encode(stamps: Sequence[int], values: Sequence[bytes]) -> bytes:
-    """Return a frame of records: timestamps in ms, and as many values."""
+    """Return a frame of records: timestamps in ms, and the same number of values."""
     return b"".join((_COUNT.pack(len(values)), array("q", stamps), array("i", map(len, values)), *values))
 
 

@@ -1,4 +1,4 @@
-"""The skeleton's Java class: compiled when it is needed, into the cache; no part of Lowtide's own jar."""
+"""The skeleton's Java class: compiled on demand into the cache; not part of Lowtide's own jar."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SOURCE = Path(__file__).with_name("Stage.java")
 
 
 def skeleton_jar() -> Path:
-    """Return the jar, compiled if the cache has none of this source for this pyspark.
+    """Return the jar; compile it if the cache has none of this source for this pyspark.
 
     Raises:
         JavaMissing: it has to be compiled, and there is no JDK.
-        ShimRefused: the compiler found faults.
+        ShimRefused: the compiler found errors.
     """
     made_of = b"%d %s\n" % (RELEASE, version("pyspark").encode()) + SOURCE.read_bytes()
     jar = cache_folder() / "bench" / f"skeleton-{hashlib.sha256(made_of).hexdigest()[:12]}.jar"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COUNTERS = 1
-"""Workers after the exchange. The prototype was faster with one than with two: each wants its turn on a core."""
+"""Workers after the exchange. The prototype was faster with one than with two, which compete for the cores."""
 START_LIMIT_S = 30.0
 SAY_EVERY_S = 0.5
 POLL_S = 0.1
@@ -31,7 +31,7 @@ JVM_END_LIMIT_S = 10.0
 
 
 def own_settings(conf: Conf, jar: str) -> dict[str, str]:
-    """Return a job's settings of Spark without Lowtide's plugin and jar; the skeleton's jar is there instead."""
+    """Return a job's Spark settings with the skeleton's jar in place of Lowtide's plugin and jar."""
     of_job = {**launch_settings(conf), **settings(conf)}
     kept = {key: value for key, value in of_job.items() if not key.startswith(("spark.plugins", "spark.lowtide."))}
     return {**kept, "spark.jars": ",".join(map(str, [*connector_jars(), jar]))}
@@ -67,7 +67,7 @@ def start_workers(stack: ExitStack, task: Mapping[str, Any]) -> list[list[Child]
 
 
 def ports_of(workers: Sequence[Child]) -> str:
-    """Return the ports of a level's workers by partition, with commas."""
+    """Return the ports of a level's workers by partition, separated by commas."""
     return ",".join(str(worker.expect("port", START_LIMIT_S)["port"]) for worker in workers)
 
 
@@ -76,9 +76,9 @@ def start_query(session: SparkSession, conf: Conf, topic: str, ports: Sequence[s
 
     Args:
         session: The session.
-        conf: A job's: how long an epoch is, and where Kafka.
-        topic: What is read, from its beginning.
-        ports: Those of the workers of either level.
+        conf: A job's conf: for the length of an epoch and Kafka's address.
+        topic: The topic to read from its beginning.
+        ports: Ports of the workers of each level.
         checkpoint: A folder for Spark.
     """
     from pyspark.sql import DataFrame
@@ -98,11 +98,11 @@ def start_query(session: SparkSession, conf: Conf, topic: str, ports: Sequence[s
 
 
 def watch(parent: Parent, session: SparkSession, query: Any, workers: Sequence[Child]) -> None:
-    """Say when epochs ended, until the parent wants the end.
+    """Report the ends of epochs, until the parent wants the end.
 
     Raises:
         LifeEnded: the query has ended by itself.
-        ChildFailed: a worker has.
+        ChildFailed: a worker has ended.
     """
     said_at = 0.0
     while "stop" not in parent.told:
@@ -118,7 +118,7 @@ def watch(parent: Parent, session: SparkSession, query: Any, workers: Sequence[C
 
 
 def end_session(session: SparkSession) -> None:
-    """Stop Spark, and its JVM, which would otherwise end at some time after this process."""
+    """Stop Spark and its JVM, which would otherwise end some time after this process."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -129,7 +129,7 @@ def end_session(session: SparkSession) -> None:
 
 
 def own_output() -> None:
-    """Keep standard output for the parent: what the JVM writes to its own goes to standard error."""
+    """Keep standard output for the parent: send the JVM's output to standard error."""
     sys.stdout = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

@@ -1,4 +1,4 @@
-"""The skeleton's way into Kafka: all that has come since the last transaction goes into the next."""
+"""The skeleton's output to Kafka: everything that came since the last transaction goes into the next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lowtide.connectors.sender import SETTINGS
 
 LIMIT_S = 30.0
 MOST_WAITING = 64
-"""Frames; more make the worker wait, and with it all that is before it."""
+"""Frames; more make the worker wait, and everything upstream of it."""
 WAIT_S = 0.001
 
 Outgoing = tuple[int, bytes | None, bytes]
@@ -34,7 +34,7 @@ class Sink:
         threading.Thread(target=self._run, daemon=True).start()
 
     def put(self, records: list[Outgoing]) -> None:
-        """Hand over records; waits while there are too many before them."""
+        """Hand over records; wait while too many are queued."""
         while self._waiting.qsize() >= MOST_WAITING:
             time.sleep(WAIT_S)
         self._waiting.put(records)

@@ -1,4 +1,4 @@
-"""The skeleton as a system that is measured: its program, started and ended."""
+"""The skeleton as a system to measure: its program, started and ended."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Skeleton:
 
     Args:
         way: Its topics.
-        conf: A job's, of which it takes what is Spark's and Kafka's.
+        conf: A job's conf, for the settings of Spark and Kafka.
         jar: Its Java class.
-        folder: Where Spark and the program may leave their files.
+        folder: Folder for files of Spark and the program.
         counts: Whether the records are `running-count`'s; others are passed on as they are.
     """
 
@@ -44,7 +44,7 @@ class Skeleton:
             self._ends_ns = line["ends"]
 
     def hops(self) -> Mapping[str, Mapping[int, int]]:
-        """Nothing is counted."""
+        """Return nothing: it has no histograms."""
         return {}
 
     def epoch_ends_ns(self) -> list[int]:
@@ -53,10 +53,10 @@ class Skeleton:
         return self._ends_ns
 
     def client(self) -> None:
-        """None: it has no control API."""
+        """Return None: it has no control API."""
 
     def stop(self) -> None:
-        """Stop the query, Spark, the workers; what is left of them is killed."""
+        """Stop the query, Spark and the workers; kill what is left of them."""
         below = descendants({self._child.pid}, parents())
         started = {pid: command(pid) for pid in below}
         self._child.tell({"stop": True})
@@ -66,7 +66,7 @@ class Skeleton:
                 self._child.hear(POLL_S)
         self._child.end()
         for pid, line in started.items():
-            # A process that has gone has no command line, and another that got its number has another.
+            # A process that has gone has no command line, and another process with its number has a different one.
             if line and command(pid) == line:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

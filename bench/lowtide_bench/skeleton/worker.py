@@ -1,7 +1,7 @@
-"""A worker of the skeleton, a process of its own that blocks: `python -m lowtide_bench.skeleton.worker`.
+"""Worker of the skeleton, a process of its own that blocks: `python -m lowtide_bench.skeleton.worker`.
 
-One of level 0 sends each record to the worker of its key; one of level 1 counts the records of each key, and gives them
-to Kafka. Tasks connect to it one after the other, an epoch each.
+A worker of level 0 sends each record to the worker of its key; one of level 1 counts the records of each key, and gives
+them to Kafka. Tasks connect to it one after another, one per epoch.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _HEAD = struct.Struct(">ii")
 
 
 def frames(connection: socket.socket) -> Iterator[bytes]:
-    """Return the frames of a task until it has no more.
+    """Yield the frames of a task until it has no more.
 
     Raises:
-        EOFError: the task went in the middle of one.
+        EOFError: the task ended in the middle of one.
     """
     with connection.makefile("rb", BUFFER_BYTES) as stream:
         while head := stream.read(_LENGTH.size):
@@ -49,7 +49,7 @@ class Sender:
         self._targets = targets
 
     def take(self, frame: bytes) -> bytes:
-        """Return what the task sends on: a frame with a head for each target that gets something."""
+        """Return the task's output: a frame with a head for each target that gets something."""
         stamps: list[list[int]] = [[] for _ in range(self._targets)]
         values: list[list[bytes]] = [[] for _ in range(self._targets)]
         for stamp, value in zip(*decode(frame), strict=True):
@@ -103,7 +103,7 @@ def serve(listener: socket.socket, worker: Sender | Counter) -> None:
                     if answer := worker.take(frame):
                         connection.sendall(answer)
             except (EOFError, ConnectionError):
-                # A task that was stopped; if it was not, Spark ends the query and says why.
+                # The task was stopped; if it was not, Spark ends the query and gives the reason.
                 continue
 
 
@@ -115,10 +115,10 @@ def of_task(task: dict[str, Any]) -> Sender | Counter:
 
 
 def main() -> None:
-    """Say the port, then serve until the parent ends the process."""
+    """Report the port, then serve until the parent ends the process."""
     parent = Parent()
     worker = of_task(parent.task)
-    # Nothing here makes cycles, and to look for them among millions of counts would be seen in the figures.
+    # Nothing here makes cycles, and a search for them among millions of counts would show in the figures.
     gc.disable()
     with socket.create_server((LOOPBACK, 0)) as listener:
         parent.say(port=listener.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Traffic that is counted and not timed: of one worker by its records, and of each shard by how many there are."""
+"""Traffic that is counted and not timed: of one worker by its records, and of each shard by their number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lowtide_tracker.shards.sharding import Splitter
 from lowtide_tracker.wire import encode
 
 FLUSH_MS = 2
-"""As a host does (`worker/host.py`)."""
+"""As in a host (`worker/host.py`)."""
 SLACK_MS = 2
 _pack = Encoder().encode
 
@@ -87,27 +87,27 @@ def by_shards(counts: Sequence[int], *, workers: int, depth: int, entries: int, 
 
 
 class _Sharded:
-    """Shards and their merge in one process, with what would go over their connections."""
+    """Shards and their merge in one process, with the messages of their connections."""
 
     def __init__(self, count: int, *, workers: int, depth: int) -> None:
         graph, opening = Graph(chain(depth)), fronts(workers)
         self.merge = Merge(graph, opening, shards=count, start=START, capacity_ticks=1 << 20)
         self.traffic = [Traffic() for _ in range(count)]
-        """By shard: parts in, reports out. Notices are the merge's to send."""
+        """By shard: parts in, reports out. Notices come from the merge."""
         self.of_merge = Traffic()
         self._shards = [Shard(graph, opening, shard=at, shards=count, start=START) for at in range(count)]
         self._splitters = [Splitter(count) for _ in range(workers)]
         self.report()
 
     def flush(self, flush: Flush) -> None:
-        """A worker sends each shard its part."""
+        """Send each shard its part of a worker's flush."""
         parts = self._splitters[flush.worker].split(flush)
         for shard, traffic, part in zip(self._shards, self.traffic, parts, strict=True):
             shard.receive(part)
             _count(traffic, part)
 
     def report(self) -> None:
-        """Each shard tells the merge what has moved, and hears what comes of it."""
+        """Report each shard's changes to the merge, and count the notices that follow."""
         for traffic, report in zip(self.traffic, self._reports(), strict=True):
             if report is None:
                 continue

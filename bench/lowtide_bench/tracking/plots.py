@@ -17,7 +17,7 @@ STYLE = "font-family:sans-serif;font-size:12px"
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One picture: lines through points with both coordinates above 0."""
+    """A picture: lines through points with both coordinates above 0."""
 
     title: str
     across: str
@@ -134,7 +134,7 @@ def _points(cases: Sequence[Mapping[str, Any]], across: str, up: str) -> list[tu
 
 
 def _bounds(values: Sequence[float]) -> tuple[int, int]:
-    """The decades that hold all values; one at least."""
+    """Return the decades that hold all values, at least one."""
     low, high = floor(log10(min(values))), ceil(log10(max(values)))
     return low, max(high, low + 1)
 

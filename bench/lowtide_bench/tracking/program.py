@@ -10,16 +10,16 @@ class Swarm(Struct, frozen=True, kw_only=True):
 
     Attributes:
         address: The tracker's.
-        shards: Of its shards, where it has some; then its own address is the merge's.
+        shards: Addresses of its shards, if any; then its own address is the merge's.
         secret: The life's, in hexadecimal.
         first: The number of its first worker.
-        workers: How many it has.
+        workers: Number of workers.
         depth: Segments of the graph.
         entries: Acks of a flush.
-        seconds: For how long.
-        rate: Flushes of each worker a second; 0: as fast as the tracker takes them.
-        window: How many rounds a worker may be ahead of min time, where there is no rate.
-        seed: Of the moments at which workers flush.
+        seconds: Duration.
+        rate: Flushes of each worker per second; 0 for as fast as the tracker takes them.
+        window: Rounds that a worker may be ahead of min time, without a rate.
+        seed: Seed of the moments at which workers flush.
     """
 
     address: str = ""

@@ -9,7 +9,7 @@ from lowtide_bench.machine import in_words
 from lowtide_bench.tables import Table, number
 
 Columns = Sequence[tuple[str, str, int]]
-"""(heading, key, digits behind the point)."""
+"""(heading, key, digits after the point)."""
 
 _PACED: Columns = (
     ("messages in/s", "messages_in_per_s", 0),
@@ -54,7 +54,7 @@ _SERVED: Columns = (
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """Give capacity and latency, then traffic by workers, depth, records and shards."""
+    """Return capacity and latency, then traffic by workers, depth, records and shards."""
     full, notified, asked = result["capacity"], result["latency"], result["asked"]
     rows = [
         (
@@ -81,7 +81,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def told(result: Mapping[str, Any]) -> str:
-    """Return in a line where it was measured."""
+    """Return a line about the machine of the measurement."""
     found = result["versions"]
     return f"{in_words(result['machine'])}; python {found['python']}, msgspec {found['msgspec']}"
 

@@ -1,4 +1,4 @@
-"""Runs of the tracker's process with simulated workers, and the figures that come of them."""
+"""Runs of the tracker's process with simulated workers, and their figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 CONNECT_LIMIT_S = 120.0
 ANSWER_LIMIT_S = 120.0
 WINDOW_ENTRIES = 100_000
-"""Acks that may be under way where the tracker is to take as many as it can: some tenths of a second of its work."""
+"""Acks that may be under way at full speed: some tenths of a second of the tracker's work."""
 LEAST_WINDOW = 4
 COUNTED_ROUNDS = 20
 COUNTED_S = 2
@@ -121,7 +121,7 @@ class _Look:
 
 
 def _flooded(workers: int, depth: int, entries: int, seconds: float) -> dict[str, Any]:
-    """As many flushes as the tracker takes, or as one process of simulated workers makes."""
+    """Measure at full speed: as many flushes as the tracker takes, or as one process of simulated workers makes."""
     window = max(LEAST_WINDOW, WINDOW_ENTRIES // (workers * entries))
     swarm = Swarm(workers=workers, depth=depth, entries=entries, seconds=seconds, window=window)
     said, figures = _measured(swarm)
@@ -129,7 +129,7 @@ def _flooded(workers: int, depth: int, entries: int, seconds: float) -> dict[str
 
 
 def _paced(workers: int, depth: int, entries: int, seconds: float, rate: float) -> dict[str, Any]:
-    """Traffic and latency at a pace."""
+    """Measure traffic and latency at a pace."""
     said, figures = _measured(Swarm(workers=workers, depth=depth, entries=entries, seconds=seconds, rate=rate))
     arrived, read = quantiles(said.arrived_ms, n=100), quantiles(said.read_ms, n=100)
     return {
@@ -144,7 +144,7 @@ def _paced(workers: int, depth: int, entries: int, seconds: float, rate: float) 
 
 
 def _measured(swarm: Swarm) -> tuple[SwarmSaid, dict[str, Any]]:
-    """Run a tracker and a process of simulated workers; what that one said, and what the tracker has done a second."""
+    """Run a tracker and a process of simulated workers; return the latter's result, and the tracker's work/s."""
     with Served(swarm.workers, swarm.depth) as served:
         asked = replace(swarm, address=served.address, secret=served.secret.hex())
         child = Child("lowtide_bench.tracking.swarm", to_builtins(asked))

@@ -12,9 +12,9 @@ from lowtide_tracker.ack_values import AckValues
 from lowtide_tracker.fields import Ack
 
 START = 883_661_550_000
-"""The first tick: as large as those of today with a slack of 2 ms, for large numbers take more bytes."""
+"""The first tick: as large as current ones with a slack of 2 ms, since large numbers take more bytes."""
 SEGMENTS_OF_WORKER = 2
-"""A worker acks what it receives in its own segment, and what it sends in the next one's."""
+"""A worker acks received records in its own segment, and sent ones in the next."""
 
 
 class Script:
@@ -22,7 +22,7 @@ class Script:
 
     Args:
         first: The number of the first worker; even.
-        count: How many workers there are; even.
+        count: Number of workers; even.
         depth: Segments, each fed by the one before.
         entries: Acks of each flush.
     """
@@ -36,14 +36,14 @@ class Script:
             pair: [1 + (pair + step) % depth for step in range(min(depth, SEGMENTS_OF_WORKER))] for pair in self._values
         }
         self._acks: dict[int, tuple[int, tuple[Ack, ...]]] = {}
-        """Per pair: the newest round that was asked for, and its acks."""
+        """For each pair: the newest round requested, and its acks."""
 
     def opens_at(self, round_number: int) -> int:
-        """The first tick of a round, counted from 0; min time stands there until all have flushed it."""
+        """Return the first tick of a round, counted from 0; min time stays there until all have flushed it."""
         return START + round_number * self.ticks
 
     def flush(self, worker: int, round_number: int) -> Flush:
-        """A worker's flush of a round; who asks for it goes through the rounds in order, for both workers of a pair."""
+        """Return a worker's flush of a round; call it for the rounds in order, for both workers of a pair."""
         pair = worker // 2
         known, acks = self._acks.get(pair, (-1, ()))
         if known != round_number:
@@ -60,7 +60,7 @@ class Script:
 
 
 def chain(depth: int) -> dict[int, list[int]]:
-    """The graph of a flow with so many exchanges, one after the other."""
+    """Return the graph of a flow with this many exchanges, one after another."""
     graph: dict[int, list[int]] = {1: []}
     graph |= {segment: [segment - 1] for segment in range(2, depth + 1)}
     Graph(graph)
@@ -68,7 +68,7 @@ def chain(depth: int) -> dict[int, list[int]]:
 
 
 def fronts(workers: int) -> dict[int, int]:
-    """One of each sender, with its opening floor."""
+    """Return one front for each sender, with its opening floor."""
     return dict.fromkeys(range(workers // 2), START)
 
 

@@ -1,4 +1,4 @@
-"""The tracker of a life as the service starts it, in a process of its own, with what it reports of itself."""
+"""A life's tracker as the service starts it, in a process of its own, with its reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ END_LIMIT_S = 10.0
 
 
 class Served:
-    """A tracker's process for so many simulated workers; ends with the `with` block."""
+    """A tracker's process for a number of simulated workers; ends with the `with` block."""
 
     def __init__(self, workers: int, depth: int) -> None:
         self.secret = secrets.token_bytes(32)
@@ -80,14 +80,14 @@ class Served:
 
     @property
     def cpu_s(self) -> float:
-        """The CPU time of the process's one thread so far; 0 if it has gone."""
+        """CPU time of the process's one thread so far; 0 if it has gone."""
         return cpu_s_of(self.pid)
 
     def report(self, limit_s: float = REPORT_LIMIT_S) -> TrackerReport:
-        """Return the next report that comes; they come twice a second.
+        """Return the next report; there are two per second.
 
         Raises:
-            ChildFailed: the life or the process has ended, or nothing has come for so long.
+            ChildFailed: the life or the process has ended, or nothing came in time.
         """
         deadline = time.monotonic() + limit_s
         with self._changed:
@@ -119,7 +119,7 @@ class Served:
 
 
 def cpu_s_of(pid: int) -> float:
-    """The CPU time of the main thread of a process so far, to the ns; 0 if it has gone."""
+    """Return the CPU time of a process's main thread so far, to the ns; 0 if it has gone."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9
     except OSError:

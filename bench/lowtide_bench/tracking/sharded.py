@@ -1,4 +1,4 @@
-"""The tracker of a life in shards as the service has it, a process for each and one for their merge."""
+"""A life's tracker in shards as the service has it, a process for each and one for their merge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POLL_S = 0.05
 
 
 class ServedInShards:
-    """The processes for so many simulated workers; they end with the `with` block."""
+    """The processes for a number of simulated workers; they end with the `with` block."""
 
     def __init__(self, workers: int, depth: int, shards: int) -> None:
         self.secret = secrets.token_bytes(32)
@@ -64,11 +64,11 @@ class ServedInShards:
 
     @property
     def cpu_s(self) -> tuple[float, ...]:
-        """The CPU time of each shard's process so far, and last that of the merge's."""
+        """CPU time of each shard's process so far, and last of the merge's."""
         return tuple(0.0 if pid is None else cpu_s_of(pid) for pid in self._tracker.pids)
 
     def report(self, messages: int) -> TrackerReport:
-        """Return the next report in which every shard has had so many messages, the first of each connection included.
+        """Return the next report in which every shard has had this many messages, with the first of each connection.
 
         Raises:
             ChildFailed: the life has ended, or there was none in time.

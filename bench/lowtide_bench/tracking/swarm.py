@@ -1,6 +1,6 @@
-"""A process of simulated workers, with a connection to the tracker each: as fast as it takes them, or at a pace.
+"""Process of simulated workers, each with a connection to the tracker: at full speed or at a pace.
 
-Started by `lowtide_bench.child.Child`; its task and what it says are those of `lowtide_bench.tracking.program`.
+Started by `lowtide_bench.child.Child`; its task and its result are those of `lowtide_bench.tracking.program`.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ from lowtide_tracker.wire import decode, encode
 
 RECEIVE_BYTES = 1 << 16
 SPREAD = 0.8
-"""Workers flush at random moments of so much of a round: the last one's notice comes in the rest."""
+"""Share of a round in which workers flush, at random moments: the last one's notice comes in the rest."""
 LATE_LIMIT_S = 30.0
-"""For how long at most the last notices are waited for."""
+"""Longest wait for the last notices."""
 LOOK_S = 0.01
 SO_TIMESTAMPNS = 35
-"""Linux: have the kernel say when what is read has come; `socket` has no name for it."""
+"""Linux: have the kernel give the arrival time of received data; `socket` has no name for it."""
 _TIMESPEC = struct.Struct("@qq")
 
 
 class Worker:
-    """One connection, whose handshake `TrackerClient` has made; from then on bytes go over it as they are."""
+    """One connection, whose handshake `TrackerClient` has made; from then on it carries raw bytes."""
 
     def __init__(self, swarm: Swarm, number: int) -> None:
         self.number = number
         self.rounds = 0
         """Flushes that were sent, or are in `rest`."""
         self.rest = b""
-        """What the kernel has not taken yet."""
+        """Bytes that the kernel has not taken yet."""
         self._clients = _clients(swarm, number)
         for client in self._clients:
             client.connect()
         self.socket, *shards = [socket.socket(fileno=client.fileno()) for client in self._clients]
         self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.shards = tuple(shards)
-        """The lines to shards; flushes go there where there are some."""
+        """Connections to shards; if there are any, flushes go there."""
         self._splitter = Splitter(len(shards)) if shards else None
         self.reader = MessageReader()
 
     def send(self, data: bytes) -> bool:
-        """Send what was left and this; whether all of it went."""
+        """Send the rest and these bytes; return whether all of it went."""
         self.rest += data
         with suppress(BlockingIOError):
             self.rest = self.rest[self.socket.send(self.rest) :]
         return not self.rest
 
     def flush(self, flush: Flush) -> None:
-        """Send a flush, or its parts, which the kernel has room for."""
+        """Send a flush, or its parts, for which the kernel has room."""
         if self._splitter is None:
             self.send(encode(flush))
             return
@@ -79,19 +79,19 @@ class Worker:
             return b"", 0
         if not data:
             raise ConnectionResetError(f"the tracker has closed the connection of worker {self.number}")
-        if not said:  # The kernel begins with it a little after it was asked to.
+        if not said:  # The kernel begins with it a little after the request.
             return data, time.time_ns()
         seconds, ns = _TIMESPEC.unpack(said[0][2])
         return data, seconds * 1_000_000_000 + ns
 
     def global_min(self, data: bytes) -> int | None:
-        """The largest global min time that came notices tell of."""
+        """Return the largest global min time in the received notices."""
         found = [decode(kind, payload) for kind, payload in self.reader.feed(data)]
         return max((message.global_min for message in found if isinstance(message, Notice)), default=None)
 
 
 def _clients(swarm: Swarm, number: int) -> list[TrackerClient]:
-    """The connections of a worker, not made yet; that on which notices come is the first."""
+    """Return the connections of a worker, not made yet; the first receives notices."""
     secret, local = bytes.fromhex(swarm.secret), LocalTracker(number, INCARNATION)
     name = f"simulated worker {number}"
     if swarm.shards:
@@ -118,15 +118,15 @@ class Swarmed:
             self._poll.register(descriptor, select.EPOLLIN)
 
     def flood(self) -> SwarmSaid:
-        """Send flush after flush of one worker after the other, no further ahead of min time than the window.
+        """Send flush after flush of one worker after another, no further ahead of min time than the window.
 
-        What is under way at the end is waited for, and counts with its time.
+        At the end it waits for what is under way, which counts with its time.
         """
         swarm, script, ear = self._swarm, self._script, self._workers[0]
         started = now = time.monotonic()
         sent = lowest = passed = 0
         last: int | None = None
-        """The round to end with, once the time is over."""
+        """The last round, once the time is over."""
         while last is None or passed < last:
             now = time.monotonic()
             if last is None and now - started >= swarm.seconds:
@@ -151,7 +151,7 @@ class Swarmed:
         return SwarmSaid(flushes=sent, seconds=now - started, rounds=passed)
 
     def paced(self) -> SwarmSaid:
-        """Let each worker flush once per round, and time how long after the last of a round each hears of min time."""
+        """Let each worker flush once per round, and time the notice of min time at each from the round's last flush."""
         swarm, script = self._swarm, self._script
         last_sent: dict[int, int] = {}
         arrived: list[int] = []
@@ -199,7 +199,7 @@ class Swarmed:
         while ready:
             for descriptor, _ in ready:
                 if descriptor in self._of_shards:
-                    self._of_shards[descriptor].recv(RECEIVE_BYTES)  # It only tells what was applied.
+                    self._of_shards[descriptor].recv(RECEIVE_BYTES)  # It only reports what was applied.
                     continue
                 worker = self._by_descriptor[descriptor]
                 came.append((worker, *worker.receive(), time.time_ns()))
@@ -211,7 +211,7 @@ class Swarmed:
         return 0 if tick is None else (tick - self._script.opens_at(0)) // self._script.ticks
 
     def _due(self) -> Iterator[tuple[float, Worker, int]]:
-        """(seconds from the start, worker, round), in order."""
+        """Return (seconds from the start, worker, round), in order."""
         swarm, chance = self._swarm, random.Random(self._swarm.seed)  # noqa: S311 - moments, no secrets
         for number in range(round(swarm.seconds * swarm.rate)):
             moments = [(chance.random() * SPREAD, worker.number) for worker in self._workers]
@@ -220,13 +220,13 @@ class Swarmed:
 
 
 def _look_at(took_s: float, swarm: Swarm, passed: int, total: int) -> None:
-    """End where min time does not come to the end."""
+    """Fail if min time does not reach the end."""
     if took_s > swarm.seconds + LATE_LIMIT_S:
         raise TimeoutError(f"after {took_s:.0f} s min time has passed {passed} rounds of {total}")
 
 
 def main() -> None:
-    """Connect, say so, wait to be started, send and say what came of it."""
+    """Connect, report that, wait for the start, send and report the result."""
     parent = Parent()
     swarm = msgspec.convert(parent.task, Swarm)
     allow_descriptors()
