@@ -48,10 +48,10 @@ MISTAKES = {
     "a block that does not exist": ("kafka", "broker_node_group_info {", "broker_nodes {", "Unsupported block type"),
     "an attribute that does not exist": ("spark", "this.master_public_dns", "this.dns", "Unsupported attribute"),
 }  # fmt: skip
-"""Edits of a module, and what Terraform has to say to them: a check that passes everything is none."""
+"""Edits of a module, with Terraform's errors for them: a check that accepts everything is not a check."""
 
 POLICIES = 10
-"""The module has more; with fewer found, the tests' states have another form than this file expects."""
+"""The module has more; if fewer are found, the tests' states do not have the form that this file expects."""
 
 WILDCARDS = {
     "TheAccountDecides": "in a key's policy * is that key, and without it IAM could give nobody the key",
@@ -64,7 +64,7 @@ WILDCARDS = {
 
 @click.command(help=__doc__)
 def main() -> None:
-    """Run all checks; the last line says which."""
+    """Run all checks; the last line names them."""
     for tool in ("terraform", "go"):
         if shutil.which(tool) is None:
             raise click.ClickException(f"there is no {tool} on PATH: install {tool}")
@@ -102,7 +102,7 @@ class Module:
         self.copy()
 
     def copy(self) -> None:
-        """Take the module as it is in the clone, without what somebody's `terraform init` left there."""
+        """Copy the module from the clone, without the files of anyone's `terraform init`."""
         shutil.copytree(self.source, self.folder, ignore=shutil.ignore_patterns(".terraform*"), dirs_exist_ok=True)
 
     def terraform(self, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -121,7 +121,7 @@ class Module:
         self.terraform("validate", "-no-color")
 
     def run_tests(self, *arguments: str) -> list[dict[str, Any]]:
-        """Run tests; what Terraform reported, line by line."""
+        """Run tests; return Terraform's report, line by line."""
         done = self.terraform("test", "-json", *arguments, check=False)
         events = [json.loads(line) for line in done.stdout.splitlines()]
         if done.returncode:
@@ -132,12 +132,12 @@ class Module:
 
 
 class Aws(Module):
-    """The module for AWS, with the provider of schemas in the place of AWS's."""
+    """The module for AWS, with the provider of schemas in place of AWS's."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(AWS, folder)
         (folder / "terraform.rc").write_text("")
-        # Terraform alone knows which registry it would ask; a module without modules of its own shows it before `init`.
+        # Only Terraform knows which registry it would ask; a module without modules of its own shows it before `init`.
         shown = self.terraform(f"-chdir={self.folder / 'modules/kafka'}", "providers").stdout
         self.provider = re.findall(r"provider\[([^\]]+/aws)\]", shown)[0]
         self.schemas = schemas()
@@ -145,11 +145,11 @@ class Aws(Module):
         self.tools.provide(self.provider, PROVIDER_VERSION, self.serve())
 
     def serve(self) -> list[str]:
-        """The command that is the provider."""
+        """Return the provider's command."""
         return [str(provider_python()), "-u", "-m", "aws_schema.provider", str(self.schemas)]
 
     def refuse_mistakes(self) -> None:
-        """See that each of MISTAKES is refused, so that a schema that lost its content does not pass."""
+        """Check that each of MISTAKES is refused, so that a schema without content does not pass."""
         with self.standing():
             for what, (module, right, wrong, message) in MISTAKES.items():
                 edited = False
@@ -163,7 +163,7 @@ class Aws(Module):
                 self.copy()
 
     def test(self) -> tuple[int, int]:
-        """Run the module's tests: how many runs passed, and how many policies were read."""
+        """Run the module's tests; return the number of runs that passed, and of policies that were read."""
         tests = sorted(file for file in (AWS / "tests").glob("*.tftest.hcl") if file.name != "sizes.tftest.hcl")
         with self.standing():
             events = self.run_tests(*(f"-filter=tests/{file.name}" for file in tests), "-verbose")
@@ -177,7 +177,7 @@ class Aws(Module):
         return passed(events), len(policies)
 
     def test_sizes(self) -> int:
-        """Run the test of sizes with each size's file: how many there are."""
+        """Run the test of sizes with each size's file; return their number."""
         sizes = sorted((AWS / "sizes").glob("*.tfvars"))
         with self.standing():
             for size in sizes:
@@ -207,7 +207,7 @@ def passed(events: list[dict[str, Any]]) -> int:
 
 
 def policies_of(module: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every policy in a state: where it is, and what it says."""
+    """Yield every policy in a state: its address, and its content."""
     for resource in module.get("resources", ()):
         for name in ("policy", "assume_role_policy"):
             text = resource["values"].get(name) or ""
@@ -227,12 +227,12 @@ def check_policy(address: str, policy: dict[str, Any]) -> None:
 
 
 def listed(value: str | list[str]) -> list[str]:
-    """A policy's field that is one text or several."""
+    """Return a policy's field as a list, whether it is one text or several."""
     return [value] if isinstance(value, str) else value
 
 
 def schemas() -> Path:
-    """The file with the schemas of everything that the module uses, made from the binding if it is not there."""
+    """Return the file with the schemas of everything that the module uses; make it from the binding if needed."""
     names = {"provider"}
     for file in AWS.rglob("*.tf"):
         for kind, name in re.findall(r'^(resource|data) "(aws_\w+)"', file.read_text(), re.MULTILINE):
@@ -262,7 +262,7 @@ def tflint() -> str:
 
 
 def checkov() -> str:
-    """Scan with checkov, in an environment of its own; a finding is mended, or skipped with a reason beside it."""
+    """Scan with checkov, in an environment of its own; fix a finding, or skip it with a reason beside it."""
     folder = tool_environment("checkov", ROOT / "infra/checkov/requirements.lock")
     done = subprocess.run(
         [folder / "bin/checkov", "--directory", AWS, "--framework", "terraform", "--output", "json", "--compact"],

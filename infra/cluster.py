@@ -29,12 +29,12 @@ variables = click.option("--var", "settings", multiple=True, metavar="KEY=VALUE"
 
 @click.group(help=__doc__)
 def main() -> None:
-    """Look whether it can be done at all."""
+    """Check that this machine can have a cluster."""
     check_machine()
 
 
 def check_machine() -> None:
-    """Look whether a cluster can be made here (errors: ClickException, which says what is missing)."""
+    """Check that a cluster can be made here; ClickException names what is missing."""
     if os.geteuid() != 0:
         raise click.ClickException("this needs root: it makes network devices and namespaces")
     if shutil.which("terraform") is None:
@@ -52,7 +52,7 @@ def up(settings: tuple[str, ...]) -> None:
 
 
 def make(settings: tuple[str, ...]) -> float:
-    """Make the cluster, or what is missing of it; how many seconds Terraform took."""
+    """Make the cluster, or what is missing of it; return Terraform's seconds."""
     check_machine()
     began = time.monotonic()
     prepare()
@@ -89,7 +89,7 @@ def down() -> None:
 
 
 def destroy() -> dict[str, int]:
-    """Destroy the cluster; what is left of it, counted."""
+    """Destroy the cluster; return the counts of its leftovers."""
     prepare()
     began, network = time.monotonic(), name()
     terraform("destroy", "-auto-approve", *given(()))
@@ -115,7 +115,7 @@ def shell(host: str) -> None:
 
 
 def name() -> str:
-    """The cluster's name: the one it was made with."""
+    """Return the cluster's name: the one it was made with."""
     shown = subprocess.run(
         ["terraform", f"-chdir={MODULE}", "output", "-raw", f"-state={WORK / 'terraform.tfstate'}", "name"],
         check=False, capture_output=True, text=True, env=TERRAFORM.environment,
@@ -124,7 +124,7 @@ def name() -> str:
 
 
 def given(settings: tuple[str, ...]) -> list[str]:
-    """Terraform's arguments: its state's place, and variables; a cluster keeps those of its last `up` by default."""
+    """Return Terraform's arguments: its state's path, and variables, by default those of the last `up`."""
     if settings:
         SETTINGS.write_text(json.dumps(settings))
     known = settings or (json.loads(SETTINGS.read_text()) if SETTINGS.exists() else [])
@@ -136,19 +136,19 @@ def given(settings: tuple[str, ...]) -> list[str]:
 
 
 def prepare() -> None:
-    """Everything Terraform needs: the provider in an environment of its own, and what is to run."""
+    """Prepare everything Terraform needs: the provider in an environment of its own, and the software."""
     work_folder()
     WORK.mkdir(exist_ok=True)
     WORK.chmod(0o700)
     TERRAFORM.provide_hosts()
     (WORK / "software.tfvars.json").write_text(json.dumps({"software": gather()}, indent=2) + "\n")
-    # It holds a sum of the provider, which changes with the clone.
+    # It holds a checksum of the provider, which changes with the clone.
     (MODULE / ".terraform.lock.hcl").unlink(missing_ok=True)
     terraform("init", "-no-color", "-input=false", quiet=True)
 
 
 def terraform(command: str, *arguments: str, quiet: bool = False, check: bool = True) -> int:
-    """Call Terraform; its exit code. What is made is shown line by line, or everything if it fails."""
+    """Call Terraform; return its exit code. Its progress is shown line by line, or everything if it fails."""
     lines: list[str] = []
     with subprocess.Popen(
         ["terraform", f"-chdir={MODULE}", command, *arguments],

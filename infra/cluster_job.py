@@ -1,4 +1,4 @@
-"""A job on a cluster of hosts: started, fed, looked at and judged, from outside of them."""
+"""A job on a cluster of hosts: started, fed, observed and judged from outside."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ClusterJob:
 
     Args:
         network: The cluster's name.
-        driver: The host where it is started.
+        driver: The host to start it on.
         conf: Its conf, below that host's home; the folder of jobs is beside it.
     """
 
@@ -50,7 +50,7 @@ class ClusterJob:
 
     @property
     def driver(self) -> Host:
-        """The host where jobs are started (errors: JobFailed, if it is not up)."""
+        """Return the host that jobs start on; JobFailed if it is not up."""
         host = Host.find(self._network, self._name)
         if host is None:
             raise JobFailed(f"the host {self._name} is not up")
@@ -62,16 +62,16 @@ class ClusterJob:
         shutil.copytree(ROOT / "examples/demo", self._folder / "demo", dirs_exist_ok=True)
 
     def make_topics(self, lanes: int = 2) -> None:
-        """Make the topics it reads and writes."""
+        """Make the topics of its input and output."""
         self.command(f"python feed.py topics {lanes}")
 
     def start(self, *settings: str, limit_s: float = 300.0) -> None:
-        """Start the job; returns when it is ready."""
+        """Start the job; return when it is ready."""
         given = " ".join(f"--set {setting}" for setting in settings)
         self.command(f"lowtide run flow.py --conf {self._conf} {given} --detach", limit_s)
 
     def stop(self) -> None:
-        """Stop it; returns when it has."""
+        """Stop it; return when it has stopped."""
         self.command(f"lowtide stop {NAME} --conf {self._conf}")
 
     def feed(self, rate: float, seconds: float) -> None:
@@ -82,12 +82,12 @@ class ClusterJob:
             )
 
     def fed(self, limit_s: float | None = None) -> int:
-        """Wait until all is written, or stop writing after so long; how many orders were."""
+        """Wait until all is written, or stop writing at the limit; return the number of orders."""
         assert self._feeding is not None
         try:
             self._feeding.wait(limit_s)
         except subprocess.TimeoutExpired:
-            # The child of the one that has entered the host.
+            # The child of the process that has entered the host.
             entered = Process.of(self._feeding.pid)
             for feed in entered.children() if entered is not None else []:
                 feed.signal(signal.SIGTERM)
@@ -98,7 +98,7 @@ class ClusterJob:
         return int(said.split()[-1])
 
     def command(self, command: str, limit_s: float = 300.0) -> str:
-        """Run a shell command on the driver's host; what it prints.
+        """Run a shell command on the driver's host; return its output.
 
         Raises:
             JobFailed: it failed, or did not end in time.
@@ -113,7 +113,7 @@ class ClusterJob:
         return done.stdout
 
     def client(self) -> ControlClient | None:
-        """The control API of the present life; None while there is none."""
+        """Return the control API of the current life; None while there is none."""
         state, token = self._jobs.state(), self._jobs.token()
         control = None if state is None or state.ended else state.control_address()
         return None if control is None or token is None else ControlClient(control, token)
@@ -127,7 +127,7 @@ class ClusterJob:
             return None
 
     def until(self, what: str, reached: Callable[[JobView], bool], limit_s: float) -> JobView:
-        """Wait until the job's view is such (errors: JobFailed, if it does not come)."""
+        """Wait until the job's view satisfies a condition; JobFailed if it does not in time."""
         deadline = time.monotonic() + limit_s
         while True:
             view = self.view()
@@ -138,12 +138,12 @@ class ClusterJob:
             time.sleep(POLL_S)
 
     def judge(self, lanes: int = 2) -> dict[str, Any]:
-        """Compare all that was delivered with the oracle; the job must have stopped."""
+        """Compare everything delivered with the oracle; the job must have stopped."""
         verdict: dict[str, Any] = json.loads(self.command(f"python judge.py {lanes}").splitlines()[-1])
         return verdict
 
     def log(self) -> str:
-        """The end of the job's log."""
+        """Return the end of the job's log."""
         file = self._jobs.path / "job.log"
         return file.read_text(errors="replace")[-SHOWN:] if file.is_file() else ""
 

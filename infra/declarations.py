@@ -16,11 +16,11 @@ INTERFACE = {
     "spark": {"master", "defaults"},
     "airflow": {"connection", "url"},
 }
-"""The modules that every cluster has, and what each says of what it made."""
+"""The modules that every cluster has, and the outputs of each."""
 
 
 def check_interface(*clusters: Path) -> None:
-    """See that clusters have the same modules, that say the same of themselves, and the same outputs."""
+    """Check that clusters have the same modules, that these have the same outputs, and so have the clusters."""
     for cluster in clusters:
         modules = {folder.name for folder in (cluster / "modules").iterdir() if any(folder.glob("*.tf"))}
         if modules != INTERFACE.keys():
@@ -33,7 +33,7 @@ def check_interface(*clusters: Path) -> None:
 
 
 def check_validations(cluster: Path) -> int:
-    """See that each validation of a variable has a test in which it refuses; how many validations there are."""
+    """Check that each validation of a variable has a test in which it refuses; return the number of validations."""
     text = (cluster / "variables.tf").read_text()
     tests = "".join(file.read_text() for file in sorted((cluster / "tests").glob("*.tftest.hcl")))
     expected = re.findall(r"expect_failures = \[(.*?)\]", tests, re.DOTALL)

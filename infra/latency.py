@@ -1,9 +1,9 @@
 """Latency of one job over a cluster's hosts and over loopback, in one run: `make infra-bench`. Root only.
 
-The job of `story/` counts 1,000 orders a second. On the hosts its frames, Kafka's and ZooKeeper's messages go from
-namespace to namespace, over TLS; on loopback everything runs on the host `driver`, without encryption, on two executors
-as well. Both have one broker and one ZooKeeper, and brokers with the same compilers, so that they differ in the network
-and its encryption alone: three brokers with replication 3 keep two cores busy by themselves (`--var kafka_brokers=3`
+The job of `story/` counts 1,000 orders per second. On the hosts its frames and the messages of Kafka and ZooKeeper go
+from namespace to namespace, over TLS. On loopback everything runs on the host `driver`, without encryption, also on two
+executors. Both have one broker and one ZooKeeper, and brokers with the same compilers, so that they differ only in the
+network and its encryption: three brokers with replication 3 keep two cores busy by themselves (`--var kafka_brokers=3`
 shows it). The last line is JSON.
 """
 
@@ -49,20 +49,20 @@ url = "/home/loopback/snapshots"
 host = "0.0.0.0"
 """
 ALIKE = ("airflow=false", "kafka_brokers=1", "kafka_optimises=true", "zookeeper_nodes=1")
-"""What Terraform is told, so that the two differ in their network alone; `--var` has the last word."""
+"""Variables for Terraform, so that the two differ in their network alone; `--var` overrides them."""
 PORTS = {"kafka": 19092, "zookeeper": 12181}
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds from a record's timestamp until it was durable in the sink: medians over the time measured."""
+    """Milliseconds from a record's timestamp until it was durable in the sink: medians over the measured time."""
 
     p50_ms: float
     p99_ms: float
 
 
 def measured(job: ClusterJob) -> Latency:
-    """Run the job under load, and see what it says of its latency."""
+    """Run the job under load; return its own figures of latency."""
     job.start(limit_s=START_LIMIT_S)
     job.feed(RATE, WARM_S + MEASURED_S + START_LIMIT_S)
     job.until("delivered", lambda view: view.totals.delivered > RATE, START_LIMIT_S)
@@ -99,7 +99,7 @@ def main(rounds: int, settings: tuple[str, ...]) -> None:
             job.make_topics()
         jobs = [("loopback", loopback), ("hosts", hosts)]
         for number in range(1, rounds + 1):
-            # In turn first: what runs later finds warmer services.
+            # Alternate which comes first: the later one finds warmer services.
             for name, job in jobs if number % 2 else reversed(jobs):
                 found[name].append(measured(job))
                 click.echo(f"round {number}, {name}: {found[name][-1]}")
@@ -113,7 +113,7 @@ def main(rounds: int, settings: tuple[str, ...]) -> None:
 
 
 def _median(found: list[Latency]) -> dict[str, float]:
-    """Over the rounds; a ratio is taken within its round, as the machine differs from one to the next."""
+    """Return the median over the rounds; a ratio is taken within its round, since the machine varies between rounds."""
     return {
         "p50_ms": round(statistics.median(each.p50_ms for each in found), 2),
         "p99_ms": round(statistics.median(each.p99_ms for each in found), 2),

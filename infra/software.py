@@ -23,11 +23,11 @@ from lowtide.jars.third_party import broker_jars, connector_jars, jars_folder
 
 OURS = ("lowtide", "lowtide-airflow", "lowtide-snapshots", "lowtide-tracker")
 LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/data", "__pycache__")
-"""Of the archive for executors, which have a Spark of their own."""
+"""Left out of the archive for executors, which have their own Spark."""
 
 
 def gather() -> dict[str, object]:
-    """Make what is missing; the variable `software` of infra/terraform/local."""
+    """Make what is missing; return the variable `software` of infra/terraform/local."""
     wheels = _wheels()
     sources = [*wheels, ROOT / "requirements.lock", Path(__file__)]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources))
@@ -67,7 +67,7 @@ def _wheels() -> list[Path]:
 
 def _environment(folder: Path, distribution: str) -> None:
     python_tool("venv", "--relocatable", "--python", BASE_PYTHON, folder)
-    # Wheels of one version differ from clone to clone: uv is not to take one that it has seen.
+    # Wheels of one version differ between clones: uv must not take one from its cache.
     fresh = [word for name in OURS for word in ("--refresh-package", name)]
     constraints = ["--constraints", ROOT / "requirements.lock", "--find-links", ROOT / "dist", *fresh]
     python_tool("pip", "install", "--python", folder / "bin/python", *constraints, distribution)

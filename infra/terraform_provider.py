@@ -13,8 +13,8 @@ class Kind:
     """A kind of resource or of data source.
 
     Attributes:
-        kind: Its name behind the provider's prefix.
-        schema: What it has.
+        kind: Its name after the provider's prefix.
+        schema: Its schema.
     """
 
     kind: ClassVar[str]
@@ -25,7 +25,7 @@ class Kind:
 
     @classmethod
     def get_name(cls) -> str:
-        """Its name behind the provider's prefix."""
+        """Return its name after the provider's prefix."""
         return cls.kind
 
     @classmethod
@@ -35,11 +35,11 @@ class Kind:
 
 
 class PlainProvider(Provider):  # type: ignore[misc]
-    """A provider with nothing to configure, and resources alone.
+    """A provider with nothing to configure, and only resources.
 
     Attributes:
-        name: The name that Terraform knows it by.
-        prefix: What the names of all its resources begin with.
+        name: Its name in Terraform.
+        prefix: The prefix of its resources' names.
     """
 
     name: str
@@ -50,19 +50,19 @@ class PlainProvider(Provider):  # type: ignore[misc]
         return self.prefix
 
     def full_name(self) -> str:
-        """The name that Terraform knows it by."""
+        """Return its name in Terraform."""
         return self.name
 
     def get_provider_schema(self, _diags: Diagnostics) -> Schema:
-        """The schema of the provider's own block."""
+        """Return the schema of the provider's own block."""
         return Schema()
 
     def validate_config(self, _diags: Diagnostics, _config: Config) -> None:
         """Leave it to Terraform, which compares with the schema."""
 
     def configure_provider(self, _diags: Diagnostics, _config: Config) -> None:
-        """There is nothing to configure."""
+        """Do nothing: there is nothing to configure."""
 
     def get_data_sources(self) -> list[Any]:
-        """It has none."""
+        """Return nothing: it has no data sources."""
         return []

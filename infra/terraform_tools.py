@@ -1,4 +1,4 @@
-"""Terraform and the tools beside it: providers that this clone makes, Python environments, programs built with Go."""
+"""Terraform and the tools beside it: providers of this clone, Python environments, programs built with Go."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ BASE_PYTHON = Path(sys.executable).resolve()
 """The interpreter that the environment was made with, which all hosts have."""
 PLATFORM = "linux_amd64"
 HOSTS = ("lowtide.local/lowtide/hosts", "0.1.0")
-"""The provider of hosts, and the version that the modules ask for."""
+"""The provider of hosts, and the version that the modules require."""
 
 
 @dataclass(frozen=True)
 class Terraform:
-    """Terraform without anybody's settings, that finds the providers of its folder and no others.
+    """Terraform without the user's settings, which finds only the providers in its folder.
 
     Attributes:
-        folder: Where its settings, those providers and its data lie.
+        folder: Folder of its settings, those providers and its data.
     """
 
     folder: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """Its variables."""
+        """Return its variables."""
         return {
             **plain_environment(),
             "TF_CLI_CONFIG_FILE": str(self.folder / "terraform.rc"),
@@ -44,7 +44,7 @@ class Terraform:
         }
 
     def provide(self, provider: str, version: str, command: Sequence[str]) -> None:
-        """Let it find a provider, which that command is, and look for providers nowhere else."""
+        """Register a command as a provider; Terraform looks for it nowhere else."""
         mirror = self.folder / "providers"
         file = mirror / provider / version / PLATFORM / f"terraform-provider-{Path(provider).name}_v{version}"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -55,17 +55,17 @@ class Terraform:
         )
 
     def provide_hosts(self) -> None:
-        """Let it find the provider of hosts."""
+        """Register the provider of hosts."""
         self.provide(*HOSTS, [str(provider_python()), "-m", "lowtide_hosts"])
 
 
 def plain_environment() -> dict[str, str]:
-    """The environment without what configures Terraform."""
+    """Return the environment without variables that configure Terraform."""
     return {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
 
 
 def work_folder() -> Path:
-    """The folder of the clone for what git is not to see."""
+    """Return the clone's folder for files that git ignores."""
     folder = ROOT / ".lowtide"
     folder.mkdir(exist_ok=True)
     (folder / ".gitignore").write_text("*\n")
@@ -73,12 +73,12 @@ def work_folder() -> Path:
 
 
 def provider_python() -> Path:
-    """The interpreter for providers."""
+    """Return the interpreter for providers."""
     return tool_environment("provider", ROOT / "infra/hosts/requirements.lock") / "bin/python"
 
 
 def tool_environment(name: str, lock: Path) -> Path:
-    """The folder of a tool's Python environment, which is made if it is not there."""
+    """Return the folder of a tool's Python environment; make it if it is missing."""
     folder = cache_folder() / "cluster" / f"{name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
     if not (folder / "complete").exists():
         python_tool("venv", "--clear", "--python", BASE_PYTHON, folder)
@@ -95,12 +95,12 @@ def python_tool(*arguments: object) -> None:
 
 
 def go_program(name: str) -> Path:
-    """A program that Go builds into the cache, built if it is not there."""
+    """Return a program that Go builds into the cache; build it if it is missing."""
     return Path(run(ROOT / "tools/go-program", "build", name).strip())
 
 
 def run(*command: object, environment: Mapping[str, str] | None = None) -> str:
-    """Run a command; what it printed. What it complained of is shown at once.
+    """Run a command; return its output. Its standard error is shown at once.
 
     Raises:
         ClickException: it failed.

@@ -2,12 +2,12 @@
 
 For every resource the package holds a JavaScript file and its declarations. Three things in them make up a schema:
 
-- each struct's attributes with their names in Terraform, whether one is a block, and whether a list or a set;
-- the interfaces of TypeScript: what has no `?` is required;
-- comments at the getters of what the provider alone computes.
+- each struct's attributes with their names in Terraform, whether one is a block, and whether it is a list or a set;
+- TypeScript's interfaces: an attribute without `?` is required;
+- comments at the getters of attributes that the provider alone computes.
 
-Not in it: which optional attributes are computed where they are not set, which values are allowed, which arguments
-exclude each other, and how many blocks of a list there may be where it is neither one nor any number.
+Missing are: the optional attributes that are computed if they are not set, allowed values, arguments that exclude
+each other, and the number of blocks in a list unless it is one or unlimited.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ _ALSO_COMPUTED = ("id", "tags_all", "region", "arn")
 
 
 class BindingUnreadable(Exception):
-    """The package is not as expected: another version of it, or a resource that it does not have."""
+    """The package is not as expected: another version, or without the resource."""
 
 
 def read_schemas(package: Path, names: Iterable[str]) -> dict[str, Schema]:
-    """Return the schemas of what Terraform calls `aws_NAME` or `data.aws_NAME`, and of `provider`.
+    """Return the schemas of the resources `aws_NAME` or `data.aws_NAME`, and of `provider`.
 
     Args:
         package: The wheel.
-        names: Which ones.
+        names: The resources.
 
     Raises:
-        BindingUnreadable: One is not there, or the package cannot be understood.
+        BindingUnreadable: one is missing, or the package cannot be understood.
     """
     folders = {name: _folder(name) for name in names}
     sources = dict(_sources(package, set(folders.values())))
@@ -105,7 +105,7 @@ class _Source:
     types: str
 
     def schema(self, name: str) -> Schema:
-        """The whole resource's schema."""
+        """Return the whole resource's schema."""
         found = re.search(r"^class (\w+) extends cdktf\.Terraform(?:Resource|DataSource|Provider) ", self.script, re.M)
         kind = f'tfResourceType = "{name.removeprefix("data.")}"'
         if found is None or (name != "provider" and kind not in self.script):
@@ -123,7 +123,7 @@ class _Source:
         raise BindingUnreadable(f"there is no interface {interface}")
 
     def _struct(self, function: str) -> Schema:
-        """The schema of a struct: what the function that turns it into HCL lists."""
+        """Return the schema of a struct: the entries of the function that turns it into HCL."""
         start = self.script.index(f"function {function}ToHclTerraform(")
         end = self.script.find("\nfunction ", start + 1)
         kind = function[0].upper() + function[1:]
@@ -149,7 +149,7 @@ class _Source:
     def _add_struct(
         self, attributes: dict[str, Any], blocks: dict[str, Any], entry: re.Match[str], *, needed: bool
     ) -> None:
-        """Add a block, or an attribute that is a list of objects, which the binding calls a block as well."""
+        """Add a block, or an attribute that is a list of objects, which the binding also calls a block."""
         name, value = entry["name"], entry["value"]
         many = re.search(r"listMapperHcl\((\w+)ToHclTerraform, (true|false)\)", value)
         single = re.search(r"(\w+)ToHclTerraform\(", value)
@@ -166,7 +166,7 @@ class _Source:
             blocks[name] = {"nesting": entry["type"], "min": int(needed), "max": top, "block": inner}
 
     def _add_known(self, schema: Schema, text: str) -> None:
-        """Add what the provider alone computes."""
+        """Add the attributes that the provider alone computes."""
         for found in _KNOWN.finditer(text):
             name, attributes = found["name"], schema["attributes"]
             if found["list"] is not None:
@@ -189,12 +189,12 @@ def _given(name: str, kind: Any, *, needed: bool) -> dict[str, Any]:
     if needed:
         return {"type": kind, "required": True}
     known = {"type": kind, "optional": True, "computed": name in _ALSO_COMPUTED}
-    # Arguments that reach no state are named so in this provider, all of them.
+    # In this provider, all arguments that never reach the state have such names.
     return known | ({"write_only": True} if name.endswith("_wo") else {})
 
 
 def _kind(entry: re.Match[str]) -> Any:
-    """The type, as Terraform writes it in JSON."""
+    """Return the type, as Terraform writes it in JSON."""
     kind = entry["kind"]
     if entry["type"] == "simple" and kind in _SIMPLE:
         return _SIMPLE[kind]
@@ -208,7 +208,7 @@ def _kind(entry: re.Match[str]) -> Any:
 
 
 def _object(schema: Schema) -> Any:
-    """A struct as a type: its attributes, and its blocks as lists or sets of objects."""
+    """Return a struct as a type: its attributes, and its blocks as lists or sets of objects."""
     fields = {name: attribute["type"] for name, attribute in schema["attributes"].items()}
     for name, block in schema["blocks"].items():
         inner = _object(block["block"])

@@ -1,7 +1,7 @@
 """Provider for Terraform that has the AWS provider's schemas and nothing else.
 
-`python -m aws_schema.provider SCHEMAS.json`; with `--dev NAME` it stays and prints how Terraform finds it, so that many
-runs share one process.
+`python -m aws_schema.provider SCHEMAS.json`; with `--dev NAME` it keeps running and prints its address for Terraform,
+so that many runs share one process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tf.types import Bool, List, Map, Number, Set, String, TfType
 from tf.utils import Diagnostics
 
 NESTING = {"single": 1, "list": 2, "set": 3}
-"""Protocol 6's numbers."""
+"""Numbers of protocol 6."""
 
 WRITE_ONLY = b"\x58\x01"
 """`write_only = true`, field 11 of protocol 6's Attribute; the framework's copy of the protocol is too old for it."""
@@ -125,15 +125,15 @@ class SchemaProvider(PlainProvider):
         self.name = name
 
     def get_provider_schema(self, _diags: Diagnostics) -> Schema:
-        """The schema of the provider's own block."""
+        """Return the schema of the provider's own block."""
         return _schema(self.schemas["provider"])
 
     def get_data_sources(self) -> list[Any]:
-        """Every data source of the schemas."""
+        """Return every data source of the schemas."""
         return self._kinds(DataSource, "data.aws_")
 
     def get_resources(self) -> list[Any]:
-        """Every resource of the schemas."""
+        """Return every resource of the schemas."""
         return self._kinds(Resource, "aws_")
 
     def _kinds(self, base: type, prefix: str) -> list[Any]:

@@ -21,19 +21,19 @@ from .schedule import Fault
 __all__ = ["Undone", "do"]
 
 FLAP_S = 0.7
-"""So long is a flapping link down, and so long up."""
+"""Seconds that a flapping link is down, and then up."""
 ZOOKEEPER_PORT = 2181
 ANSWER_LIMIT_S = 5.0
 LEADER_LIMIT_S = 60.0
 STRANGER = "zookeeper-1"
-"""The host from which nobody speaks to Spark or to a job."""
+"""The host from which nothing connects to Spark or to a job."""
 POUR = Path(__file__).with_name("pour.py")
 GARBAGE = 1 << 30
 POUR_S = 5.0
 """For each port."""
 POUR_LIMIT_S = 300.0
 REFUSED = "refused a connection"
-"""What the job's processes say in their logs, the job's own and those of Spark's executors, once a minute."""
+"""Message of refusal in the logs of the job's processes, its own and those of Spark's executors, once a minute."""
 REFUSED_LIMIT_S = 10.0
 
 Mend = Callable[[], object]
@@ -44,12 +44,12 @@ class Undone(Exception):
 
 
 def do(network: str, fault: Fault, mend: Mend) -> None:
-    """Do one fault, and undo it unless it is for good.
+    """Do one fault, and undo it unless it is permanent.
 
     Args:
-        network: The cluster's.
-        fault: What.
-        mend: Makes what has died again.
+        network: The cluster's network.
+        fault: The fault.
+        mend: Recreates what has died.
 
     Raises:
         Undone: a host it needs is not up.
@@ -74,7 +74,7 @@ def do(network: str, fault: Fault, mend: Mend) -> None:
 
 
 def open_ports(host: Host) -> list[int]:
-    """The ports of a host that others reach."""
+    """Return the ports of a host that others can reach."""
     assert host.first is not None, "it is up"
     return sorted({
         socket.local[1]
@@ -90,7 +90,7 @@ def refusals(host: Host) -> int:
 
 
 def _pour(stranger: Host, host: Host) -> None:
-    """Pour a gigabyte of garbage into the ports of a host, from one that has no business there; its logs say so."""
+    """Pour a gigabyte of garbage into the ports of a host, from one that should not reach it; check its logs."""
     ports = open_ports(host)
     if not ports:
         raise Undone(f"{host.name} has no open port: nothing runs there")
@@ -112,7 +112,7 @@ def _pour(stranger: Host, host: Host) -> None:
 
 @contextmanager
 def frozen(host: Host) -> Iterator[None]:
-    """Nothing on a host goes on in the block."""
+    """Freeze a host for the duration of the block."""
     host.freeze()
     try:
         yield
@@ -121,7 +121,7 @@ def frozen(host: Host) -> Iterator[None]:
 
 
 def host_of(network: str, name: str) -> Host:
-    """The host of that name (errors: Undone, if it is not up)."""
+    """Return the host of that name; Undone if it is not up."""
     host = Host.find(network, name)
     if host is None:
         raise Undone(f"host {name} is not up")
@@ -154,7 +154,7 @@ def _chosen(network: str, fault: Fault) -> str:
 
 
 def _leader(network: str) -> str:
-    """The host of ZooKeeper's leader, which the servers name when they are asked."""
+    """Return the host of ZooKeeper's leader, which the servers name on request."""
     deadline = time.monotonic() + LEADER_LIMIT_S
     while time.monotonic() < deadline:
         for host in Host.all(network):
@@ -175,7 +175,7 @@ def _asked(address: str) -> str:
 
 
 def mended(network: str) -> None:
-    """Let everything go on and every packet arrive, whatever has failed."""
+    """Resume every host and let every packet arrive, whatever has failed."""
     hosts = Host.all(network)
     for host in hosts:
         host.thaw()

@@ -1,4 +1,4 @@
-"""Logins that fail: each is tried by a job of its own, and has to be said clearly."""
+"""Logins that fail: a job of its own tries each, and has to report it clearly."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LIMIT_S = 300.0
 
 @dataclass(frozen=True)
 class Login:
-    """A login that is wrong.
+    """A wrong login.
 
     Attributes:
-        what: What is wrong with it.
-        prepare: A shell command that makes what it takes, on the driver's host.
+        what: The fault in it.
+        prepare: A shell command that prepares it, on the driver's host.
         settings: The keys of the conf that name it.
-        says: A pattern of what the error has to say.
+        says: A pattern of the expected error.
     """
 
     what: str
@@ -52,10 +52,10 @@ LOGINS = (
 
 
 def refused(job: ClusterJob, login: Login, *given: str) -> str:
-    """Start the job, with settings as ever and a login that is wrong; the error that it ends with.
+    """Start the job with its usual settings and a wrong login; return the error that it ends with.
 
     Raises:
-        JobFailed: it started, or its error does not say what is wrong.
+        JobFailed: it started, or its error does not name the fault.
     """
     job.command(login.prepare)
     try:

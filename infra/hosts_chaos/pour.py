@@ -1,6 +1,6 @@
-"""Pours garbage into ports, one after the other: `pour.py BYTES SECONDS ADDRESS PORT...`; prints how much each took.
+"""Pours garbage into ports, one after another: `pour.py BYTES SECONDS ADDRESS PORT...`; prints how much each took.
 
-It is run in the network of a host that has no business there.
+It runs in the network of a host that should not reach them.
 """
 
 from __future__ import annotations

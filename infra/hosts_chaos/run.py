@@ -1,4 +1,4 @@
-"""One run: a job under load on a cluster, faults one after the other, and the verdict."""
+"""One run: a job under load on a cluster, faults one after another, and the verdict."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["Result", "Run"]
 
 RATE = 100.0
 LANES = 6
-"""More than workers, from the first start on: the job grows when it goes on elsewhere."""
+"""More than workers, from the first start on: the job grows when it continues elsewhere."""
 MOST_FED_S = 3 * 3600.0
 READY_LIMIT_S = 300.0
 SETTLE_LIMIT_S = 300.0
 REVIVE_AFTER_S = 60.0
-"""So long without an answer, and somebody starts the job again, as Airflow would."""
+"""After this long without an answer, restart the job, as Airflow would."""
 LATE_MS = 8_000
 """The next fault may find the job catching up, but not further behind than this."""
 DRAIN_LIMIT_S = 300.0
@@ -46,15 +46,15 @@ class Result:
     """The account of a run.
 
     Attributes:
-        faults: How many of each kind were done.
-        lives: How many lives the job has had.
-        logins: How many wrong logins were refused, each with a clear word.
+        faults: Number of faults done of each kind.
+        lives: Number of lives of the job.
+        logins: Number of wrong logins refused, each with a clear error.
         delivered: Records in the sink's topic; None before they were judged.
         lost: Records that were due and did not come.
-        duplicated: Records that came and were not due, or not so often.
-        out_of_order: Places at which lanes differ besides.
-        silences_s: For each fault, the longest time in which no output came.
-        failures: What else went wrong, in words.
+        duplicated: Records that came too often or were not due at all.
+        out_of_order: Other places at which lanes differ.
+        silences_s: For each fault, the longest time without output.
+        failures: All other failures, in words.
     """
 
     faults: Counter[str] = field(default_factory=Counter)
@@ -73,7 +73,7 @@ class Result:
         return (self.lost, self.duplicated, self.out_of_order) == (0, 0, 0) and not self.failures
 
     def line(self) -> str:
-        """The last line."""
+        """Return the last line."""
         spent = list(self.silences_s.values())
         known = {
             "faults": sum(self.faults.values()), "kinds": dict(sorted(self.faults.items())), "lives": self.lives,
@@ -91,13 +91,13 @@ class Run:
     """One run; `result` is its account, however it ends.
 
     Args:
-        faults: In this order.
-        network: The cluster's, which is up.
-        within_s: No fault is begun after so long.
-        mend: Makes what has died of the cluster again.
-        move: Lets other hosts take the place of Spark's and of the driver's; the new driver's name. None: they stay.
-        say: Told what happens.
-        progress: Told how it stands, now and then.
+        faults: The faults, in this order.
+        network: The network of the cluster, which is up.
+        within_s: Begin no fault after this time.
+        mend: Recreates what has died of the cluster.
+        move: Replaces the hosts of Spark and the driver, and returns the new driver's name. None: they stay.
+        say: Called with each event.
+        progress: Called with the current state, now and then.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Run:
         self._settle("the job's start")
 
     def _go_on_elsewhere(self, move: Callable[[], str]) -> None:
-        """Let the job go on from its last commit on another Spark, with hosts of other names and one worker more."""
+        """Continue the job from its last commit on another Spark, with hosts of other names and one more worker."""
         before = self._job.until("running", lambda view: view.phase == "running", SETTLE_LIMIT_S).snapshots.last
         self._photograph()
         commit = self._job.until("committed", lambda view: view.snapshots.last > before, SETTLE_LIMIT_S).snapshots.last
@@ -167,7 +167,7 @@ class Run:
         self._watch(WATCHED_S)
 
     def _photograph(self) -> None:
-        """Ask for a snapshot, which a job may not take now."""
+        """Request a snapshot, which the job may be unable to take now."""
         client = self._job.client()
         if client is not None:
             with suppress(LowtideError):
@@ -191,7 +191,7 @@ class Run:
             self._do(fault)
             self.result.faults[fault.kind] += 1
             self._output.over()
-            # What has left a host before it was lost still comes, for a moment.
+            # Packets that left a host before it was lost still arrive, for a moment.
             silence_s = self._settle(str(fault), after=life if fault.kind == "worker-lost" else 0)
             self.result.silences_s[f"{number} {fault}"] = silence_s
             self._say(f"output is back; the longest silence was {silence_s:.1f} s, life {self._output.life}")
@@ -200,7 +200,7 @@ class Run:
                 self._mend()
 
     def _do(self, fault: Fault) -> None:
-        """Do a fault, and look at the job meanwhile."""
+        """Do a fault, and watch the job meanwhile."""
         with ThreadPoolExecutor(1) as hands:
             done = hands.submit(do, self._network, fault, self._mend)
             while not done.done():
@@ -215,7 +215,7 @@ class Run:
             time.sleep(POLL_S)
 
     def _settle(self, what: str, after: int = 0) -> float:
-        """Wait until output comes and is not late, of a life after this one; the longest time in which none came."""
+        """Wait until a newer life has timely output; return the longest time without output."""
         deadline, revived = time.monotonic() + SETTLE_LIMIT_S, time.monotonic()
         heard = time.monotonic()
         while True:
@@ -235,7 +235,7 @@ class Run:
         try:
             self._job.start(f"job.lanes={LANES}", limit_s=READY_LIMIT_S)
             self._say("the program had ended, and was started again")
-        except JobFailed as error:  # It runs, or cannot yet.
+        except JobFailed as error:  # It is running already, or cannot start yet.
             self._say(f"not started again: {str(error).strip().splitlines()[-1]}")
 
     def _look(self) -> JobView | None:
@@ -250,7 +250,7 @@ class Run:
         return view
 
     def _drain(self) -> None:
-        """Wait until min time is past the last order."""
+        """Wait until min time has passed the last order."""
         self._job.fed(0.0)
         written_ms = time.time_ns() // 1_000_000
         self._job.until("all delivered", lambda view: (view.delivered_time_ms or 0) > written_ms, DRAIN_LIMIT_S)
@@ -278,17 +278,17 @@ class _Output:
         self.begin()
 
     def begin(self) -> None:
-        """A fault begins."""
+        """Note that a fault begins."""
         self.came = False
         self._at = time.monotonic()
         self._longest_s = 0.0
 
     def over(self) -> None:
-        """It is over: what has come so far does not show that more comes."""
+        """Note that it is over: output so far does not show that more will come."""
         self.came = False
 
     def see(self, view: JobView) -> None:
-        """The job has said how much it has delivered."""
+        """Note the job's report of its delivered records."""
         if view.incarnation != self.life:
             self.life, self._delivered, self.came = view.incarnation, 0, False
         if view.totals.delivered > self._delivered:

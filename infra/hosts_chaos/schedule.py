@@ -17,7 +17,7 @@ LINKS: dict[str, tuple[str, str]] = {
     "link-driver-zookeeper": ("driver", "zookeeper"),
     "link-driver-store": ("driver", "store"),
 }
-"""Links that are cut, by the roles at their ends."""
+"""Links to cut, by the roles at their ends."""
 HOSTS: dict[str, str] = {
     "broker-killed": "kafka",
     "broker-frozen": "kafka",
@@ -30,10 +30,10 @@ HOSTS: dict[str, str] = {
     "stranger-at-worker": "worker",
     "stranger-at-driver": "driver",
 }
-"""What is done to one host, by its role."""
+"""Faults of one host, by its role."""
 KINDS = (*LINKS, *HOSTS)
 WAYS = ("out", "in", "both", "flapping")
-"""A cut link lets nothing through from the first host, to it, either way, or nothing now and again."""
+"""A cut link lets nothing through from the first host, to it, in either direction, or nothing at times."""
 LASTS_S: dict[str, tuple[float, float]] = {
     "worker-frozen": (30.0, 30.0),
     "driver-frozen": (30.0, 30.0),
@@ -54,11 +54,11 @@ class Fault:
 
     Attributes:
         kind: One of `KINDS`.
-        host: To which host it is done; for a link that at its one end. A leader is found when it is done.
+        host: The host of the fault; for a link, the host at one end. A leader is found when the fault is done.
         other: The host at the link's other end; empty without a link.
         way: One of `WAYS`; empty without a link.
-        after_s: How long the job has run undisturbed before.
-        lasts_s: How long it lasts.
+        after_s: Undisturbed time of the job before it.
+        lasts_s: Its duration.
     """
 
     kind: str
@@ -77,10 +77,10 @@ def schedule(seed: int, count: int, hosts: Mapping[str, Sequence[str]], only: Se
     """Draw a run's faults; the same arguments draw the same ones, and all kinds come once before one comes twice.
 
     Args:
-        seed: Of the draw.
-        count: How many.
+        seed: Seed of the draw.
+        count: Number of faults.
         hosts: The hosts' names by role.
-        only: No other kinds than these.
+        only: The only kinds to draw.
     """
     chance = random.Random(seed)
     kinds = [kind for kind in KINDS if not only or kind in only]
@@ -88,7 +88,7 @@ def schedule(seed: int, count: int, hosts: Mapping[str, Sequence[str]], only: Se
 
 
 def _deck(chance: random.Random, kinds: Sequence[str]) -> Iterator[str]:
-    """All of them in any order, and again, without an end."""
+    """Yield all of them in random order, and again, endlessly."""
     while True:
         yield from chance.sample(kinds, len(kinds))
 

@@ -1,8 +1,8 @@
 """Checks the image file and the chart without a registry or a cluster: `make packaging-check`.
 
-hadolint reads the image file. Helm lints the chart and renders it, with its own values and with all that it can hold.
-What comes out is compared with the schemas that Kubernetes and the Spark operator publish, and so is a broken copy of
-each document, which has to be refused.
+hadolint reads the image file. Helm lints the chart and renders it, with its own values and with all optional parts. The
+output is compared with the schemas that Kubernetes and the Spark operator publish; so is a broken copy of each
+document, which has to be refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REFUSED = (jsonschema.ValidationError, kubernetes_validate.ValidationError)
 
 
 def main() -> None:
-    """Check everything; ends with an error at the first fault."""
+    """Check everything; end with an error at the first fault."""
     run("hadolint", "--failure-threshold", "style", IMAGE / "Containerfile")
     run("bash", "-n", IMAGE / "entrypoint")
     print("image: hadolint has no complaint")
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def checked(document: dict[str, Any]) -> str:
-    """See that a document fits its schema, and that it would not with a key that nobody knows; its kind."""
+    """Check that a document fits its schema, and would not with an unknown key; return its kind."""
     check = spark_application if document["kind"] == "SparkApplication" else kubernetes
     check(document)
     for path in ((), ("spec",), ("spec", "driver")):
@@ -60,7 +60,7 @@ def kubernetes(document: dict[str, Any]) -> None:
 
 
 def spark_application(document: dict[str, Any]) -> None:
-    """Compare a document with the schema that the Spark operator's published models have."""
+    """Compare a document with the schema of the Spark operator's published models."""
     schema = SparkV1beta2SparkApplication.model_json_schema(by_alias=True)
     for each in (schema, *schema["$defs"].values()):
         if "properties" in each:

@@ -1,1 +1,1 @@
-"""The whole story of a cluster: provisioned, used, wounded, recovered, destroyed; and compared byte by byte."""
+"""The whole story of a cluster: provisioned, used, damaged, recovered, destroyed; and compared byte by byte."""

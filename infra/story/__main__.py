@@ -46,7 +46,7 @@ class Story:
         sys.stdout.flush()
 
     def tell(self) -> int:
-        """Tell it; the exit code."""
+        """Tell it; return the exit code."""
         self.say("provisioning the cluster, which needs root")
         up_s = cluster.make(())
         try:
@@ -85,13 +85,13 @@ class Story:
         return verdict | {"sent": sent, "recover_s": round(recover_s, 1)}
 
     def _expect(self, what: str, *, stands: bool) -> None:
-        """See that Terraform's plan is empty, or that it is not."""
+        """Check that Terraform's plan is empty, or that it is not."""
         if cluster.stands() != stands:
             raise JobFailed(f"Terraform does not see that {what}: make infra-plan")
         self.say(f"Terraform sees that {what}")
 
     def _lose_a_host(self) -> float:
-        """Lose a worker's host for good; how many seconds it took until output came again."""
+        """Lose a worker's host for good; return the seconds until output came again."""
         host, before = Host.find(NETWORK, LOST), self._job.view()
         assert host is not None, f"{LOST} is up"
         assert before is not None, "the job answers"
@@ -116,7 +116,7 @@ class Story:
             airflow.wait_for_dags([SNAPSHOT_DAG], AIRFLOW_LIMIT_S)
             self.say(f"Airflow's {SNAPSHOT_DAG} is switched on")
             airflow.unpause(SNAPSHOT_DAG)
-            # The schedule begins a run at once, and there is one at a time.
+            # The schedule begins a run at once, and only one runs at a time.
             deadline = time.monotonic() + AIRFLOW_LIMIT_S
             while (run := self._first_run(airflow)) is None or not run.over:
                 if time.monotonic() > deadline:
@@ -129,11 +129,11 @@ class Story:
     def _first_run(airflow: AirflowApi) -> DagRun | None:
         try:
             return next(iter(airflow.runs(SNAPSHOT_DAG)), None)
-        except AirflowSilent:  # Two cores carry twelve hosts: it may be slow.
+        except AirflowSilent:  # Two cores carry twelve hosts, so it may be slow.
             return None
 
     def _settle(self, sent: int) -> None:
-        """Wait until nothing more is delivered; what a life has read again counts anew in its total."""
+        """Wait until nothing more is delivered; a life's total counts records that it has replayed again."""
         before, deadline = -1, time.monotonic() + SETTLE_LIMIT_S
         while time.monotonic() < deadline:
             view = self._job.view()

@@ -1,4 +1,4 @@
-"""Certificates for a cluster: an authority of its own, and what it signs."""
+"""Certificates for a cluster: an authority of its own, and the certificates it signs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def issue(names: Sequence[str], authority: str = "", authority_key: str = "") ->
     """Make a certificate and its key.
 
     Args:
-        names: Host names and addresses; of an authority, what it is called.
-        authority: The certificate (PEM) of the one that signs; without it the certificate is an authority's itself.
+        names: Host names and addresses; for an authority, its name.
+        authority: The signing authority's certificate (PEM); without it, the new certificate is an authority's itself.
         authority_key: Its key (PEM).
 
     Returns:

@@ -14,7 +14,7 @@ from lowtide_hosts.processes import seeing
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do what is asked; 1 if it cannot be done."""
+    """Run the command; return 1 if that fails."""
     parser = argparse.ArgumentParser(prog="hosts", description=__doc__)
     parser.add_argument("network", help="the network's name")
     commands = parser.add_subparsers(dest="command", required=True)

@@ -2,4 +2,4 @@
 
 
 class HostsError(Exception):
-    """Look at what it says: the kernel, or a program on a host, did not do what it was asked for."""
+    """The kernel, or a program on a host, did not do what was requested; read the message."""

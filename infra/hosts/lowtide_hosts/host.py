@@ -1,4 +1,4 @@
-"""A host: namespaces of its own, wired to a network, held by one process that is its first."""
+"""Host: namespaces of its own, wired to a network, held by its first process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lowtide_hosts.network import FOLDER, Network, ip, link_exists
 from lowtide_hosts.processes import Process, entered, same_namespace
 
 HOME = "/home"
-"""Where a host's programs have their folders, as they see it."""
+"""Path of the programs' folders, as seen from inside a host."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BOOT_LIMIT_S = 10.0
 NOBODY = "02:00:00:00:00:01"
@@ -51,10 +51,10 @@ class Host:
 
     Attributes:
         network: The network that it is wired to.
-        name: Its name, which all hosts of the network know.
+        name: Its name, known to all hosts of the network.
         address: Its address.
-        mounts: What it has below `/opt`: name to a folder of this machine, to be read only by custom.
-        hidden: Folders of this machine that it sees empty.
+        mounts: Its mounts below `/opt`: name to a folder of this machine, read-only by convention.
+        hidden: Folders of this machine that it sees as empty.
         first: Its first process; None before it is created.
     """
 
@@ -67,7 +67,7 @@ class Host:
 
     @classmethod
     def find(cls, network: str, name: str) -> Host | None:
-        """The host of that name, if it is up."""
+        """Return the host of that name, if it is up."""
         file = FOLDER / network / name / "host.json"
         if not file.is_file():
             return None
@@ -77,7 +77,7 @@ class Host:
 
     @classmethod
     def all(cls, network: str) -> list[Host]:
-        """All hosts of a network that are up."""
+        """Return all hosts of a network that are up."""
         names = sorted(file.parent.name for file in (FOLDER / network).glob("*/host.json"))
         return [host for host in (cls.find(network, name) for name in names) if host is not None]
 
@@ -88,24 +88,24 @@ class Host:
 
     @property
     def home(self) -> Path:
-        """Its `/home`, seen from outside."""
+        """Return its `/home`, seen from outside."""
         return self.folder / "home"
 
     @property
     def boot(self) -> str:
-        """Tells this boot of it from another one."""
+        """Return an id of its current boot."""
         return "" if self.first is None else str(self.first)
 
     @property
     def device(self) -> str:
-        """The end of its cable that is plugged into the bridge."""
+        """Return the end of its cable that is plugged into the bridge."""
         return f"lt{hashlib.sha256(f'{self.network}/{self.name}'.encode()).hexdigest()[:10]}"
 
     def create(self) -> Host:
-        """Boot it; what is left of one that had its name is removed before.
+        """Boot it; first remove what is left of a host of that name.
 
         Returns:
-            It, with its first process.
+            The host with its first process.
 
         Raises:
             HostsError: the network is gone, the name is taken, or the kernel refuses.
@@ -131,7 +131,7 @@ class Host:
         return Host(**{**known, "first": first})
 
     def destroy(self) -> None:
-        """Kill all that runs on it, unplug it, and remove its files."""
+        """Kill everything on it, unplug it, and remove its files."""
         self.lose()
         network = Network.find(self.network)
         if network is not None:
@@ -139,7 +139,7 @@ class Host:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def lose(self) -> None:
-        """Pull its plug: its network is gone, then all its processes; nobody is told. Its files stay, for nobody."""
+        """Pull its plug: drop its network, then all its processes, with notice to none. Its files stay, but unused."""
         host = self if self.first is not None else Host.find(self.network, self.name)
         if link_exists(self.device):
             ip("link", "delete", self.device)
@@ -151,14 +151,14 @@ class Host:
                 process.gone_within(BOOT_LIMIT_S)
 
     def cut(self, other: Host) -> None:
-        """Let nothing that this host sends to another one arrive, without a word to either, until `mend`.
+        """Drop everything that this host sends to another, with notice to neither, until `mend`.
 
-        Its packets go to a hardware address that nobody has. What the other one sends still arrives.
+        Its packets go to a hardware address that does not exist. Packets from the other host still arrive.
         """
         ip("neigh", "replace", other.address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent", within=self._running)
 
     def mend(self, other: Host) -> None:
-        """Let it arrive again."""
+        """Let its packets arrive again."""
         ip("neigh", "del", other.address, "dev", "eth0", within=self._running)
 
     def freeze(self) -> None:
@@ -166,7 +166,7 @@ class Host:
         self._all(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let them go on, and what has entered it from outside."""
+        """Resume them, and the processes that have entered it from outside."""
         self._all(signal.SIGCONT)
         if self.first is not None:
             _wake(entered(self.first))
@@ -183,7 +183,7 @@ class Host:
                     process.signal(number)
 
     def inside(self, command: Sequence[str], environment: Mapping[str, str], folder: str = HOME) -> list[str]:
-        """The command that runs a command on it."""
+        """Return a command that runs a given one on it."""
         entered = ["nsenter", "--target", str(self._running.pid), "--net", "--uts", "--ipc", "--mount", "--pid"]
         known = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", **environment}
         settings = [f"{key}={value}" for key, value in known.items()]
@@ -227,6 +227,6 @@ class Host:
 
 
 def _wake(outside: Sequence[Process]) -> None:
-    """Let processes outside of a host go on: `nsenter` stops itself together with what it runs, and nobody wakes it."""
+    """Resume processes outside of a host: `nsenter` stops itself together with its child, and nothing wakes it."""
     for process in outside:
         process.signal(signal.SIGCONT)

@@ -17,12 +17,12 @@ from lowtide_hosts.errors import HostsError
 from lowtide_hosts.processes import Process
 
 FOLDER = Path("/var/lib/lowtide-hosts")
-"""Where all networks keep what they know; a host does not see it."""
+"""Folder for the state of all networks; a host does not see it."""
 LOOPBACK = "127.0.0.1 localhost\n"
 
 
 def ip(*arguments: str, within: Process | None = None) -> str:
-    """Call `ip`, in the network of a process if one is given; what it prints.
+    """Call `ip`, in the network of a process if one is given; return its output.
 
     Raises:
         HostsError: it failed.
@@ -57,7 +57,7 @@ class Network:
 
     @classmethod
     def find(cls, name: str) -> Network | None:
-        """The network of that name, if there is one."""
+        """Return the network of that name, if there is one."""
         file = FOLDER / name / "network.json"
         if not file.is_file():
             return None
@@ -66,17 +66,17 @@ class Network:
 
     @property
     def bridge(self) -> str:
-        """The name of its bridge; the kernel takes 15 characters."""
+        """Return the name of its bridge; the kernel takes 15 characters."""
         return f"lt-{hashlib.sha256(self.name.encode()).hexdigest()[:8]}"
 
     @property
     def gateway(self) -> str:
-        """This machine's address in it."""
+        """Return this machine's address in it."""
         return str(next(IPv4Network(self.cidr).hosts()))
 
     @property
     def prefix(self) -> int:
-        """The length of its prefix in bits."""
+        """Return the length of its prefix in bits."""
         return IPv4Network(self.cidr).prefixlen
 
     @property
@@ -86,7 +86,7 @@ class Network:
 
     @property
     def hosts_file(self) -> Path:
-        """The `/etc/hosts` of all its hosts."""
+        """Return the `/etc/hosts` of all its hosts."""
         return self.folder / "hosts"
 
     def create(self) -> None:
@@ -111,7 +111,7 @@ class Network:
         (self.folder / "network.json").write_text(json.dumps(asdict(self)))
 
     def destroy(self) -> None:
-        """Remove it, with what its hosts have left."""
+        """Destroy it, with the leftovers of its hosts."""
         if link_exists(self.bridge):
             ip("link", "delete", self.bridge)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -119,9 +119,9 @@ class Network:
             FOLDER.rmdir()
 
     def name_host(self, name: str, address: str | None) -> None:
-        """Let all hosts know the address of one; None: it has none any more.
+        """Give all hosts the address of one; None removes it.
 
-        The file is written in place, as every host has it mounted.
+        The file is written in place, since every host has it mounted.
         """
         with self._alone():
             lines = self.hosts_file.read_text().splitlines(keepends=True)

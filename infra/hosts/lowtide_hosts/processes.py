@@ -10,12 +10,12 @@ from pathlib import Path
 
 POLL_S = 0.02
 KILL_LIMIT_S = 10.0
-"""How long the kernel may take to remove a process that was killed."""
+"""Limit on the kernel's removal of a killed process."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process, told from a later one with its number by when it began.
+    """One process, told apart by its start from a later one with its number.
 
     Attributes:
         pid: Its number.
@@ -30,7 +30,7 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> Process | None:
-        """The process with that number, unless it is gone or a zombie."""
+        """Return the process with that number, unless it is gone or a zombie."""
         state, began = _stat(pid)
         return None if state in {"", "Z", "X"} else cls(pid, began)
 
@@ -48,7 +48,7 @@ class Process:
         return self.lives and Path(f"/proc/{self.pid}/ns/ipc").exists()
 
     def children(self) -> list[Process]:
-        """Its direct children."""
+        """Return its direct children."""
         try:
             pids = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         except OSError:
@@ -64,12 +64,12 @@ class Process:
                 return
 
     def descendants(self) -> list[Process]:
-        """Its children, theirs, and so on."""
+        """Return its children, their children, and so on."""
         children = self.children()
         return [*children, *(one for child in children for one in child.descendants())]
 
     def end(self, grace_s: float) -> None:
-        """Ask it to end, then kill it, and what it has started and left; returns when all are gone."""
+        """Ask it to end, then kill it with its descendants and leftovers; return when all are gone."""
         everything = [self, *self.descendants()]
         self.signal(signal.SIGTERM)
         self.gone_within(grace_s)
@@ -79,7 +79,7 @@ class Process:
             process.gone_within(KILL_LIMIT_S)
 
     def gone_within(self, limit_s: float) -> bool:
-        """Wait until it is gone; whether it is."""
+        """Wait until it is gone; return whether it is."""
         deadline = time.monotonic() + limit_s
         while self.lives:
             if time.monotonic() > deadline:
@@ -89,18 +89,18 @@ class Process:
 
 
 def same_namespace(process: Process) -> list[Process]:
-    """All processes whose numbers come from the same namespace as this one's, so all of its host."""
+    """Return all processes whose numbers come from the same namespace as this one's, so all of its host."""
     return _with("ns/pid", process)
 
 
 def entered(process: Process) -> list[Process]:
-    """Processes outside of a host that have started one on it: `nsenter`, and the one that booted it."""
+    """Return the processes outside of a host that have started one on it: `nsenter`, and the one that booted it."""
     inside = same_namespace(process)
     return [one for one in _with("ns/pid_for_children", process) if one not in inside]
 
 
 def seeing(folder: Path) -> list[Process]:
-    """All processes to whom something below a folder is mounted: on hosts that have their files there, and outside."""
+    """Return all processes that see a mount below a folder: on hosts that have their files there, and outside."""
     sought = f" {in_its_filesystem(folder, Path('/proc/self/mountinfo').read_text())}/"
     found = []
     for one in _all():
@@ -122,13 +122,13 @@ def in_its_filesystem(folder: Path, mounts: str) -> Path:
     """
     rows = [row.split(" ") for row in mounts.splitlines()]
     known = [(Path(row[4]), Path(row[3])) for row in rows if folder.is_relative_to(row[4])]
-    # What was mounted last at a place lies above the others.
+    # The last mount at a place lies above the others.
     place, root = max(enumerate(known), key=lambda each: (len(each[1][0].parts), each[0]))[1]
     return root / folder.relative_to(place)
 
 
 def _with(kind: str, process: Process) -> list[Process]:
-    """All processes that have a process's namespace of numbers, as theirs or for their children."""
+    """Return all processes that have a process's namespace of numbers, as their own or for their children."""
     try:
         space = Path(f"/proc/{process.pid}/ns/pid").stat().st_ino
     except OSError:

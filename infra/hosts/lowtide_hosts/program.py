@@ -1,4 +1,4 @@
-"""A program that runs on a host, as a service of it: a server, a master, a worker."""
+"""Program that runs on a host as a service: a server, a master, a worker."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Program:
     """A program on a host.
 
     Attributes:
-        host: Where it runs.
+        host: Its host.
         name: Its name on that host; `/home/NAME` is its folder there.
-        command: What is run; it must stay in the foreground.
+        command: Its command, which must stay in the foreground.
         environment: Its variables, beside PATH, HOME and LANG.
-        files: Written into its folder first: a path below it to the content.
-        prepare: A shell command that is run before it, each time.
-        port: Where it has to accept connections before it counts as started; 0: nowhere.
-        start_limit_s: How long that may take.
-        stop_limit_s: How long it may take to end when it is asked to, before it is killed.
+        files: Files to write into its folder first: a path below it to the content.
+        prepare: A shell command to run before it, each time.
+        port: Port that has to accept connections before the program counts as started; 0 for none.
+        start_limit_s: Limit on its start.
+        stop_limit_s: Limit on its end after a request, before it is killed.
     """
 
     host: Host
@@ -47,7 +47,7 @@ class Program:
 
     @property
     def folder(self) -> Path:
-        """Its folder, seen from outside."""
+        """Return its folder, seen from outside."""
         return self.host.home / self.name
 
     @property
@@ -56,7 +56,7 @@ class Program:
         return self.folder / "log"
 
     def start(self) -> Process:
-        """Start it; returns when it accepts connections.
+        """Start it; return when it accepts connections.
 
         Raises:
             HostsError: it ended, or did not answer in time; with the end of its log.
@@ -86,7 +86,7 @@ class Program:
 
     @classmethod
     def running(cls, host: Host, name: str) -> Process | None:
-        """The process of a program that was started there, if it still runs."""
+        """Return the process of a program that was started there, if it still runs."""
         file = host.home / name / "process.json"
         if not file.is_file():
             return None
@@ -132,7 +132,7 @@ class Program:
 
 
 def write(file: Path, content: str) -> None:
-    """Write a file that nobody but its owner reads, with its folders."""
+    """Write a file that only its owner can read, with its folders."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(mode=0o600)
     file.chmod(0o600)

@@ -1,6 +1,6 @@
-"""Terraform's provider for these hosts: `hosts_network`, `hosts_host`, `hosts_program` and what those need.
+"""Terraform's provider for these hosts: `hosts_network`, `hosts_host`, `hosts_program` and the resources they need.
 
-What has died by itself is gone from Terraform's state at the next refresh, so that a plan shows it as to be created.
+A thing that has died by itself leaves Terraform's state at the next refresh, so that a plan shows it as to be created.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lowtide_hosts.program import Program, read, write
 
 
 def _said(action: Callable[..., Any]) -> Callable[..., Any]:
-    """Show what goes wrong as an error of Terraform's."""
+    """Show failures as errors of Terraform's."""
 
     @wraps(action)
     def tried(self: Resource, context: Any, *states: State) -> State | None:
@@ -38,7 +38,7 @@ def _said(action: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _given(name: str, kind: Any, description: str, *, default: Any = None, secret: bool = False) -> Attribute:
-    """An attribute that is set in the configuration; with another value the thing is made anew."""
+    """Return an attribute set in the configuration; another value replaces the resource."""
     if default is None:
         return Attribute(name, kind, description, required=True, requires_replace=True, sensitive=secret)
     return Attribute(
@@ -47,7 +47,7 @@ def _given(name: str, kind: Any, description: str, *, default: Any = None, secre
 
 
 def _known(name: str, description: str, *, secret: bool = False) -> Attribute:
-    """An attribute that is known once the thing is there."""
+    """Return an attribute that is known once the resource exists."""
     return Attribute(name, String(), description, computed=True, sensitive=secret)
 
 
@@ -196,7 +196,7 @@ class _Drawn(_Made):
 
 
 class CertificateResource(_Drawn):
-    """An authority of its own, or what one has signed."""
+    """An authority of its own, or a certificate signed by one."""
 
     kind = "certificate"
     schema = Schema(
@@ -217,7 +217,7 @@ class CertificateResource(_Drawn):
 
 
 class SecretResource(_Drawn):
-    """Something that nobody can guess."""
+    """A random secret."""
 
     kind = "secret"
     schema = Schema(

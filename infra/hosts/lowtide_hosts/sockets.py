@@ -22,8 +22,8 @@ class Socket:
     Attributes:
         state: `LISTENING`, `ESTABLISHED` or another of the kernel's.
         local: Its own address and port.
-        remote: Those of its other end.
-        inode: By which the process is found that has it open.
+        remote: Address and port of its other end.
+        inode: Key to the process that has it open.
     """
 
     state: str
@@ -33,7 +33,7 @@ class Socket:
 
 
 def sockets(process: Process) -> Iterator[Socket]:
-    """All TCP sockets of the host on which a process runs."""
+    """Return all TCP sockets of the host on which a process runs."""
     for table in ("tcp", "tcp6"):
         file = Path(f"/proc/{process.pid}/net/{table}")
         for row in file.read_text().splitlines()[1:] if file.exists() else ():
@@ -42,7 +42,7 @@ def sockets(process: Process) -> Iterator[Socket]:
 
 
 def open_inodes(processes: Iterable[Process]) -> set[str]:
-    """The inodes of the sockets that these processes have open."""
+    """Return the inodes of the sockets that these processes have open."""
     found = set()
     for process in processes:
         try:
@@ -54,7 +54,7 @@ def open_inodes(processes: Iterable[Process]) -> set[str]:
 
 
 def _end(text: str) -> tuple[Address, int]:
-    """An address and a port as the kernel writes them, in words of four bytes of which the last comes first."""
+    """Parse an address and a port from the kernel's form, in words of four bytes with the last byte first."""
     words, _, port = text.partition(":")
     raw = b"".join(bytes.fromhex(words[place : place + 8])[::-1] for place in range(0, len(words), 8))
     address = ip_address(raw)

@@ -1,4 +1,4 @@
-"""Compares what a stopped job has delivered with `run_locally`'s interpreter: `judge.py LANES`; one JSON object."""
+"""Compares a stopped job's output with that of `run_locally`'s interpreter: `judge.py LANES`; prints JSON."""
 
 from __future__ import annotations
 
