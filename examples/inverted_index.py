@@ -42,7 +42,7 @@ def changes(versions: tuple[Document, ...]) -> Iterator[Change]:
 
 
 def update_index(index: Index, change: Change) -> tuple[Index, Change]:
-    """The index of one word behind a change, and the change itself."""
+    """Return the index of one word after a change, and the change itself."""
     count = index.documents.get(change.document, 0) + change.added - change.removed
     others = {name: often for name, often in index.documents.items() if name != change.document}
     return Index({**others, change.document: count} if count else others), change

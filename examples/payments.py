@@ -1,6 +1,6 @@
 """Finds large payments: reads the topic "payments", writes the topic "large-payments", one message per card as its key.
 
-Messages that are no payment go to the topic "unreadable" as they came, with the reason in their headers.
+Messages that are not payments go to the topic "unreadable" unchanged, with the reason in their headers.
 """
 
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""The demonstration with Airflow: it starts the demo's job, snapshots it on schedule, and recovers it when it dies."""
+"""Demonstration with Airflow: it starts the demo's job, takes snapshots on schedule, and recovers it when it dies."""

@@ -16,13 +16,12 @@ POLL_S = 0.05
 
 
 def kill_driver(folder: JobFolder) -> tuple[int, float]:
-    """SIGKILL to the program that runs the job and to its supervisor, and wait until Spark's JVM has gone after them.
+    """Send SIGKILL to the job's program and to its supervisor, and wait until Spark's JVM has ended after them.
 
-    With the program go the restarts that it would have made; with the supervisor goes the last one who could have
-    written down that it died.
+    Without the program nothing restarts the job; without the supervisor nothing is left to record the death.
 
     Returns:
-        The driver's process id, and when it was killed, in ms since 1970.
+        The driver's process id, and the time of its death, in ms since 1970.
     """
     state = folder.state()
     assert state is not None, f"there is no job in {folder.path}"

@@ -72,12 +72,12 @@ contact = "whoever looks at this"
 
 
 class Scene:
-    """All of it, for as long as the block lasts; what was started ends with it, the job too.
+    """All services while the block lasts; everything it started ends with it, the job too.
 
     Attributes:
         conf: The job's.
         job: The job as the commands of `lowtide` see it.
-        folder: What the job tells of itself.
+        folder: The job's folder with its state.
         services: Kafka and ZooKeeper.
         airflow: Airflow.
     """
@@ -120,15 +120,15 @@ class Scene:
 
     @property
     def api(self) -> AirflowApi:
-        """Airflow's API, as somebody who operates it has it."""
+        """Return Airflow's API, with the rights of an operator."""
         return self.airflow.api("op")
 
     def dag(self, purpose: str) -> str:
-        """The DAG that does this for the job."""
+        """Return the id of the job's DAG of this kind."""
         return f"lowtide_{purpose}__{flow.name}"
 
     def client(self) -> JobClient:
-        """The job as Airflow sees it; a context."""
+        """Return the job's client as Airflow has it; a context."""
         token = (FOLDER / "token").read_text()
         return JobClient(
             Services(self.services.zookeeper, snapshots_url=str(FOLDER / "snapshots"), token=token), flow.name
@@ -140,7 +140,7 @@ class Scene:
         self.api.read_again(self.dag("recover"))
 
     def end_airflow(self) -> None:
-        """Stop Airflow; the job goes on."""
+        """Stop Airflow; the job continues."""
         self._airflow.close()
 
     def _write(self) -> None:

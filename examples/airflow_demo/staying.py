@@ -15,7 +15,7 @@ from lowtide.jobs.figures import ask_view, headline
 
 SNAPSHOT_EVERY = "1 minutes"
 FEED_S = 600.0
-"""All documents once; then they come again."""
+"""Seconds for sending all documents once; then they are sent again."""
 LOOK_EVERY_S = 1.0
 
 WELCOME = """
@@ -30,7 +30,7 @@ Ctrl-C stops everything."""
 
 
 def stay(show: Show) -> int:
-    """Run it until Ctrl-C; returns the exit status."""
+    """Run it until Ctrl-C; return the exit status."""
     given = os.environ.get("DOCUMENTS")
     corpus = read_corpus(Path(given).expanduser() if given else None, PARTITIONS)
     show.step(corpus.said)
@@ -61,7 +61,7 @@ def stay(show: Show) -> int:
 
 
 def _watch(scene: Scene, feeder: Feeder, show: Show) -> None:
-    """Show how it goes until all documents are sent, or Airflow has ended."""
+    """Show progress until all documents are sent, or Airflow has ended."""
     while not feeder.done and not scene.airflow.ended():
         state = scene.folder.state()
         view = ask_view(scene.folder, state) if state is not None and not state.seen().ended else None

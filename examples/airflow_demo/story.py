@@ -1,4 +1,4 @@
-"""A day of operations by itself: Airflow submits, snapshots and recovers the job, and every byte is compared."""
+"""Story of operations without hands: Airflow submits, snapshots and recovers the job, and every byte is compared."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ SNAPSHOT_EVERY = "20 seconds"
 SNAPSHOTS_WANTED = 2
 FEED_S = 120.0
 GATE_SHARE = 0.75
-"""The last quarter is sent when the recovered job has caught up."""
+"""Share to send first; the last quarter is sent when the recovered job has caught up."""
 SUBMIT_LIMIT_S = 120.0
 SNAPSHOTS_LIMIT_S = 120.0
 RECOVER_LIMIT_S = 120.0
 ARRIVE_LIMIT_S = 90.0
 REST_LIMIT_S = 40.0
-"""How long a run that is under way may take when nothing new begins any more."""
+"""Limit on a run that is under way when no new ones begin."""
 LINGER_S = 1.0
-"""After the last change that is awaited: one too many would still come."""
+"""Time to wait after the last awaited change: a surplus one may still come."""
 LOOK_EVERY_S = 0.5
 
 MEANING = """
@@ -52,7 +52,7 @@ class Recovery:
 
 
 class Story:
-    """One run of it; the scene is there and goes with it."""
+    """One run of the story; the scene exists and ends with it."""
 
     def __init__(self, scene: Scene, show: Show) -> None:
         self._scene = scene
@@ -67,7 +67,7 @@ class Story:
         self._doing = ""
 
     def run(self) -> dict[str, object]:
-        """Tell it; returns what the last line says."""
+        """Tell it; return the content of the last line."""
         try:
             self._reader.start()
             self._submit()
@@ -150,7 +150,7 @@ class Story:
 
     def _runs(self) -> dict[str, object]:
         """Count the runs, the committed snapshots and the recoveries that succeeded."""
-        # One that was due when its DAG was paused has not begun.
+        # A run that was due when its DAG was paused has not begun.
         runs = [run for run in self._scene.api.runs() if run.state != "queued"]
         for run in runs:
             if run.state == "failed":
@@ -165,7 +165,7 @@ class Story:
         }
 
     def _done(self, runs: Sequence[DagRun], purpose: str, task: str) -> int:
-        """In how many runs of a DAG a task has succeeded; one for which there was nothing to do is skipped."""
+        """Count a DAG's runs in which a task succeeded; a task with nothing to do is skipped."""
         ours = [run for run in runs if run.dag == self._scene.dag(purpose)]
         return sum(
             each.state == "success"
@@ -201,7 +201,7 @@ class Story:
         return all_there or caught_up(*self._reader.seen(), dead_ms) is not None
 
     def _watch(self, doing: str, done: Callable[[], bool], limit_s: float) -> None:
-        """Show how it goes until it is done, or for so long."""
+        """Show progress until it is done, or until the time is over."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline and not done():
             state = self._scene.folder.state()
@@ -238,7 +238,7 @@ def _lasted(run: DagRun) -> float:
 
 
 def tell(show: Show) -> int:
-    """Play the whole story; returns the exit status."""
+    """Play the whole story; return the exit status."""
     with Scene(show, snapshot=SNAPSHOT_EVERY, hour_complete=False) as scene:
         said = Story(scene, show).run()
     show.say(json.dumps(said))

@@ -44,11 +44,11 @@ PARTITIONS = 2
 FEED_S = 45.0
 KILL_AFTER_S = 15.0
 GATE_SHARE = 0.75
-"""The last quarter is sent when the killed job has caught up, so that there is something to measure after it."""
+"""Share to send first; the last quarter is sent when the killed job has caught up, to measure it after that."""
 CATCH_UP_LIMIT_S = 90.0
 ARRIVE_LIMIT_S = 90.0
 LINGER_S = 1.0
-"""After the last change that is awaited: one too many would still come."""
+"""Time to wait after the last awaited change: a surplus one may still come."""
 LOOK_EVERY_S = 0.5
 
 CONF = f"""\
@@ -78,7 +78,7 @@ The job's log and conf are in {FOLDER} until the next time."""
 
 
 class Demo:
-    """One run of it, between services that are there and go with it."""
+    """One run of the demo, between services that exist and end with it."""
 
     def __init__(self, services: EmbeddedServices, corpus: Corpus, show: Show) -> None:
         CONF_FILE.write_text(CONF.format(kafka=services.kafka, zookeeper=services.zookeeper))
@@ -93,7 +93,7 @@ class Demo:
         self._due = corpus.changes()
 
     def run(self) -> int:
-        """Feed, kill, recover, compare; returns the exit status."""
+        """Feed, kill, recover, compare; return the exit status."""
         for name in ("documents", "index"):
             Topics(self._conf.kafka).create(name, partitions=PARTITIONS)
         try:
@@ -110,7 +110,7 @@ class Demo:
         return self._tell(verdict, delivered, outage_ms)
 
     def _feed(self) -> tuple[float, float]:
-        """Send all documents, with a kill on the way; returns when it was, and when the reader had caught up, in ms."""
+        """Send all documents, with a kill on the way; return its time, and that of the reader's catching up, in ms."""
         show = self._show
         show.step(f"two producers send {self._feeder.total:,} documents: each of them in two versions")
         self._feeder.start()
@@ -138,7 +138,7 @@ class Demo:
         return caught_up(*self._reader.seen(), dead_ms)
 
     def _watch(self, limit_s: float, done: Any) -> None:
-        """Show how it goes until it is done, or for so long."""
+        """Show progress until it is done, or until the time is over."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline and not done():
             view = self._job.look()
@@ -151,7 +151,7 @@ class Demo:
         self._show.hide()
 
     def _compare(self) -> tuple[Verdict, dict[int, list[Output]]]:
-        """Hold what was delivered against a run here and now on the same log, with the labels that the job decided."""
+        """Compare the output with a local run on the same log, with the labels that the job decided."""
         self._show.step("the same log through run_locally's interpreter, one record after the other")
         verdict, delivered = compare_job(flow, self._conf, "index")
         self._show.say(str(verdict))

@@ -1,4 +1,4 @@
-"""Holds what a job has delivered against a run here and now on the same log, with the labels that the job decided."""
+"""Compares a job's output with a local run on the same log, with the labels that the job decided."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ LASTS_LIMIT_S = 20.0
 
 
 def compare_job(flow: Flow, conf: Conf, topic: str) -> tuple[Verdict, dict[int, list[Output]]]:
-    """Compare a job that has stopped with `run_locally`'s interpreter, one record after the other.
+    """Compare a stopped job with `run_locally`'s interpreter, record by record.
 
     Args:
-        flow: The job's.
-        conf: What it was started with.
-        topic: What it has written to.
+        flow: The job's flow.
+        conf: The conf it was started with.
+        topic: The topic of its output.
 
     Returns:
-        The verdict, and what was delivered, by lane.
+        The verdict, and the delivered records, by lane.
     """
     plan = compile_job(flow, conf)
     with ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 MAX_DOCUMENTS = 1_200
 MAX_CHARACTERS = 2_500
-"""Of one document, up to the end of a line: so that the whole is some hundred thousand changes of the index."""
+"""Characters of one document, up to the end of a line: the whole makes some hundred thousand changes of the index."""
 SUFFIXES = frozenset((".c", ".csv", ".h", ".html", ".java", ".js", ".json", ".md", ".py", ".rst", ".tex", ".txt"))
 FOREIGN = frozenset(("site-packages", "dist-packages", "__pycache__"))
 DROP_EVERY = 7
@@ -36,7 +36,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Corpus:
-    """All texts, and in words where they are from and what was cut."""
+    """All texts, with a description of their origin and of any cuts."""
 
     texts: list[Text]
     said: str
@@ -76,7 +76,7 @@ def read_corpus(folder: Path | None, partitions: int) -> Corpus:
 
 
 def edited(name: str, text: str) -> str:
-    """The second version of a text: every seventh line is dropped, and words are added to every ninth."""
+    """Return the second version of a text: every seventh line is dropped, and words are added to every ninth."""
     start = crc32(name.encode())
     lines = []
     for number, line in enumerate(text.split("\n"), start):

@@ -1,4 +1,4 @@
-"""Two producers, one for each partition, which send at the same time and at a steady pace."""
+"""Producers, one for each partition, that send at the same time and at a steady pace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from demo.corpus import Text
 
 BEHIND = 50
-"""A document's second version follows so many documents after its first."""
+"""Distance of a document's second version from its first, in documents."""
 FLUSH_LIMIT_S = 30.0
 
 
@@ -23,9 +23,9 @@ class Feeder:
         kafka: The bootstrap servers.
         topic: The documents' topic.
         texts: All of them.
-        partitions: How many producers there are.
-        seconds: How long all of it takes, without the waiting at the gate.
-        gate_share: After so much of it each producer waits until the gate is opened.
+        partitions: Number of partitions, each with a producer.
+        seconds: Duration of all of it, without the waiting at the gate.
+        gate_share: Share after which each producer waits until the gate is opened.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Feeder:
 
 
 def _versions(texts: Sequence[Text]) -> Iterator[tuple[str, str, int]]:
-    """Name, text and changes of every message of one producer: second versions some documents after the first ones."""
+    """Yield name, text and changes of every message of one producer: each second version comes some documents later."""
     later: deque[tuple[str, str, int]] = deque()
     for text in texts:
         first, second = text.changes()

@@ -1,4 +1,4 @@
-"""Answers where a word stands, from the delivered topic alone."""
+"""Lookup of a word's documents, from the delivered topic alone."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def documents_with(word: str, delivered: Iterable[Output]) -> Counter[str]:
 
 
 def answer(word: str, counts: Counter[str]) -> str:
-    """The answer in words."""
+    """Return the answer in words."""
     most = ", ".join(f"{name} ({count})" for name, count in counts.most_common(3))
     return f'"{word}" stands in {len(counts):,} documents, most often in {most}' if counts else f'"{word}": nowhere'

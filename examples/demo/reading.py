@@ -1,4 +1,4 @@
-"""A read_committed reader of the delivered topic, and what its clock says about latency."""
+"""Reader of the delivered topic (read_committed), and the latency by its clock."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Stamps = npt.NDArray[np.int64]
 Times = npt.NDArray[np.floating]
 
 CAUGHT_UP_MS = 1_000
-"""A reader that gets what is younger than this is no longer behind."""
+"""A reader that gets messages younger than this has caught up."""
 WARM_UP_MS = 3_000
 BATCH = 2_000
 
 
 class Reader:
-    """Notes of every message that was delivered its timestamp and when it came, both in ms since 1970."""
+    """Records the timestamp of every delivered message and its time of receipt, both in ms since 1970."""
 
     def __init__(self, kafka: str, topic: str, partitions: int) -> None:
         self._settings: dict[str, Any] = {
@@ -64,7 +64,7 @@ class Reader:
             messages = [first, *consumer.consume(BATCH, 0)]
             now_ms = time.time() * 1e3
             good = [message.timestamp()[1] for message in messages if message.error() is None]
-            # The times last: who looks at both meanwhile goes by their number.
+            # The times last: a concurrent reader of both goes by their number.
             self._stamps.extend(good)
             self._times.extend([now_ms] * len(good))
         consumer.close()

@@ -1,4 +1,4 @@
-"""The job as its user has it: started, looked at, killed and stopped by the commands of `lowtide`."""
+"""The job as its user has it: started, watched, killed and stopped by the commands of `lowtide`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LOG_LINES = 30
 
 
 class Job:
-    """One job of a conf file.
+    """A job with a conf file.
 
     Attributes:
-        repairs: How often a record came late and what was made before was mended, in all lives so far.
-        view: What the running life said last; None before it has said anything.
+        repairs: Number of repairs after records that came late, in all lives so far.
+        view: The running life's last status; None before the first.
     """
 
     def __init__(self, name: str, flow: Path, conf_file: Path, folder: Path, say: Callable[[str], None]) -> None:
@@ -43,12 +43,12 @@ class Job:
         self._lowtide("check", str(self._flow))
 
     def start(self) -> None:
-        """Start a life; returns when it is ready."""
+        """Start a life; return when it is ready."""
         self._repairs_before, self.view = self.repairs, None
         self._lowtide("run", str(self._flow), "--detach")
 
     def look(self) -> JobView | None:
-        """Ask the running life; ends the demo if it has ended by itself."""
+        """Get the running life's status; end the demo if the life has ended by itself."""
         state = self._folder.state()
         if state is None:
             return None
@@ -58,7 +58,7 @@ class Job:
         return self.view
 
     def kill(self) -> int:
-        """Kill the driver program with SIGKILL; returns its pid when all of its processes have gone."""
+        """Kill the driver program with SIGKILL; return its pid when all of its processes have gone."""
         self.look()
         state = self._folder.state()
         assert state is not None
@@ -80,7 +80,7 @@ class Job:
             self._lowtide("stop", self._folder.name)
 
     def log(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         try:
             lines = self._folder.log_file.read_text(errors="replace").splitlines()
         except OSError:

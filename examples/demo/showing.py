@@ -22,17 +22,17 @@ class Show:
         self._said_at = 0.0
 
     def say(self, what: str) -> None:
-        """A line that stays."""
+        """Write a line that stays."""
         self.hide()
         self.console.print(what)
         sys.stdout.flush()
 
     def step(self, what: str) -> None:
-        """A line that stays, with the time since the start."""
+        """Write a line that stays, with the time since the start."""
         self.say(f"\n{time.monotonic() - self._began:5.1f} s  {what}")
 
     def progress(self, what: str) -> None:
-        """A line in the place of the one before; without a terminal only every few seconds."""
+        """Overwrite the previous line; without a terminal, write one every few seconds."""
         now = time.monotonic()
         line = f"{now - self._began:5.1f} s  {what}"
         if not self.console.is_terminal:

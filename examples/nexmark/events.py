@@ -6,7 +6,7 @@ from datetime import datetime
 import lowtide as lt
 
 WAIT = lt.seconds(5)
-"""How far log time may be ahead of an event: the generator holds some back by up to 3 s."""
+"""Lead of log time over an event: the generator delays some events by up to 3 s."""
 
 LONGEST = lt.minutes(1)
 """No auction is open for longer."""

@@ -56,12 +56,12 @@ class Log:
 
 
 class Generator:
-    """Makes the same events of the same seed, one after the other.
+    """Makes the same events for the same seed, one after another.
 
     Args:
-        seed: Of everything that is drawn.
-        rate: Events a second, of event time.
-        delay_ms: How late an event may come to the log.
+        seed: Seed of all random choices.
+        rate: Events per second, of event time.
+        delay_ms: Largest delay of an event on its way to the log.
     """
 
     def __init__(self, seed: int, rate: float, *, delay_ms: int = DELAY_MS) -> None:
@@ -77,7 +77,7 @@ class Generator:
             )
 
     def log(self, count: int, start: datetime) -> Log:
-        """Make the next so many events, the first of which happens at `start`, to the millisecond."""
+        """Make a number of further events, the first of which happens at `start`, to the millisecond."""
         log = Log([], [], [])
         start = start.replace(microsecond=start.microsecond // 1_000 * 1_000)
         for place in range(count):
@@ -145,11 +145,11 @@ class Generator:
         return "".join(self._dice.choices(string.ascii_lowercase, k=self._dice.randint(3, most)))
 
     def _rest(self, kind: type, size: int) -> str:
-        """Fill an event up to its size on average, a fifth more or less."""
+        """Return filler that brings an event to its average size, give or take a fifth."""
         missing = max(BYTES[kind] - size, 0)
         return "x" * self._dice.randint(missing * 4 // 5, missing * 6 // 5)
 
 
 def in_time(stamped: Sequence[lt.Stamped[T]]) -> list[lt.Stamped[T]]:
-    """Events as they come to the log."""
+    """Return events in order of arrival."""
     return sorted(stamped, key=lambda each: each.at)

@@ -1,4 +1,4 @@
-"""Query 0, pass-through: what reading and writing cost.
+"""Query 0, pass-through: the cost of reading and writing.
 
 Lowtide delivers the bids of a partition in its order; the published query has no order to keep.
 """

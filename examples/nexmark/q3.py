@@ -29,7 +29,7 @@ class LocalItem:
 
 @dataclass(frozen=True)
 class Known:
-    """Of one person: the record, once it is there, and the auctions that wait for it."""
+    """State of one person: the record, once it is there, and the auctions that wait for it."""
 
     person: Person | None = None
     waiting: tuple[int, ...] = ()

@@ -44,7 +44,7 @@ def hot_items(bids: lt.Stream[Bid]) -> lt.Stream[HotItem]:
     clock = lt.event_time("date_time", wait=WAIT, late="drop")
     windows = bids.key_by("auction", name="item").window("bids-of-items", sliding, time=clock)
     counts = windows.aggregate(HotItem, bids=lt.agg.count())
-    # All counts of one window stand at the moment at which it closed, so a window of log time brings them together.
+    # All counts of one window are dated at the moment it closed, so a window of log time brings them together.
     return counts.key_by("window_end").window("hottest", lt.tumbling(MOMENT)).apply(hottest)
 
 

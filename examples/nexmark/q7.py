@@ -63,7 +63,7 @@ def highest_bids(bids: lt.Stream[Bid]) -> lt.Stream[HighestBid]:
     windows = bids.key_by("auction", name="auction-of-bid").window(
         "highest-of-auctions", tumbling, time=lt.event_time("date_time", wait=WAIT, late="drop")
     )
-    # What auctions have in one window stands at the moment at which it closed.
+    # The results of auctions in one window are dated at the moment it closed.
     of_auctions = windows.fold(higher, Highest(), of_auction)
     return of_auctions.key_by("window_end").window("highest", lt.tumbling(MOMENT)).apply(of_all)
 

@@ -1,4 +1,4 @@
-"""All queries: their flows, their SQL, and what a flow has to have delivered for the two to be equal."""
+"""All queries: their flows, their SQL, and the delivered results that make the two equal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Streams:
 
     Args:
         flow: The flow.
-        read: How a source is read, by its name and its type.
+        read: Reads a source, by its name and its type.
     """
 
     def __init__(self, flow: lt.Flow, read: Callable[[lt.Flow, str, type], lt.Stream[Any]]) -> None:
@@ -61,15 +61,15 @@ class Streams:
 
 @dataclass(frozen=True)
 class Query:
-    """One query.
+    """A query.
 
     Attributes:
-        name: Also of its sink.
-        flow: As its file makes it.
-        result: The type of what comes out.
-        make: Its steps on the streams of a flow.
-        key: The column that is its messages' key; None: they have none.
-        sql: What it answers, for DuckDB.
+        name: Also the name of its sink.
+        flow: Makes its flow, from its file.
+        result: The type of its results.
+        make: Adds its steps to the streams of a flow.
+        key: The column that is its messages' key; None for no key.
+        sql: The query for DuckDB.
         newest_by: The column of which each value's newest result counts; None: all results do.
     """
 
@@ -82,7 +82,7 @@ class Query:
     newest_by: str | None = None
 
     def read(self, messages: Iterable[bytes | None]) -> list[Any]:
-        """Results, of the values of their messages."""
+        """Return results from the values of their messages."""
         return [msgspec.json.decode(each or b"", type=self.result) for each in messages]
 
     def rows(self, results: Iterable[Any]) -> Rows:
@@ -109,7 +109,7 @@ QUERIES = {
 
 
 def flow_of(name: str, queries: Iterable[Query], topics: Mapping[str, str]) -> lt.Flow:
-    """One flow that answers several queries; topics by the names of the sources and the queries."""
+    """Return one flow that answers several queries; topics by the names of the sources and the queries."""
     flow = lt.Flow(name)
     streams = Streams(flow, lambda flow, source, record: flow.read(source, lt.kafka(topics[source], lt.json(record))))
     for query in queries:
@@ -118,7 +118,7 @@ def flow_of(name: str, queries: Iterable[Query], topics: Mapping[str, str]) -> l
 
 
 def plain(value: Any) -> Any:
-    """A moment in UTC without its zone, as DuckDB has it; all else as it is."""
+    """Return a moment in UTC without its zone, as DuckDB has it; all else unchanged."""
     return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
