@@ -17,7 +17,7 @@ from peers.table import table
 
 
 class Systems(click.ParamType[tuple[str, ...]]):
-    """Names of systems, with commas between them."""
+    """Names of systems, separated by commas."""
 
     name = "NAME[,NAME...]"
 
@@ -61,7 +61,7 @@ def main(
     as_table: bool,
     saved: Path | None,
 ) -> None:
-    """Measure the running count of 1,000 keys, Kafka to Kafka, on each system, one after the other on one broker."""
+    """Measure the running count of 1,000 keys, Kafka to Kafka, on each system, one after another on one broker."""
     if saved is not None:
         result = json.loads(saved.read_text().splitlines()[-1])
     else:

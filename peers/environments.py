@@ -28,7 +28,7 @@ IVY_SETTINGS_VARIABLE = "LOWTIDE_IVY_SETTINGS"
 
 
 class NotInstalled(LowtideError):
-    """Look at what the installer said: a peer could not be set up on this machine."""
+    """A peer could not be installed on this machine; look at the installer's output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Jar:
 
 
 def python(name: str) -> Path:
-    """Return the interpreter of a peer's environment, which is built from `requirements/NAME.txt` if it is not there.
+    """Return the interpreter of a peer's environment; build it from `requirements/NAME.txt` if it is missing.
 
     Raises:
         NotInstalled: it cannot be built here.
@@ -65,10 +65,10 @@ def python(name: str) -> Path:
 
 
 def jar(wanted: Jar) -> Path:
-    """Return a jar's path, fetched first if it is not there, by the Ivy that lies among pyspark's jars.
+    """Return a jar's path; if it is missing, fetch it with the Ivy among pyspark's jars.
 
     Raises:
-        NotInstalled: it cannot be fetched, or is not the one that is expected.
+        NotInstalled: it cannot be fetched, or has another checksum.
     """
     file = _peers_folder() / f"{wanted.name}-{wanted.revision}.jar"
     with _alone(file.name):

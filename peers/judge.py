@@ -28,7 +28,7 @@ class Verdict:
     wrong: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as it stands in the JSON object."""
+        """Return it as in the JSON object."""
         return {"lost": self.lost, "duplicated": self.duplicated, "wrong": self.wrong}
 
 
@@ -36,9 +36,9 @@ def judge(columns: Int64s, sent: int, partitions: int) -> Verdict:
     """Judge a run; O(records sent).
 
     Args:
-        columns: What the reader kept: int64[6, n] of number, due, Kafka's timestamp, receipt, key, count.
+        columns: The reader's data: int64[6, n] of number, due, Kafka's timestamp, receipt, key, count.
         sent: Records 0 to `sent` - 1 were sent, and before them a probe to each partition: -1 and below.
-        partitions: Of the topic.
+        partitions: Partitions of the topic.
     """
     numbers, keys, counts = columns[0], columns[4], columns[5]
     numbers = numbers[numbers >= 0]

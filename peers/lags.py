@@ -18,9 +18,9 @@ from lowtide_bench.schedule import NS
 
 LAG_LIMIT_MS = 3_000.0
 GROWTH_LIMIT = 0.05
-"""Of the time from the step's first quarter to its last; and"""
+"""Limit on the growth, as a share of the time from the step's first quarter to its last."""
 GROWTH_OF_LAG = 0.5
-"""of the lag before: batches grow with the rate."""
+"""Addition to that limit, as a share of the lag before: batches grow with the rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class Step:
     """One rate of a ramp.
 
     Attributes:
-        rate: Records a second.
+        rate: Records per second.
         lag_before_ms: The median latency of the records due in its first quarter.
-        lag_ms: Of those due in its last quarter; infinite if half of them never came.
+        lag_ms: The same for its last quarter; infinite if half of them never came.
         kept: Whether the system kept up with it.
     """
 
@@ -40,13 +40,13 @@ class Step:
     kept: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as it stands in the JSON object; null for a lag without end."""
+        """Return it as in the JSON object; null for an infinite lag."""
         lags = {"lag_before_ms": finite(self.lag_before_ms), "lag_ms": finite(self.lag_ms)}
         return {"rate": self.rate, **lags, "kept": self.kept}
 
 
 def steps(arrivals: Arrivals, ramp: Ramp) -> list[Step]:
-    """Return what became of each step that counts."""
+    """Return the result of each step that counts."""
     found = []
     quarter_ns = round(ramp.step_s * NS / 4)
     for number, rate in list(enumerate(ramp.rates))[ramp.warmup_steps :]:
@@ -59,9 +59,9 @@ def steps(arrivals: Arrivals, ramp: Ramp) -> list[Step]:
 
 
 def latency_ms(arrivals: Arrivals, due: int, percent: float) -> float:
-    """Return a percentile of the latencies of so many records that were due; infinite where it is one that never came.
+    """Return a percentile of the latencies of this many due records; infinite where it is one that never came.
 
-    The next higher value that occurred, as of `lowtide_bench.arrivals.percentiles`.
+    The next higher value that occurred, as in `lowtide_bench.arrivals.percentiles`.
     """
     latencies = np.sort(arrivals.latency_ms())
     place = int(np.ceil((due - 1) * percent / 100))
@@ -69,7 +69,7 @@ def latency_ms(arrivals: Arrivals, due: int, percent: float) -> float:
 
 
 def finite(milliseconds: float) -> float | None:
-    """Return it rounded for JSON; None if it is without end."""
+    """Return it rounded for JSON; None if it is infinite."""
     return round(milliseconds, 1) if milliseconds < float("inf") else None
 
 

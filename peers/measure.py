@@ -1,4 +1,4 @@
-"""Measures systems one after the other on one ground: how much each takes, how late it is, what a SIGKILL costs."""
+"""Measures systems one after another on one ground: highest rate, latency, and the cost of a SIGKILL."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from peers.program import Kind, Place
 
 FLOW = "running-count"
 START_LIMIT_S = 300.0
-"""A JVM and a first batch on a machine that has much else to do."""
+"""Limit on a start: a JVM and a first batch on a busy machine."""
 LEAST_STEP_S = 4.0
 STEP_SHARE = 0.4
-"""Of the seconds that are measured: how long each rate is kept up on the way to the limit."""
+"""Duration of each rate on the way to the limit, as a share of the measured seconds."""
 SHIFT = 4
-"""By what the rates are multiplied or divided if the limit is not among them; once."""
+"""Factor that the rates are multiplied or divided by, once, if the limit is not among them."""
 HOPELESS = 0.6
-"""Of a rate: a system whose limit is a smaller share of it is not measured there, as that would measure a queue."""
+"""A system whose limit is a smaller share of a rate is not measured at it, since that would measure a queue."""
 LATE_LIMIT_S = 60.0
-"""After the last record is due: what has not come by then has not been kept up with."""
+"""Time after the last due record: the system has not kept up with records that come later."""
 KILL_AFTER_S = 10.0
 KILL_SECONDS = 40.0
 WARM_RATE = 20_000
@@ -65,14 +65,14 @@ class Extent:
 
 
 def run(kinds: Sequence[Kind], warming: Kind, extent: Extent, conf: Conf, say: Say) -> dict[str, Any]:
-    """Measure all, and return the object that `make peers` prints; what fails is an `error` in its rows.
+    """Measure all, and return the object that `make peers` prints; a failure is an `error` in its rows.
 
     Args:
         kinds: The systems.
-        warming: The one that the broker is warmed with.
-        extent: How much is measured.
-        conf: How Lowtide runs; services and folders are the ground's.
-        say: Told what happens.
+        warming: The system to warm the broker with.
+        extent: Extent of the measurement.
+        conf: Conf for Lowtide; services and folders are the ground's.
+        say: Called with each progress message.
     """
     conf = dataclasses.replace(conf, job=dataclasses.replace(conf.job, start_limit_s=START_LIMIT_S))
     runs: list[dict[str, Any]] = []
@@ -87,13 +87,13 @@ def run(kinds: Sequence[Kind], warming: Kind, extent: Extent, conf: Conf, say: S
 
 
 class Measurement:
-    """All that is measured of one system.
+    """All measurements of one system.
 
     Args:
         kind: The system.
         here: The ground.
-        extent: How much.
-        say: Told what happens.
+        extent: Extent of the measurement.
+        say: Called with each progress message.
     """
 
     def __init__(self, kind: Kind, here: Ground, extent: Extent, say: Say) -> None:
@@ -124,13 +124,13 @@ class Measurement:
         return [{**head, "rate": rate, **nothing, **(figures.get(rate) or {}), **common} for rate in extent.rates]
 
     def warm(self) -> None:
-        """Send records through for the broker's sake alone."""
+        """Send records through only to warm the broker."""
         self._say("for the broker to warm up")
         subject = self._subject("warm", lambda _: ())
         observe(subject, Load(WARM_RATE, self._extent.warm_broker_s, 0.0))
 
     def _part(self, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-        """Measure one part; None if that failed, and why is kept."""
+        """Measure one part; None if that failed, and keep the reason."""
         try:
             return measure()
         except Exception as error:  # noqa: BLE001 - whatever a peer fails with, the others' hour is not to be lost
@@ -145,7 +145,7 @@ class Measurement:
         return {}
 
     def _limit(self) -> dict[str, Any]:
-        """The highest rate that is kept up with, looked for by steps, lower or higher ones once more if need be."""
+        """Find the highest rate that the system keeps up with by steps; add lower or higher ones once if needed."""
         rates, tried = self._kind.rates, []
         for attempt in range(2):
             arrivals, ramp, _ = observe(self._subject(f"limit-{attempt}"), self._rise(rates))
@@ -210,7 +210,7 @@ class Measurement:
 
 
 def hopeless(rate: int, limit: Mapping[str, Any]) -> bool:
-    """Return whether a system whose limit was looked for has shown that it is far from this rate."""
+    """Return whether a system's limit, if it was measured, is far below this rate."""
     if limit.get("sustained_per_s") is None or rate < min(step["rate"] for step in limit["steps"]):
         return False
     return bool(limit["sustained_per_s"] < HOPELESS * rate)

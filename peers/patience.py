@@ -16,8 +16,8 @@ from lowtide_bench.systems import System, Way
 from peers.program import Restartable
 
 SILENCE_LIMIT_S = 240.0
-"""Without a new result for so long, the others are lost. Kafka ends a dead producer's transactions after 60 s, and what
-lies after them is not seen before; a JVM on a machine that has much else to do needs a minute and more to start."""
+"""After this long without a new result, the others are lost. Kafka ends a dead producer's transactions after 60 s, and
+the records after them are invisible until then; a JVM on a busy machine needs a minute or more to start."""
 KILLED_LIMIT_S = 480.0
 SLACK_S = 10.0
 POLL_S = 0.2
@@ -25,11 +25,11 @@ BATCH = 5_000
 
 
 class Patience(Companion):
-    """Begins when the last record is due, so that nothing that is measured shares the machine with it.
+    """Starts when the last record is due, so that it does not share the machine with the measurement.
 
     Args:
         way: The system's topics.
-        limit_s: For how long at most.
+        limit_s: Longest wait.
     """
 
     def __init__(self, way: Way, limit_s: float) -> None:
@@ -44,7 +44,7 @@ class Patience(Companion):
         self._follow(system, schedule.count + self._way.partitions)
 
     def _follow(self, system: System, awaited: int) -> None:
-        """Read the results from the first on, until so many different ones came, or nothing new comes any more."""
+        """Read the results from the first on, until this many different ones came, or nothing new comes any more."""
         from confluent_kafka import Consumer, TopicPartition
 
         settings = {"group.id": f"{self._way.sink}-patience", "isolation.level": "read_committed"}
@@ -70,15 +70,15 @@ class Killer(Patience):
     """Sends one SIGKILL before.
 
     Args:
-        way: As of `Patience`.
-        after_s: When, from the beginning of the window that is measured.
+        way: As in `Patience`.
+        after_s: Time of it, from the beginning of the measured window.
     """
 
     def __init__(self, way: Way, after_s: float) -> None:
         super().__init__(way, KILLED_LIMIT_S)
         self._after_s = after_s
         self.killed_ns = 0
-        """When, ns since 1970."""
+        """Time of the kill, ns since 1970."""
 
     def go(self, system: System, schedule: Schedule) -> None:
         """Kill, start, and wait."""

@@ -1,4 +1,4 @@
-"""A peer as a running program: started, killed as a whole, started again, and ended with all that it started."""
+"""Peer as a running program: started, killed as a whole, started again, and ended with everything it started."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lowtide_bench.systems import System, Way
 
 PROGRAMS = Path(__file__).with_name("programs")
 STOP_LIMIT_S = 5.0
-"""From SIGTERM to SIGKILL: nothing that a peer does at its end is measured."""
+"""From SIGTERM to SIGKILL: the end of a peer is not measured."""
 CAUSES = 3
 LINE_CHARACTERS = 300
 
@@ -41,7 +41,7 @@ class Place:
     conf: Conf
 
     def task(self, **more: Any) -> str:
-        """Return what a program is told, as JSON."""
+        """Return a program's task, as JSON."""
         way = self.way
         common = {"kafka": way.kafka, "source": way.source, "sink": way.sink, "partitions": way.partitions}
         return json.dumps({**common, "checkpoints": str(self.folder / "checkpoints"), **more})
@@ -49,7 +49,7 @@ class Place:
 
 @runtime_checkable
 class Restartable(System, Protocol):
-    """A system that can be killed as a whole and goes on from what it last stored."""
+    """A system that can be killed as a whole and continues from its last stored state."""
 
     def strike(self) -> None:
         """Send SIGKILL, and start it again at once."""
@@ -60,13 +60,13 @@ class Kind:
     """A system as the table knows it.
 
     Attributes:
-        name: Of the option `--systems`.
-        title: Of the README's table.
-        delivery: What it promises.
-        rates: The rates at which its limit is looked for, records a second, rising.
-        install: Fetches what it needs; raises LowtideError if that cannot be had here.
+        name: Its name for the option `--systems`.
+        title: Its name in the README's table.
+        delivery: The guarantee it gives.
+        rates: The rates to look for its limit at, in records per second, rising.
+        install: Fetches its software; raises LowtideError if that is not available here.
         start: Starts it.
-        snapshots_s: How often somebody else has to ask it for a snapshot; 0 where it takes its own.
+        snapshots_s: Interval at which to request snapshots; 0 if it takes its own.
     """
 
     name: str
@@ -79,12 +79,12 @@ class Kind:
 
 
 class Program:
-    """A command in a process group of its own; all its processes bear a mark, by which they are found.
+    """A command in a process group of its own; all its processes carry a mark to find them by.
 
     Args:
-        command: What is run. It gets the last argument from `task`.
-        task: Given whether it is a start after a kill, returns the program's task.
-        folder: Where its log goes.
+        command: The command; its last argument comes from `task`.
+        task: Returns the program's task, given whether it starts after a kill.
+        folder: Folder for its log.
         environment: More variables.
     """
 
@@ -96,12 +96,12 @@ class Program:
         self._log = folder / "log"
         scratch = folder / "tmp"
         scratch.mkdir()
-        # A process that is killed leaves its temporary files; so they go with the folder.
+        # A process that is killed leaves its temporary files, so they go with the folder.
         temporary = {"TMPDIR": str(scratch), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch}"}
         self._environment = {**os.environ, **temporary, **environment}
         self._folder = folder
         self._changing = threading.Lock()
-        """Held while it is killed and started again: then its end is no failure."""
+        """Held while it is killed and started again: its end is then not a failure."""
         self._process, self._mark = self._begin(restored=False)
 
     def check(self) -> None:
@@ -117,19 +117,19 @@ class Program:
             raise ChildFailed(f"{self._folder.name} ended with {code}: {why(log)}")
 
     def processes(self) -> Mapping[str, set[int]]:
-        """None are looked at."""
+        """Return nothing: processes are not watched."""
         return {}
 
     def hops(self) -> Mapping[str, Mapping[int, int]]:
-        """Nothing is counted."""
+        """Return nothing: it has no histograms."""
         return {}
 
     def epoch_ends_ns(self) -> list[int]:
-        """None is known: every record counts."""
+        """Return nothing: they are unknown, so every record counts."""
         return []
 
     def client(self) -> None:
-        """None: it has no control API of ours."""
+        """Return None: it has no control API of ours."""
 
     def strike(self) -> None:
         """Kill all its processes, and start it again."""
@@ -139,7 +139,7 @@ class Program:
             self._process, self._mark = self._begin(restored=True)
 
     def stop(self) -> None:
-        """End it and all that it has started."""
+        """End it with everything it started."""
         with self._changing:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
@@ -162,7 +162,7 @@ class Program:
 
 
 def why(log: str) -> str:
-    """Return the lines of a log that name an error, the last few different ones; its last lines if there is none."""
+    """Return the lines of a log that name an error, the last few different ones; its last lines if there are none."""
     lines = [line.strip()[:LINE_CHARACTERS] for line in log.splitlines() if line.strip()]
     causes = [line for line in lines if re.search(r"(Error|Exception)\b\S*:", line)]
     return " / ".join(list(dict.fromkeys(causes or lines))[-CAUSES:])

@@ -1,6 +1,6 @@
 """The running count as a bare loop: librdkafka consumes, a dict counts, librdkafka produces.
 
-Once a second it waits until all that it produced is in Kafka, then commits how far it has read.
+Once a second it waits until all its output is in Kafka, then commits its position.
 """
 
 import json
@@ -37,7 +37,7 @@ def main() -> None:
     for place in consumer.committed(places):
         place.offset = max(place.offset, 0)
         consumer.incremental_assign([place])
-    # It lingers for 1 ms, as it has no transaction that gathers records.
+    # It lingers for 1 ms, because no transaction gathers its records.
     producer = Producer({"bootstrap.servers": task["kafka"], **PRODUCER, "linger.ms": 1})
     seen: dict[bytes, int] = {}
     committed_at = time.monotonic()

@@ -15,7 +15,7 @@ BATCH = 1_000
 
 
 def count(seen: int | None, value: bytes) -> tuple[int, bytes]:
-    """Give the record with its count in its last 8 bytes."""
+    """Return the record with its count in its last 8 bytes."""
     number = (seen or 0) + 1
     return number, value[:24] + number.to_bytes(8, "little")
 

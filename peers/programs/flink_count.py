@@ -31,7 +31,7 @@ class Count(KeyedProcessFunction):
         self._seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.LONG()))
 
     def process_element(self, value: bytes, ctx: Any) -> Iterator[Row]:
-        """Give the record with its count in its last 8 bytes."""
+        """Yield the record with its count in its last 8 bytes."""
         seen = (self._seen.value() or 0) + 1
         self._seen.update(seen)
         yield Row(value[:8], value[:24] + seen.to_bytes(8, "little"))

@@ -31,7 +31,7 @@ class Count(StatefulProcessor):
         self._seen = handle.getValueState("seen", StructType([StructField("seen", LongType())]))
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Give the records with their counts in their last 8 bytes."""
+        """Yield the records with their counts in their last 8 bytes."""
         (seen,) = self._seen.get() or (0,)
         for row in rows:
             seen += 1
@@ -39,7 +39,7 @@ class Count(StatefulProcessor):
         self._seen.update((seen,))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def little_endian(number: Column) -> Column:

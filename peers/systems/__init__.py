@@ -1,4 +1,4 @@
-"""The systems that are measured, in the order of the README's table."""
+"""The systems to measure, in the order of the README's table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bare librdkafka loop: the floor, no rival. What it has counted is in memory only."""
+"""The bare librdkafka loop: the floor, not a rival. Its counts are in memory only."""
 
 from __future__ import annotations
 

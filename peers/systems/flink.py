@@ -31,7 +31,7 @@ def install() -> None:
 def newest_checkpoint(checkpoints: Path) -> Path | None:
     """Return the last checkpoint that is complete; None if there is none."""
     complete = [file.parent for file in checkpoints.glob("*/chk-*/_metadata")]
-    # A job that was restored has a folder of its own, and goes on with the numbers.
+    # A restored job has a folder of its own, and continues the numbering.
     return max(complete, key=lambda folder: int(folder.name.removeprefix("chk-")), default=None)
 
 
@@ -47,13 +47,13 @@ def start(mode: str, checkpoint_ms: int, place: Place) -> Program:
     interpreter = python("flink")
     # Its own scripts call `python` by that name.
     path = f"{interpreter.parent}{os.pathsep}{find_java().executable.parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    # PyFlink takes the mode from its settings, but which servers it starts beside itself from this.
+    # PyFlink takes the mode from its settings, but starts its additional servers by this variable.
     environment = {"PATH": path, **({"_python_worker_execution_mode": mode} if mode == "process" else {})}
     return Program([str(interpreter), str(PROGRAMS / "flink_count.py")], task, place.folder, environment)
 
 
 def kind(mode: str, checkpoint_ms: int) -> Kind:
-    """Return it with its Python in a `thread` or a `process`, and a checkpoint every so often."""
+    """Return it with its Python in a `thread` or a `process`, and checkpoints at an interval."""
     every = f"{checkpoint_ms} ms" if checkpoint_ms < 1_000 else f"{checkpoint_ms // 1_000} s"
     return Kind(
         name=f"pyflink-{mode}-{every.replace(' ', '')}",

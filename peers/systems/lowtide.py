@@ -1,4 +1,4 @@
-"""Lowtide itself, as `lowtide run` runs it; its snapshots are asked for every second."""
+"""Lowtide itself, as `lowtide run` runs it; its snapshots are requested every second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Job(Killable):
 
 
 def start(place: Place) -> Job:
-    """Start it under a name of its own: a job of the same name has its place in Kafka, and goes on from there."""
+    """Start it under a name of its own: a job of the same name has its position in Kafka, and continues from there."""
     return Job(place.way, of_its_own(place), place.folder, place.folder.name)
 
 

@@ -10,7 +10,7 @@ from peers.program import PROGRAMS, Kind, Place, Program
 
 
 def install() -> None:
-    """Fetch Spark with what its Python state needs, and its Kafka connector."""
+    """Fetch Spark with the packages for state in Python, and its Kafka connector."""
     python("spark")
     connector_jars()
 
