@@ -42,7 +42,7 @@ def fail(what: str, way_out: str) -> NoReturn:
 
 
 def cache_folder() -> Path:
-    """Return the folder of everything that is fetched or built outside the clone; lowtide.cache has the same rule."""
+    """Return the folder of everything fetched or built outside the clone; lowtide.cache has the same rule."""
     named = os.environ.get("LOWTIDE_CACHE")
     if named:
         return Path(named).expanduser().absolute()
@@ -51,7 +51,7 @@ def cache_folder() -> Path:
 
 
 def digest(*parts: object) -> str:
-    """Return twelve hex digits that stand for the parts, in their order."""
+    """Return twelve hex digits that stand for the parts, in order."""
     whole = hashlib.sha256()
     for part in parts:
         whole.update(hashlib.sha256(part if isinstance(part, bytes) else str(part).encode()).digest())
@@ -65,14 +65,14 @@ def environment_folder() -> Path:
 
 
 def stamp() -> dict[str, str]:
-    """Return what a finished environment has written into its stamp: who it is for, and the metadata it installed."""
+    """Return the stamp of a finished environment: its owner, and the metadata it installed."""
     metadata = [(CLONE / name / "pyproject.toml").read_bytes() for name in DISTRIBUTIONS]
     version = (CLONE / "plugin" / "lowtide" / "version.py").read_bytes()
     return {"clone": str(CLONE), "lock": digest(LOCK_FILE.read_bytes()), "metadata": digest(version, *metadata)}
 
 
 def read_stamp(folder: Path) -> dict[str, str]:
-    """Return the stamp of an environment, or an empty dict where there is none or it cannot be read."""
+    """Return the stamp of an environment, or an empty dict if there is none or it cannot be read."""
     try:
         found = json.loads((folder / "lowtide-stamp.json").read_text())
     except (OSError, ValueError):
@@ -131,7 +131,7 @@ def alone(name: str) -> Iterator[None]:
 
 
 def run(step: str, *command: object, **more_environment: str) -> None:
-    """Run a command, its output shown only if it fails; then end with an error that names the step."""
+    """Run a command, and show its output only if it fails; then exit with an error that names the step."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=str(CLONE),
@@ -185,7 +185,7 @@ def install(folder: Path, third_party: bool) -> None:
 
 
 def point_here(folder: Path) -> None:
-    """Let `.venv` in the clone point to the environment, for people and editors, unless something else is there."""
+    """Point `.venv` in the clone to the environment, for people and editors, unless something else is there."""
     link = CLONE / ".venv"
     if link.is_symlink() and os.readlink(str(link)) == str(folder):
         return
@@ -210,7 +210,7 @@ def ensure() -> None:
 
 
 def prune() -> None:
-    """Delete environments whose clone is gone or has another lock file by now."""
+    """Delete environments whose clone is gone or has a different lock file now."""
     for folder in sorted((cache_folder() / "envs").glob("*-*")):
         with alone(folder.name):
             found = read_stamp(folder)
@@ -222,7 +222,7 @@ def prune() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Do what the one argument says."""
+    """Run the command of the one argument."""
     check_python()
     actions: dict[str, Callable[[], None]] = {
         "ensure": ensure,

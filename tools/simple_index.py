@@ -1,11 +1,11 @@
-"""The package index of a folder of wheels and sdists: static files, from which any web server serves `pip install`.
+"""Package index of a folder of wheels and sdists: static files, from which any web server serves `pip install`.
 
     python3 tools/simple_index.py dist
     python3 -m http.server --directory dist
     pip install --index-url http://localhost:8000/simple/ ...
 
-`simple/` gets a page and a JSON file for each project (PEP 503, PEP 691), with hashes; each wheel's metadata lies
-beside it (PEP 658), so that pip resolves before it downloads. Needs the standard library only.
+`simple/` gets a page and a JSON file for each project (PEP 503, PEP 691), with hashes; each wheel's metadata is
+beside it (PEP 658), so that pip resolves before it downloads. Needs only the standard library.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def write_project(dist: Path, name: str, paths: list[tuple[str, Path]]) -> None:
         of_metadata = ""
         if path.suffix == ".whl":
             path.with_name(f"{path.name}.metadata").write_bytes(metadata)
-            # Once more under the name that pip knew first (PEP 714).
+            # Again under the name that pip knew first (PEP 714).
             file |= {"core-metadata": sha256(metadata), "dist-info-metadata": sha256(metadata)}
             of_metadata = "sha256={sha256}".format(**sha256(metadata))
         url = "{}#sha256={sha256}".format(file["url"], **sha256(content))
@@ -83,7 +83,7 @@ def write_project(dist: Path, name: str, paths: list[tuple[str, Path]]) -> None:
 
 
 def write_index(dist: Path) -> None:
-    """Write the index of all wheels and sdists of a folder anew."""
+    """Write the index of all wheels and sdists of a folder from scratch."""
     shutil.rmtree(dist / "simple", ignore_errors=True)
     projects: dict[str, list[tuple[str, Path]]] = defaultdict(list)
     for path in sorted([*dist.glob("*.whl"), *dist.glob("*.tar.gz")]):

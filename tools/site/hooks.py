@@ -1,8 +1,8 @@
-"""The repository's documents as pages of the site, as they are, links included.
+"""The repository's documents as pages of the site, unchanged, links included.
 
-A page is a document of the navigation or of `docs/`, or what one of them links to: an image, another document, or a
-source, which is shown as text. Each goes by its path in the repository, so links work here as on a git host, and one
-that leads nowhere fails the strict build.
+A page is a document of the navigation or of `docs/`, or something one of them links to: an image, another document, or
+a source file, which is shown as text. Each has its path in the repository, so links work here as on a git host, and a
+dead link fails the strict build.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = (".png", ".svg")
 LANGUAGES = {"py": "python", "yml": "yaml"}
-"""By ending, where Pygments has another word."""
+"""Language by ending, where Pygments uses another name."""
 LINK = re.compile(r"\]\(([^)\s#:]+)(?:#[^)\s]*)?\)")
 ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)="((?:https?:)?//[^"]*)"')
 log = get_plugin_logger(__name__)
@@ -32,7 +32,7 @@ class Source(File):  # type: ignore[misc]  # mkdocs is not installed where types
     """A file of the repository that is not a document, as a page."""
 
     def is_documentation_page(self) -> bool:
-        """Let it be rendered."""
+        """Have it rendered."""
         return True
 
 
@@ -52,7 +52,7 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def written_out(entry: Any, named: set[str]) -> list[Any]:
-    """Return an entry of the navigation; in place of `folder/*`, its documents that are not named elsewhere."""
+    """Return an entry of the navigation, with `folder/*` replaced by its documents that are not named elsewhere."""
     if isinstance(entry, dict):
         ((title, below),) = entry.items()
         if isinstance(below, list):
@@ -64,7 +64,7 @@ def written_out(entry: Any, named: set[str]) -> list[Any]:
 
 
 def paths_in(nav: Any) -> Iterator[str]:
-    """Give the paths of a navigation."""
+    """Yield the paths of a navigation."""
     if isinstance(nav, str):
         yield nav
     else:
@@ -73,7 +73,7 @@ def paths_in(nav: Any) -> Iterator[str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the documents, and what they link to."""
+    """Add the documents, and the files they link to."""
     own = {file.src_uri for file in files}
     documents = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")]
     waiting = list(dict.fromkeys(path for path in (*paths_in(config.nav), *documents) if path not in own))
@@ -81,7 +81,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     while waiting:
         path = waiting.pop()
         if not (ROOT / path).is_file():
-            continue  # MkDocs says which page names it.
+            continue  # MkDocs reports the page with the link.
         files.append(page_of(path, config))
         if path.endswith(".md"):
             for link in LINK.findall((ROOT / path).read_text(encoding="utf-8")):
@@ -93,7 +93,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def page_of(path: str, config: MkDocsConfig) -> File:
-    """Make a page of a file; those of `docs/` stand at the top."""
+    """Make a page of a file; those of `docs/` are at the top."""
     if path.endswith((".md", *IMAGES)):
         file = File.generated(config, path, abs_src_path=str(ROOT / path))
     else:
@@ -114,7 +114,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def with_lists(lines: list[str]) -> Iterator[str]:
-    """Put a blank line before each list, and four blanks before what belongs to an entry: a git host needs neither."""
+    """Put a blank line before each list, and indent the content of entries by four: a git host needs neither."""
     width, loose, before, code = 0, False, "", False
     for line in lines:
         code ^= line.startswith("```")
