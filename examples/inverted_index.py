@@ -27,7 +27,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Index:
-    documents: dict[str, int] = field(default_factory=dict)  # how often the word stands in each
+    documents: dict[str, int] = field(default_factory=dict)  # count of the word in each
 
 
 def changes(versions: tuple[Document, ...]) -> Iterator[Change]:
