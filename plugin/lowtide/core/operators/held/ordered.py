@@ -24,12 +24,12 @@ class Holding(Node):
     * `advance(min_time)` processes in order all records held below `min_time` and all that is due below it. A due at
       `min_time` itself waits for the next call: records of this tick may still come from a clock upstream.
     * After `restore(…, tick)` it is as it was at `tick`, so `due_tick` is at least that.
-    * `capture(tick)` gives the state as of `tick`, also where `advance` has gone on: what was due at or above `tick` is
-      still open in it. Nothing at or above the prune time may be forgotten when it closes (R14).
+    * `capture(tick)` gives the state at `tick`, even if `advance` is further: what was due at or above `tick` is still
+      open in it. Nothing at or above the prune time may be forgotten when it closes (R14).
 
     Attributes:
-        sends: The segments in which others wait for what it gives, be it a fault: the tracker is told of its holds
-            there, and of what it has due (R6, R6b).
+        sends: The segments in which others wait for its output, faults included: its holds and dues there go to
+            the tracker (R6, R6b).
     """
 
     sends: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""One side of a join: the records that partners may still come for, now and as of any tick since the prune time."""
+"""One side of a join: the records whose partners may still come, now and at any tick since the prune time."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Held:
         row: The record.
         port: Its side.
         tick: Its tick.
-        moment: When it is, in microseconds.
+        moment: Its time, in microseconds.
         ends: The tick at which no partner can come any more.
         last: The moment of the last partner, with its wait.
         paired: The tick at which it found its first partner; None so far.
-        bytes: About how much memory it takes, as of when it was put aside.
+        bytes: An estimate of its memory, made when it was put aside.
     """
 
     __slots__ = ("at", "bytes", "ends", "key", "last", "moment", "paired", "port", "row", "tick", "unit")
@@ -124,7 +124,7 @@ class JoinSide:
         return () if found is None else found.values()
 
     def put(self, held: Held) -> None:
-        """Take a record, behind those there are."""
+        """Add a record, after those already there."""
         self._kept.setdefault(held.key, {})[held.at] = held
         held.bytes = HELD_BYTES + self._scale.weigh(held.row)
         self._count += 1

@@ -1,7 +1,7 @@
-"""`join_table`: every record with its key's row of a table, as of the record's place in the order.
+"""`join_table`: every record with its key's row of a table at the record's position in the order.
 
-A late row would change every later record of its key, so the step always runs in order: it holds what comes at either
-port until nothing before it can come any more.
+A late row would change every later record of its key, so the step always runs in order: it holds the input of both
+ports until nothing before it can come any more.
 """
 
 from __future__ import annotations

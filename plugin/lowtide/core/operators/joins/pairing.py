@@ -29,13 +29,13 @@ class Pairing:
         self._watch = watch_of(vertex, self._function, taken)
 
     def __call__(self, came: object, left: object, right: object, position: Position) -> tuple[Any, Failure | None]:
-        """Return what the function makes of a pair, or why it failed.
+        """Return the function's result for a pair, or its failure.
 
         Args:
-            came: The record for which it is called.
+            came: The record that it is called for.
             left: The first record, or None.
             right: The second record, or None.
-            position: Where the record that came stands in the log.
+            position: Position in the log of the record that came.
 
         Raises:
             UserError: the function changed one of them in place.

@@ -177,7 +177,7 @@ class BesideNode(Holding, ValueState):
         return self._ttl is not None and tick - group.newest_tick() >= self._ttl
 
     def _broadcast(self, unit: int, at: bytes, row: Any) -> Any:
-        """Take a copy of a record: the first one in this worker stands for all, as they stand next to each other."""
+        """Take a copy of a record: the first in this worker represents all, since they are next to each other."""
         copied = at[:-COPY_BYTES]
         if copied == self._copied:
             return None
@@ -222,7 +222,7 @@ class _Fold:
 
 
 def newest(group: Group) -> Any:
-    """The state behind the newest element."""
+    """Return the state after the newest element."""
     return group.elements[-1][1] if group.elements else group.base
 
 

@@ -64,7 +64,7 @@ class LastGrouping(Grouping):
     def _windows(
         self, context: list[tuple[Any, ...]], elements: Sequence[tuple[Any, ...]]
     ) -> list[tuple[bytes, tuple[Any, ...]]]:
-        """The windows that end at these elements; `context` is what stands before them, up to n - 1 elements."""
+        """Return the windows that end at these elements; `context` holds up to n - 1 elements before them."""
         listed = [*context, *elements]
         rows = [element[1] for element in listed]
         ends = range(len(context) + 1, len(rows) + 1)

@@ -41,8 +41,8 @@ class ScanGrouping(ValueState, Grouping):
         function, gives, fixed, saves = scan.function, scan.gives, scan.fixed, scan.states.saves
         touched, outs, changes = appended.touched, appended.outs, appended.changes
         units, flags = batch.units, batch.flags
-        # This loop is what a scan costs, so it says everything once and calls nothing but the user's function, and one
-        # look at the state, where nobody can change records and states in place.
+        # This loop is the cost of a scan, so it looks everything up once. Where records and states are immutable, it
+        # calls only the user's function and one check of the state.
         for index, (at, row) in enumerate(zip(batch.ats, batch.rows, strict=True)):
             key = key_of(row)
             group = groups.get(key)
@@ -99,7 +99,7 @@ class FlatScanGrouping(ScanGrouping):
     """The same with any number of outputs: in an element they are one tuple."""
 
     def insert(self, batch: Batch) -> tuple[Batch | None, Batch | None]:
-        """As of any grouping; outputs are numbered from 1 in their child paths (R4)."""
+        """Insert as in any grouping; outputs are numbered from 1 in their child paths (R4)."""
         outputs, faults = super().insert(batch)
         return None if outputs is None else laid_out(outputs), faults
 
@@ -149,18 +149,18 @@ def calling(vertex: Vertex[Scan]) -> tuple[Function, type, Callable[[Any], str]]
 
 
 class Scanner:
-    """A scan's function, with what its results have to be.
+    """A scan's function, with the required types of its results.
 
     Attributes:
-        function: The user's; of a flat scan a `Listing` of it.
-        gives: The class of the outputs; of a flat scan tuple.
-        says: What is wrong with an output of another class.
-        states: What the states have to be.
-        fixed: Whether nobody can change what the function is given in place.
+        function: The user's function; for a flat scan, a `Listing` of it.
+        gives: The class of the outputs; tuple for a flat scan.
+        says: The error for an output of another class.
+        states: The required type of the states.
+        fixed: Whether the function's arguments are immutable.
     """
 
     def __init__(self, vertex: Vertex[Scan], broadcast: Vertex | None = None) -> None:
-        """Make one; the states of `broadcast` are seen beside."""
+        """Make one; the function also sees the states of `broadcast`."""
         self._vertex = vertex
         self._beside = None if broadcast is None else States(broadcast)
         self.function, self.gives, self.says = calling(vertex)

@@ -79,20 +79,20 @@ class Folding:
 
     @staticmethod
     def check(span: Span, row: Any) -> None:
-        """See that a `Window` of a record's span can be made, both bounds being of years 1 to 9999; raises Refused."""
+        """Check that a record's span fits a `Window`: both bounds in years 1 to 9999; raise Refused if not."""
         if not is_sayable(span):
             raise Refused(Failure(0, row, _UNSAYABLE))
 
     def add(self, state: Any, row: Any, position: Position | None) -> Any:
-        """The state after one more record, the state before being perhaps `EMPTY`.
+        """Return the state after one more record; the state before may be `EMPTY`.
 
         Args:
             state: The state before.
             row: The record.
-            position: Where the record stands; needed if the step `watches`.
+            position: The record's position; needed if the step `watches`.
 
         Raises:
-            Refused: the function did not give a state.
+            Refused: the function did not return a state.
             UserError: it changed its state or record in place.
         """
         if state is EMPTY:
@@ -102,7 +102,7 @@ class Folding:
         return self._called(self._add, state, row, row, position)
 
     def merge(self, one: Any, other: Any, row: Any, position: Position | None) -> Any:
-        """The state of two sessions that a record joins, the earlier one first; errors as of `add`."""
+        """Return the state of two sessions that a record joins, the earlier first; errors as in `add`."""
         assert self._merge is not None, "a session that keeps a state has a merge"
         return self._called(self._merge, one, other, row, position)
 

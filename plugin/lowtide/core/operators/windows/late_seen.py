@@ -19,12 +19,12 @@ class LateSeen:
 
     Attributes:
         records: How many records came, late or not.
-        closed: Those that came when log time had passed what they belong to.
-        ahead: Those whose time lay too far ahead.
-        most_us: How far log time was ahead of a record's own at most, of those that came too late.
+        closed: Records that came after log time had passed their windows, or their partners'.
+        ahead: Records whose time was too far ahead.
+        most_us: The largest lead of log time over the time of a record that came too late.
         minute: The minute of log time, since 1970, in which the last one came; -1 if none was late.
-        first: Where the first one of that minute stands; None if none was late.
-        first_us: How far log time was ahead of it.
+        first: Position of the first one of that minute; None if none was late.
+        first_us: The lead of log time over it.
     """
 
     __slots__ = ("ahead", "closed", "first", "first_us", "minute", "most_us", "records")

@@ -150,7 +150,7 @@ class WindowNode(Holding):
         self.go_on(min_time, feed, Portion())
 
     def go_on(self, min_time: int, feed: Feed, portion: Portion) -> int:
-        """See `Holding`: it stops behind a tick, or between two windows that close."""
+        """Continue as in `Holding`: stop after a tick, or between two windows that close."""
         pending, windows = self._pending, self._windows
         if self._closing is not None and not self._close(self._closing, feed, portion):
             return self._closing.tick

@@ -63,7 +63,7 @@ class Arrival(NamedTuple):
         row: The record.
         tick: Its tick.
         first: Windows that close at a tick before this one have closed.
-        position: Where it stands, where its functions need it.
+        position: Its position, if the functions need it.
     """
 
     key: Key
@@ -139,48 +139,48 @@ class OpenWindows(ABC):
 
     @abstractmethod
     def below(self, tick: int, parts: Parts) -> None:
-        """Add to the parts of hash units their keys' open windows as of a tick that is not pruned; O(keys).
+        """Add to the parts of hash units their keys' open windows at a tick that is not pruned; O(keys).
 
         Args:
             tick: The tick.
-            parts: By hash unit, of those that are wanted.
+            parts: The parts of the requested hash units.
         """
 
     @abstractmethod
     def of_key(self, key: Key, tick: int) -> Saved:
-        """The open windows of one key as of a tick that is not pruned."""
+        """Return the open windows of one key at a tick that is not pruned."""
 
     @abstractmethod
     def prune(self, tick: int) -> None:
-        """Forget what was before a tick."""
+        """Forget the state before a tick."""
 
     @abstractmethod
     def restore(self, unit: int, key: Key, saved: Saved) -> None:
         """Open a key's windows as they were saved."""
 
     def _shut(self, state: Any) -> None:
-        """A window has closed."""
+        """Note that a window has closed."""
         self._windows_kept -= 1
         self._records_kept -= len(state) // 2 if self._keeps else 0
 
     def _restored(self, state: Any) -> None:
-        """A window was opened as it was saved."""
+        """Note that a saved window was opened."""
         self._windows_kept += 1
         self._records_kept += len(state) // 2 if self._keeps else 0
         for value in rows_of(state) if self._keeps else [state]:
             self._scale.weigh(value)
 
     def _opened_state(self, saved: Any) -> Any:
-        """Return what a window keeps, as it was saved."""
+        """Return a window's state from its saved form."""
         return list(chain.from_iterable(saved)) if self._keeps else saved
 
     def _in_order(self, saved: Saved, tick: int) -> Saved:
-        """Windows by their starts, as of a tick."""
+        """Return windows at a tick, sorted by their starts."""
         saved.sort(key=_span)
         return self._as_of(saved, tick)
 
     def _as_of(self, saved: Saved, tick: int) -> Saved:
-        """Windows as of a tick: records are only ever added, so those of later ones are left out."""
+        """Return windows at a tick: records are only ever added, so leave out those of later ticks."""
         if not self._keeps:
             return saved
         end = tick_bytes(tick)
@@ -355,7 +355,7 @@ class FixedWindows(OpenWindows):
 
 
 class _Session:
-    """One open session of one key; its state is `TAKEN_IN` once another session has it, `changed` as of `_Open`."""
+    """One open session of one key; its state is `TAKEN_IN` once another session has it, `changed` as in `_Open`."""
 
     __slots__ = ("changed", "end", "key", "start", "state", "unit")
 
@@ -433,9 +433,9 @@ class SessionWindows(OpenWindows):
         return [((start, end), state)], False
 
     def _joined(self, touched: Sequence[_Session], arrival: Arrival) -> Any:
-        """The states of sessions in the order of their starts, and the record."""
+        """Return the states of sessions in the order of their starts, and the record."""
         if self._keeps:
-            # What is noted of before may be this very list: it is read as of its tick, without what came later.
+            # The note of the earlier state may be this very list: it is read at its tick, without later records.
             if not touched:
                 return [arrival.at, arrival.row]
             kept: Records = touched[0].state if len(touched) == 1 else _put_together([each.state for each in touched])
