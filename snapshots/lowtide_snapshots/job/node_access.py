@@ -1,8 +1,8 @@
 """Checks that only the job's own user may change its nodes in ZooKeeper.
 
-A node keeps the access that it was made with, and anybody may make nodes where jobs lie. So who makes a job's node
-before the job does, or finds one that was made without a password, could raise its incarnation, forge its commits, or
-delete both.
+A node keeps the access rights that it was created with, and anyone may create nodes below the jobs' folder. Anyone who
+creates a job's node before the job does, or finds one created without a password, could therefore raise the job's
+incarnation, forge its commits, or delete both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A connection to ZooKeeper: reads that are synced, and writes that are one conditional transaction each.
+"""Connection to ZooKeeper: synced reads, and writes that are one conditional transaction each.
 
-Built on kazoo. What is added: a limit on everything, errors that say what to do, and a clear answer to "was it done?".
-A connection that is lost during a write leaves its outcome *unknown*; `write` therefore takes a function that says what
-is still to be done, and asks it again.
+Built on kazoo. It adds a limit on everything, errors that advise the caller, and a clear answer to "was it done?". If
+the connection is lost during a write, the outcome is *unknown*; `write` therefore takes a function that returns the
+operations still to do, and calls it again.
 """
 
 from __future__ import annotations
