@@ -1,4 +1,4 @@
-"""The local tracker: what one worker has to tell the tracker, summed up between two flushes."""
+"""The local tracker: sums up one worker's messages to the tracker between two flushes."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -13,19 +13,19 @@ from lowtide_tracker.min_times import MinTimes
 from lowtide_tracker.table import INT64_MIN
 
 MAX_UNACKNOWLEDGED = 10_000
-"""Flushes that may wait to be applied; while there are as many, no new one is made and acks go on being summed up."""
+"""Limit on flushes that wait to be applied; at the limit no new one is made, and acks are still summed up."""
 COMPACT_ABOVE = 1024
-"""Sums per segment that are kept without looking whether min time has passed them."""
+"""Sums per segment that are kept without checking whether min time has passed them."""
 _TICK = itemgetter(1)
 
 
 class LocalTracker:
     """Sums up acks, keeps the newest heartbeats and dues and makes the numbered flushes of one worker.
 
-    The rules it cannot hold for its user (R5, R6): fold what a frame caused before the frame's own ack, or before the
-    same `flush`; call `heartbeat` after the acks of the ticks it closes; `hold` a tick in the segment that will receive
-    before acknowledging what makes one emit there later, and `release` it after folding what was emitted; likewise
-    `due` for what is emitted far later.
+    Its user must keep these rules (R5, R6): fold the acks of a frame's output before the frame's own ack, or before
+    the same `flush`; call `heartbeat` after the acks of the ticks it closes; `hold` a tick in the segment that will
+    receive output before acknowledging the input that causes this output later, and `release` it after folding the
+    output; likewise `due` for output much later.
 
     Args:
         worker: its number in the life's register.

@@ -1,4 +1,4 @@
-"""The merge of a tracker's shards: their reports in, the min times of the whole life out (R9)."""
+"""Merge of a tracker's shards: takes their reports and returns the min times of the whole life (R9)."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from lowtide_tracker.shards.sharding import NEVER
 from lowtide_tracker.table import INT64_MIN
 
 MAX_PENDING = 16
-"""Reports of a shard that wait one by one until they are covered; beyond it the last one takes in those that follow."""
+"""Limit on a shard's separate reports that wait to be covered; at the limit the last one absorbs later ones."""
 
 
 class Uncovered:
