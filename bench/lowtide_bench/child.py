@@ -98,7 +98,7 @@ class Child:
                 return line
             if line is not None:
                 look(line)
-        raise ChildFailed(f'{self.module} did not say "{key}" within {limit_s:g} s', way_out=way_out)
+        raise ChildFailed(f'{self.module} did not report "{key}" within {limit_s:g} s', way_out=way_out)
 
     def terminate(self, limit_s: float) -> None:
         """Send SIGTERM to the child, and wait for its end, no longer than the limit."""

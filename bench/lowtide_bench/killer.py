@@ -78,7 +78,7 @@ class Killer(Companion):
         committed = [each.min_time_ms for each in self._pacer.taken if not each.why and each.min_time_ms is not None]
         found = system.kill(self._victim, number)
         if found is None:
-            raise ServiceUnavailable("the job has no worker that could be killed", way_out="give a longer --every")
+            raise ServiceUnavailable("the job has no worker to kill", way_out="give a longer --every")
         who, killed_ns = found
         self._say(f"killed: {who}")
         incarnation = self._back(system, before, until_ns)
@@ -98,5 +98,5 @@ class Killer(Companion):
             time.sleep(POLL_S)
         raise ServiceUnavailable(
             f"the job was not ready again in time after a kill; {system.told()}",
-            way_out="give a longer --every, or see above what held it up",
+            way_out="give a longer --every, or see the log above for the cause",
         )

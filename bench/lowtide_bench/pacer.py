@@ -136,7 +136,7 @@ def _look(client: ControlClient | None, asked: SnapshotView | None) -> tuple[Sna
         return client.take_snapshot(), None
     now = next((view for view in client.snapshots() if view.id == asked.id), None)
     if now is None:
-        raise _Forgotten(f"the job knows nothing of snapshot {asked.id} any more: its life has ended")
+        raise _Forgotten(f"the job no longer knows snapshot {asked.id}: its life has ended")
     return asked, now if now.phase in ("committed", "failed") else None
 
 

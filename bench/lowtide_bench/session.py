@@ -149,7 +149,8 @@ def first_record(reader: Child, system: System, limit_s: float) -> int:
         if line is not None and "probed" in line:
             return int(line["probed"])
     raise ChildFailed(
-        f"no record came through within {limit_s:g} s", way_out="see the log; a slow machine wants job.start_limit_s"
+        f"no record came through within {limit_s:g} s",
+        way_out="see the log; on a slow machine, raise job.start_limit_s",
     )
 
 
@@ -198,6 +199,6 @@ def _finish(generator: Child, system: System, limit_s: float) -> dict[str, float
         if line is not None and "finished" in line:
             return line
     raise ChildFailed(
-        f"the generator could not send its records within {limit_s:.0f} s more than planned",
-        way_out="lower --rate: this machine cannot make so many",
+        f"the generator was still sending {limit_s:.0f} s after its planned end",
+        way_out="lower --rate: this machine cannot generate that many",
     )

@@ -212,7 +212,7 @@ def _read(core: WorkerCore, store: Store, parts: Sequence[Part]) -> int:
         data = store.get(name)
         if sha256(data) != part.sha256:
             raise StoreDamaged(
-                "a part is not what was written", where=f"{store.where}/{name}", way_out="check the store"
+                "a part differs from what was written", where=f"{store.where}/{name}", way_out="check the store"
             )
         return decode_part(data, name)[1]
 

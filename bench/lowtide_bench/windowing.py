@@ -131,7 +131,7 @@ def _work_off(here: Ground, asked: Asked, say: Say) -> dict[str, Any]:
         seconds = (int(rows[4].max()) - began) / NS
         found[name] = {"messages": rows.shape[1], "seconds": round(seconds, 2)}
         found[name]["records_per_s"] = round(asked.records / seconds)
-        say(f"{name}: {found[name]['records_per_s']} records a second")
+        say(f"{name}: {found[name]['records_per_s']} records/s")
     found["windows_to_scan"] = round(found["windows"]["records_per_s"] / found["scan"]["records_per_s"], 3)
     return found
 
@@ -154,7 +154,7 @@ def _all(here: Ground, reader: Child, asked: Asked, due: int, say: Say) -> Int64
             heard, changed_at = counts, time.monotonic()
             say(f"{heard} of {due} messages received")
         if time.monotonic() - changed_at > SILENCE_LIMIT_S + asked.records / 5_000:
-            raise ChildFailed(f"{heard} of {due} messages came, then none for long", way_out="see the job's log")
+            raise ChildFailed(f"{heard} of {due} messages came, then no more", way_out="see the job's log")
     time.sleep(1.0)
     return _saved(here, reader)
 
@@ -180,7 +180,7 @@ def _close(here: Ground, asked: Asked, say: Say) -> dict[str, Any]:
         until = last * 1_000_000 + 2 * QUIET_AFTER_MS * 1_000_000
         live = {"rate": asked.rate, "keys": asked.keys, "start_ns": start, "until_ns": until}
         with _child(here, "send", source="live", beside="beside-source", **live) as sender:
-            say(f"{asked.rate} records a second for {(until - start) / NS:.0f} s")
+            say(f"{asked.rate} records/s for {(until - start) / NS:.0f} s")
             _expect(sender, "sent", (until - start) / NS + 60.0)
         time.sleep(2.0)
         rows = _saved(here, reader)

@@ -119,7 +119,7 @@ def _each(rates: tuple[int, ...], as_json: bool, markdown: bool) -> int:
         click.echo(f"rate {rate}", err=True)
         code, result = one("--rate", str(rate))
         if code:
-            click.echo(f"error: the run at {rate} records/s ended with {code}; what it said is above", err=True)
+            click.echo(f"error: the run at {rate} records/s ended with {code}; see its output above", err=True)
             return code
         results.append(result)
         _show(result, as_json)

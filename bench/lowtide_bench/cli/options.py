@@ -32,7 +32,7 @@ class Rates(click.ParamType[tuple[int, ...]]):
         try:
             rates = tuple(int(rate) for rate in str(value).split(","))
         except ValueError:
-            self.fail(f"{value!r} is not a whole number, or several with commas", param, ctx)
+            self.fail(f"{value!r} is not an integer, or several separated by commas", param, ctx)
         if min(rates) < 1:
             self.fail(f"{min(rates)} is less than 1", param, ctx)
         return rates
@@ -50,7 +50,7 @@ class Paces(click.ParamType[tuple[float, ...]]):
         try:
             paces = tuple(float(pace) for pace in str(value).split(","))
         except ValueError:
-            self.fail(f"{value!r} is not a number of seconds, or several with commas", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds, or several separated by commas", param, ctx)
         if not all(0 <= pace < float("inf") for pace in paces):
             self.fail(f"{value!r} has a number that is no time in seconds", param, ctx)
         if len(set(paces)) < len(paces):

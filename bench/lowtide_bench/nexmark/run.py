@@ -107,7 +107,7 @@ class _Measured:
             live_at = datetime.now(UTC) + timedelta(seconds=LEAD_S)
             live = self._generator.log(round(course.rate * course.seconds), live_at)
             load = Live(conf.kafka, self._topics, messages_of(live, self._sources))
-            self._say(f"{course.rate:,} events a second for {course.seconds:g} s")
+            self._say(f"{course.rate:,} events/s for {course.seconds:g} s")
             job.wait(lambda: not load.over())
             load.over()
             self._until(job, _end_ms(live), "waiting for the last windows to close")

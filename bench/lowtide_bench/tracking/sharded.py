@@ -81,7 +81,7 @@ class ServedInShards:
             if found is not None and found is not before and self._have(found, messages):
                 return found
             time.sleep(POLL_S)
-        raise ChildFailed(f"after {REPORT_LIMIT_S:g} s not every shard has told of {messages} messages")
+        raise ChildFailed(f"not every shard has reported {messages} messages after {REPORT_LIMIT_S:g} s")
 
     def _have(self, report: TrackerReport, messages: int) -> bool:
         states = report.shards
