@@ -173,7 +173,7 @@ class Aws(Module):
         for address, policy in policies.items():
             check_policy(address, policy)
         if len(policies) < POLICIES:
-            raise click.ClickException(f"only {len(policies)} policies were found, of at least {POLICIES}")
+            raise click.ClickException(f"only {len(policies)} policies were found, expected at least {POLICIES}")
         return passed(events), len(policies)
 
     def test_sizes(self) -> int:

@@ -35,7 +35,7 @@ def kill_driver(folder: JobFolder) -> tuple[int, float]:
     while left := marked(state.life):
         if time.monotonic() > deadline:
             pids = ", ".join(str(process.pid) for process in left)
-            raise SystemExit(f"airflow-demo: processes {pids} have outlived their driver by {GONE_LIMIT_S:.0f} s")
+            raise SystemExit(f"airflow-demo: processes {pids} are still running after {GONE_LIMIT_S:.0f} s")
         time.sleep(POLL_S)
     return state.runner.pid, killed_ms
 

@@ -64,7 +64,7 @@ def do(network: str, fault: Fault, mend: Mend) -> None:
         host = host_of(network, _chosen(network, fault))
         program = Program.running(host, "zookeeper" if "zookeeper" in fault.kind else "kafka")
         if program is None:
-            raise Undone(f"nothing runs on {host.name} that could be killed")
+            raise Undone(f"nothing to kill runs on {host.name}")
         program.signal(signal.SIGKILL)
         time.sleep(fault.lasts_s)
         mend()

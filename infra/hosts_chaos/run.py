@@ -163,7 +163,7 @@ class Run:
         self._begin()
         if self._output.life <= life:
             raise JobFailed(f"life {self._output.life} came after life {life}")
-        self._say(f"life {self._output.life} goes on from commit {commit}")
+        self._say(f"life {self._output.life} continues from commit {commit}")
         self._watch(WATCHED_S)
 
     def _photograph(self) -> None:
@@ -234,7 +234,7 @@ class Run:
     def _revive(self) -> None:
         try:
             self._job.start(f"job.lanes={LANES}", limit_s=READY_LIMIT_S)
-            self._say("the program had ended, and was started again")
+            self._say("the program had ended; started it again")
         except JobFailed as error:  # It is running already, or cannot start yet.
             self._say(f"not started again: {str(error).strip().splitlines()[-1]}")
 

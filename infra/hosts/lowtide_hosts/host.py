@@ -114,7 +114,7 @@ class Host:
         if network is None:
             raise HostsError(f"there is no network {self.network}")
         if Host.find(self.network, self.name) is not None:
-            raise HostsError(f"host {self.name} is up already")
+            raise HostsError(f"host {self.name} is already up")
         self.destroy()
         for part in ("tmp", "home"):
             (self.folder / part).mkdir(parents=True)
