@@ -128,9 +128,9 @@ class JobGraph:
     def __init__(self) -> None:
         self._jobs: dict[str, JobKnown] = {}
         self._spoken: set[str] = set()
-        """Those that have spoken themselves: hearsay takes nobody's place of them."""
+        """Jobs that have reported themselves: a report by others never replaces theirs."""
         self._forgotten: dict[tuple[str, str], int] = {}
-        """By name and id of a job that was forgotten the number of its last life: others may speak of it for ever."""
+        """The number of its last life, by name and id of a forgotten job: others may report it for ever."""
 
     @property
     def jobs(self) -> tuple[JobKnown, ...]:
@@ -202,7 +202,7 @@ class JobGraph:
         return any(heard.life <= self._forgotten[heard.job, id_] for id_ in ids)
 
     def gone(self, job: str, life: int) -> None:
-        """The connection of a job's life has ended: its word stands, and holds those behind it."""
+        """Note that a job's life has lost its connection: its last report remains valid and holds the jobs after it."""
         known = self._jobs.get(job)
         if known is not None and known.life == life:
             self._jobs[job] = msgspec.structs.replace(known, runs=False)
@@ -225,7 +225,7 @@ class JobGraph:
         self._forgotten[job, known.id] = known.life
 
     def before(self, job: str) -> tuple[JobKnown, ...]:
-        """All jobs that this one waits for, near or far, those that wait for nobody first."""
+        """Return all jobs that this one waits for, directly or not, those that wait for none first."""
         if job not in self._jobs:
             return ()
         found: set[str] = set()

@@ -120,7 +120,7 @@ class ShardServer(LifeServer):
         await super().close()
 
     def end(self, error: TrackerError) -> None:
-        """As of `LifeServer`; who waits for the start need not wait any more."""
+        """As in `LifeServer`; clients that wait for the start need not wait any more."""
         super().end(error)
         self._joined.set()
 

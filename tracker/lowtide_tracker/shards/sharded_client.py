@@ -1,4 +1,4 @@
-"""A worker's connections to a tracker in shards: its flushes go to all shards, what it hears comes from the merge."""
+"""A worker's connections to a tracker in shards: its flushes go to all shards, its notices come from the merge."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -155,7 +155,7 @@ class ShardedClient:
             raise lost
 
     def await_ticks(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """As of `TrackerClient`."""
+        """As in `TrackerClient`."""
         self.merge.await_ticks(pairs)
 
     def receive(self, wait_s: float = 0.0) -> list[Notice]:
@@ -169,11 +169,11 @@ class ShardedClient:
         return self.merge.heard()
 
     def open_front(self, front: int, floor: int, feeds: Iterable[int] | None = None) -> int:
-        """As of `TrackerClient`; the answer comes once all shards know the front."""
+        """As in `TrackerClient`; the answer comes once all shards know the front."""
         return self.merge.open_front(front, floor, feeds)
 
     def close_front(self, front: int) -> None:
-        """Close a front for good, once all shards have applied all that this worker has made."""
+        """Close a front for good, once all shards have applied everything that this worker has sent."""
         until = time.monotonic() + self._timeout_s
         while self._local.unflushed or self._local.unacknowledged():
             self.flush()
