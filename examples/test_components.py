@@ -38,5 +38,5 @@ def test_a_chain_that_is_too_long_is_a_dead_letter() -> None:
     chain = [Edge(f"n{number:03}", f"n{number + 1:03}") for number in range(120)]
     delivered = flow.run_locally(edges=[*chain, Edge("a", "n000")])
     assert [letter.error for letter in delivered["dead-letters"]] == [
-        "has to go round again after 100 turns, which is the loop's limit_turns"
+        "needs another turn after 100 turns, the loop's limit_turns"
     ] * 2, "to the neighbours on both sides"

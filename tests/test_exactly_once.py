@@ -96,7 +96,7 @@ def test_starts_that_would_deliver_wrongly_are_refused(spark: Spark) -> None:
     client.delete_records([place])[place].result()
     said = refusal(shop)
     assert "begins at offset 100" in said
-    assert "has to read from 0" in said
+    assert "must read from 0" in said
     assert "partition 1" in said
 
     other = Shop.open("lost", spark.kafka, spark.settings())

@@ -205,7 +205,7 @@ def taken(console: Console, job: str) -> tuple[str, str]:
     assert console.json("wait", job, "--delivered", str(at_ms), "--timeout", "60")["time_ms"] >= at_ms
     assert console.json("wait", job, "--left", "bought", str(at_ms))["time_ms"] >= at_ms
     assert not console("wait", job, "--delivered", "9999999999999", "--timeout", "0.5", code=6)
-    assert "nothing yet about delivered" in console.said
+    assert "without news about delivered" in console.said
     deliver(console, 200)
     second = console.json("snapshot", "--no-commit")
     assert second["phase"] == "sealed"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import pytest
 from tests.waiting import HANGS_S
 
 import lowtide as lt
+from lowtide.embedded.ports import free_port
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka
@@ -73,8 +73,7 @@ class Graph:
         self.kafka, self.folder, self.mark = kafka, folder, uuid.uuid4().hex
         self.source, self.middle, self.sink = (kafka.topic(name, 2) for name in ("orders", "doubled", "totals"))
         self.first, self.last = f"first-{self.mark[:8]}", f"last-{self.mark[:8]}"
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            address = f"127.0.0.1:{free.getsockname()[1]}"
+        address = f"127.0.0.1:{free_port()}"
         (folder / "secret").write_text(self.mark)
         (folder / "lowtide.toml").write_text(
             f'[kafka]\nbootstrap_servers = "{kafka.address}"\n[zookeeper]\nhosts = "{zookeeper}"\n'

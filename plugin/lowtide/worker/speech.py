@@ -1,82 +1,168 @@
-"""The output of a flow's functions, printed or logged: whole lines in the process's log, each with its worker."""
+"""The output of a flow's functions, printed or logged: whole lines in the process's log, each with its worker.
+
+The processes of an executor share one pipe to that log, which does not tear what one call writes, up to `PIPE_BUF`
+bytes. What cannot be written is lost and not raised, since a function's result must not depend on its output.
+"""
 
 from __future__ import annotations
 
+import atexit
 import io
 import logging
+import os
 import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from select import PIPE_BUF
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from lowtide.worker.stage import LevelStage
 
-__all__ = ["PrintedLines", "log_as"]
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
-LONGEST = 8192
-"""Characters that a line may have; a longer one is cut into several."""
+__all__ = ["PrintedBytes", "log_as"]
 
+STDERR = 2
+LINE_BYTES = 3_600
+"""A longer line is cut into several."""
+HALF_LINES = 64
+"""So many lines that have not ended are kept at most, of threads and workers that each print a part of one."""
 
-class PrintedLines(io.TextIOBase):
-    """Stands for standard output and error: each line that is printed is logged in one piece.
-
-    Processes that write to one file would else mix their lines.
-    """
-
-    def __init__(self) -> None:
-        self._begun = ""
-
-    encoding = "utf-8"
-
-    def fileno(self) -> int:
-        """Return that of standard error, where what is not Python writes."""
-        return 2
-
-    def writable(self) -> bool:
-        """Take text."""
-        return True
-
-    def write(self, text: str) -> int:
-        """Log the lines that have ended."""
-        *lines, self._begun = (self._begun + text).split("\n")
-        for line in lines:
-            self._log(line)
-        if len(self._begun) > LONGEST:
-            self.flush()
-        return len(text)
-
-    def flush(self) -> None:
-        """Log what is left of a line that has not ended."""
-        line, self._begun = self._begun, ""
-        if line:
-            self._log(line)
-
-    @staticmethod
-    def _log(line: str) -> None:
-        for at in range(0, max(len(line), 1), LONGEST):
-            logging.getLogger("print").info("%s", line[at : at + LONGEST])
+Say = Callable[[str, str, bytes], None]
+"""Takes a worker, a level and a line."""
 
 
-def log_as(first: str) -> None:
+def log_as(first: str, fd: int = STDERR) -> None:
     """Log from now on with the name of the worker that runs, and take what is printed into the log.
+
+    Nothing of that goes through `sys.stderr` or a logger of ours: a flow's functions may set up logging as they like.
 
     Args:
         first: The process's first worker, whose name stands where none runs: in threads of the user's, for example.
+        fd: Where the log is written.
     """
 
-    def name(record: logging.LogRecord) -> bool:
-        record.worker = _running() or first
+    def say(worker: str, level: str, line: bytes) -> None:
+        now = time.time()
+        stamp = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))},{int(now % 1 * 1000):03}"
+        prefix = f"{stamp} lowtide worker {worker} {os.getpid()} {level}: ".encode()
+        room = min(LINE_BYTES, PIPE_BUF - len(prefix) - 1)
+        with suppress(OSError):
+            for piece in cut(line, room):
+                os.write(fd, prefix + piece + b"\n")
+
+    def running() -> str:
+        return _running() or first
+
+    handler = LineHandler(say, running)
+    logging.root.handlers = [handler]
+    streams = [PrintedBytes(say, running, name) for name in ("<stdout>", "<stderr>")]
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(each, "utf-8", "backslashreplace", write_through=True) for each in streams
+    )
+    for each in streams:
+        atexit.register(each.end_lines)
+
+
+class LineHandler(logging.Handler):
+    """Writes each line of a record, and of its traceback, as a line of its own."""
+
+    def __init__(self, say: Say, running: Callable[[], str]) -> None:
+        super().__init__()
+        self._say = say
+        self._running = running
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        try:
+            text = self.format(record)
+        except Exception:  # noqa: BLE001 - a message that does not fit its arguments
+            self.handleError(record)
+            return
+        worker = self._running()
+        for line in text.encode(errors="backslashreplace").split(b"\n"):
+            self._say(worker, record.levelname, line)
+
+
+class PrintedBytes(io.RawIOBase):
+    """The bytes under `sys.stdout` or `sys.stderr`, written line by line as each has ended.
+
+    Threads, and the workers of one thread, each end the lines that they have begun.
+    """
+
+    mode = "wb"
+
+    def __init__(self, say: Say, running: Callable[[], str], name: str) -> None:
+        super().__init__()
+        self.name = name
+        self._say = say
+        self._running = running
+        self._begun: dict[tuple[int, str], bytes] = {}
+
+    def fileno(self) -> int:
+        """Return that of standard error, where what is not Python writes."""
+        return STDERR
+
+    def writable(self) -> bool:
+        """Take bytes."""
         return True
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(name)
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s lowtide worker %(worker)s %(process)d %(levelname)s: %(message)s")
-    )
-    logging.root.handlers = [handler]
-    sys.stdout = sys.stderr = PrintedLines()
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write the lines that have ended; never raises for want of room or of a reader."""
+        given = bytes(data)
+        place = threading.get_ident(), self._running()
+        *lines, begun = (self._begun.pop(place, b"") + given).split(b"\n")
+        for line in lines:
+            self._say(place[1], "INFO", line)
+        *pieces, begun = cut(begun, LINE_BYTES)
+        for piece in pieces:
+            self._say(place[1], "INFO", piece)
+        if begun:
+            if len(self._begun) >= HALF_LINES:
+                self._end(next(iter(self._begun)))
+            self._begun[place] = begun
+        return len(given)
+
+    def flush(self) -> None:
+        """Write what this thread's worker has begun of a line."""
+        if not self.closed:
+            self._end((threading.get_ident(), self._running()))
+
+    def end_lines(self) -> None:
+        """Write all that has been begun of lines."""
+        for place in list(self._begun):
+            self._end(place)
+
+    def close(self) -> None:
+        """End all lines; the descriptor belongs to the process."""
+        if not self.closed:
+            self.end_lines()
+        super().close()
+
+    def _end(self, place: tuple[int, str]) -> None:
+        begun = self._begun.pop(place, b"")
+        if begun:
+            self._say(place[1], "INFO", begun)
+
+
+def cut(line: bytes, room: int) -> list[bytes]:
+    """Cut a line into pieces of at most `room` bytes, at least one, none of which ends within a character."""
+    pieces = []
+    while len(line) > room:
+        at = room
+        while at > room - 3 and line[at] & 0xC0 == 0x80:
+            at -= 1
+        pieces.append(line[:at])
+        line = line[at:]
+    return [*pieces, line]
 
 
 def _running() -> str | None:
-    """Return the name of the worker whose stage has called this; the search costs only where something is logged."""
+    """Return the name of the worker whose stage has called this; the search costs only where something is said."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         stage = frame.f_locals.get("self")

@@ -90,9 +90,10 @@ def test_kafka_may_take_so_long_and_no_longer(make: Make) -> None:
     delivery = make(delivery_limit_ms=1_000)
     delivery.put(packet())
     begun = time.monotonic()
-    with pytest.raises(ServiceUnavailable, match=r"within 1000 ms: .*127\.0\.0\.1:1.*") as failed:
+    with pytest.raises(ServiceUnavailable, match=r"within 1000 ms: ") as failed:
         hear(delivery)
     assert time.monotonic() - begun > 0.9
+    assert "127.0.0.1:1" in str(failed.value)
     assert "delivery_limit_ms" in failed.value.way_out
     assert delivery.queued == 1
     with pytest.raises(ServiceUnavailable):
