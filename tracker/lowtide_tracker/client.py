@@ -34,7 +34,7 @@ from lowtide_tracker.traffic import Traffic
 from lowtide_tracker.wire import decode, encode
 
 ANSWER_TIMEOUT_S = 10.0
-"""How long the tracker may take to take a connection, some bytes, or to answer a question."""
+"""Limit on the tracker's accepting a connection, reading some bytes or answering a question."""
 RECEIVE_BYTES = 1 << 16
 
 Answer = TypeVar("Answer")
@@ -89,7 +89,7 @@ class TrackerClient:
     ) -> None:
         self.address = address
         self.min_times = MinTimes()
-        """What the notices have said so far."""
+        """The notices so far, merged."""
         self.traffic = Traffic()
         """Over all connections."""
         self._secret = secret

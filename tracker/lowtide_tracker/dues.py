@@ -23,9 +23,9 @@ class Dues:
         self._graph = graph
         self._ticks: tuple[dict[tuple[int, int], int | None], ...] = tuple({} for _ in graph.groups)
         """Per group: (segment, owner) -> its due; None where nothing is."""
-        self._untold: set[tuple[int, int]] = set()
+        self._unreported: set[tuple[int, int]] = set()
         self.expected = bool(owners)
-        """Whether there are owners at all."""
+        """True if there are owners."""
         self.limits: list[int | None] = [None for _ in graph.groups]
         """Per group, in `Graph.groups`' order; None where nothing is due."""
         for segment, those in owners.items():
@@ -34,7 +34,7 @@ class Dues:
                 if not 0 <= owner <= MAX_OWNER:
                     raise ValueError(f"owner {owner} of segment {segment}: an owner's number must be 0 to {MAX_OWNER}")
                 self._ticks[group][segment, owner] = start
-                self._untold.add((segment, owner))
+                self._unreported.add((segment, owner))
                 self.limits[group] = start
 
     def admit(self, dues: Iterable[Due], min_times: list[int]) -> None:
@@ -63,7 +63,7 @@ class Dues:
             ticks, limit = self._ticks[group], self.limits[group]
             before = ticks[segment, owner]
             ticks[segment, owner] = tick
-            self._untold.discard((segment, owner))
+            self._unreported.discard((segment, owner))
             if tick is not None and (limit is None or tick <= limit):
                 self.limits[group] = tick
             elif before == limit:
@@ -72,11 +72,11 @@ class Dues:
     def lowest(self, group: int) -> tuple[int, int]:
         """The (segment, owner) that holds a group's limit: the smallest among those with the smallest due."""
         limit = self.limits[group]
-        return min(place for place, tick in self._ticks[group].items() if tick == limit)
+        return min(due for due, tick in self._ticks[group].items() if tick == limit)
 
-    def is_told(self, segment: int, owner: int) -> bool:
+    def is_reported(self, segment: int, owner: int) -> bool:
         """Return whether a registered owner has reported its dues."""
-        return (segment, owner) not in self._untold
+        return (segment, owner) not in self._unreported
 
     def check(self) -> None:
         """Invariant: limits are the minima they say they are."""

@@ -12,13 +12,13 @@ from lowtide_tracker.strangers import BACKLOG, Refusals, Strangers
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.25
-"""How often it checks for connections that have gone or stay too long."""
+"""Interval of checks for connections that have gone or stay too long."""
 ROOM_POLL_S = 0.02
-"""How often it checks for room while a connection waits."""
+"""Interval of checks for room while a connection waits."""
 RETRY_S = 0.5
-"""How long it takes no connection after the system could not give one."""
+"""Pause in accepting after the system could not give a connection."""
 LAST_WORD_S = 2.0
-"""How long a peer may take to end TLS."""
+"""Time for a peer to end TLS."""
 
 Serve = Callable[[], asyncio.BaseProtocol]
 
@@ -173,7 +173,7 @@ class Entrance:
             first = self._strangers.yields(loop.time())
             if first is not None:
                 self._send_away(first)
-                self.refused(f"it had not proved who it is, and {self._strangers.most} others were waiting")
+                self.refused(f"it had not authenticated, and {self._strangers.most} others were waiting")
             elif self._strangers.full:
                 await asyncio.sleep(ROOM_POLL_S)
 
@@ -183,7 +183,7 @@ class Entrance:
         self._forget_gone()
         for stranger in self._strangers.late(loop.time()):
             self._send_away(stranger)
-            self.refused(f"it had not proved who it is for {self._strangers.limit_s:g} s")
+            self.refused(f"it had not authenticated for {self._strangers.limit_s:g} s")
         if self._strangers:
             self._look_later = loop.call_later(LOOK_S, self._look)
 

@@ -86,7 +86,7 @@ class HeartbeatWentBack(TrackerError):
 
 
 class DuePassed(TrackerError):
-    """An owner will send at a tick that was announced as over: it told so too late. Stop the job, deliver nothing."""
+    """An owner will send at a tick announced as over: it reported so too late. Stop the job, deliver nothing."""
 
     def __init__(self, segment: int, owner: int, tick: int, min_time: int) -> None:
         super().__init__(segment, owner, tick, min_time)

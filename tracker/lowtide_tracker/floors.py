@@ -23,7 +23,7 @@ class Floors:
     """Floors of any number of fronts, one per (front, offset, cap): the newest tick, which is the largest.
 
     A front that is idle raises its floor again and again at one offset; only the last counts. Grows with the offsets
-    that got a floor, until `forget` is told of a commit.
+    that got a floor, until `forget` is called after a commit.
     """
 
     def __init__(self) -> None:

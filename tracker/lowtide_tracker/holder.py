@@ -14,21 +14,21 @@ class Holder:
     """The one thing that keeps a min time from moving; for how long, the caller knows."""
 
     tick: int
-    """Where min time stands, or will stand once the next message has come."""
+    """Min time now, or once the next message has come."""
     segment: int
-    """Where an ack is open, or the (first) segment that the front feeds."""
+    """The segment of the open ack, or the (first) segment that the front feeds."""
     front: int | None
     """The front whose heartbeat it is; None for an open ack, and where no front is open."""
     at_front: bool = False
-    """Whether fronts hold it, rather than an open ack, that of a frame or of a hold, or what is due."""
+    """True if fronts hold it, and not an open ack, of a frame or a hold, or a due."""
     owner: int | None = None
-    """Who has something due there, among those that send into the segment; None if it is something else."""
-    told: bool = True
-    """Whether that owner has told so; if not, it may be about to be restored."""
+    """The owner with a due there, among those that send into the segment; None if it is something else."""
+    reported: bool = True
+    """True if that owner has reported it; if not, it may be about to be restored."""
 
     def __str__(self) -> str:
         if self.owner is not None:
-            what = f"has something due at tick {self.tick}" if self.told else "has not reported yet what is due"
+            what = f"has something due at tick {self.tick}" if self.reported else "has not reported yet what is due"
             return f"owner {self.owner} of segment {self.segment} {what}"
         if not self.at_front:
             return f"segment {self.segment} has an open ack at tick {self.tick}"
@@ -55,7 +55,7 @@ def holder_of(group: int, graph: Graph, min_times: Sequence[int], table: Table, 
                 return Holder(tick, member, None)
         if dues.limits[group] == tick:
             segment, owner = dues.lowest(group)
-            return Holder(tick, segment, None, owner=owner, told=dues.is_told(segment, owner))
+            return Holder(tick, segment, None, owner=owner, reported=dues.is_reported(segment, owner))
         inbound = min(graph.inbound[group], key=min_times.__getitem__, default=None)
         ceiling = fronts.ceilings[group]
         if inbound is None or (ceiling is not None and ceiling <= min_times[inbound]):

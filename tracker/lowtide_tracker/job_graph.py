@@ -29,19 +29,6 @@ import msgspec
 
 from lowtide_tracker.errors import TrackerError
 
-__all__ = [
-    "JobCycle",
-    "JobGraph",
-    "JobGraphError",
-    "JobKnown",
-    "JobRuns",
-    "JobSaid",
-    "NameTaken",
-    "OldLife",
-    "TopicTaken",
-    "latest",
-]
-
 
 class JobGraphError(TrackerError):
     """A job cannot be part of the graph as it is; it ends, and says why."""
@@ -81,7 +68,7 @@ class JobKnown(msgspec.Struct, frozen=True, kw_only=True):
             while nothing is.
         min_time_ms: Its global min time.
         holder: The holder of that, in words.
-        held_topic: The topic of the front that holds it; empty if it is no front.
+        held_topic: The topic of the front that holds it; empty if it is not a front.
         runs: True while it is connected.
     """
 
@@ -177,7 +164,7 @@ class JobGraph:
                         continue
                     del with_it[heard.job]
                 _take(with_it, heard, runs=heard.job in jobs and jobs[heard.job].runs)
-                # It may be of a job that another tracker was told to forget: it ends nobody, and breaks no law.
+                # It may be of a job that another tracker has forgotten: it ends nobody, and breaks no law.
                 with suppress(JobGraphError):
                     _check(with_it, heard.job)
                     jobs = with_it
@@ -320,8 +307,8 @@ def _check(jobs: Mapping[str, JobKnown], job: str) -> None:
 
 def _least(times: Iterable[int | None]) -> int | None:
     known = list(times)
-    told = [each for each in known if each is not None]
-    return min(told) if told and len(told) == len(known) else None
+    reported = [each for each in known if each is not None]
+    return min(reported) if reported and len(reported) == len(known) else None
 
 
 def _delivered(known: JobKnown) -> float:

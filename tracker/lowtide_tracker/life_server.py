@@ -17,7 +17,7 @@ from lowtide_tracker.wire import encode
 
 LOG = logging.getLogger(__name__)
 RECEIVE_BYTES = 1 << 16
-"""What is read of a connection at once."""
+"""Bytes read of a connection at once."""
 
 
 class LifeServer(ABC):
@@ -29,14 +29,14 @@ class LifeServer(ABC):
     Args:
         secret: the job's, of at least 16 bytes.
         incarnation: of the life; processes of another one are refused.
-        on_fault: called with the error that ended the life, after the peers were told.
+        on_fault: called with the error that ended the life, after the peers know it.
     """
 
     def __init__(self, *, secret: bytes, incarnation: int, on_fault: Callable[[TrackerError], None]) -> None:
         self._secret = secret
         self.incarnation = incarnation
         self.error: TrackerError | None = None
-        """What ended the life."""
+        """The error that ended the life."""
         self._on_fault = on_fault
         self._entrance: Entrance | None = None
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
@@ -45,13 +45,13 @@ class LifeServer(ABC):
         self._traffic: dict[int | None, Traffic] = {None: Traffic()}
         """Per worker that was ever here; None: all others that were, and are gone."""
         self._waiting: list[tuple[Peer, Message]] = []
-        """What cannot be answered before the rebuilding is over."""
+        """Requests that cannot be answered before the rebuilding is over."""
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, *, sock: socket.socket | None = None) -> str:
         """Listen, and return the address, ``host:port``.
 
         With ``sock`` it takes the connections of a listening socket that it is given, those that wait there first;
-        whoever keeps a descriptor of it can give it to the process that replaces this one.
+        a process that keeps a descriptor of it can give it to the process that replaces this one.
         """
         if sock is not None:
             sock.listen(BACKLOG)
@@ -192,9 +192,9 @@ class NoticeServer(LifeServer):
         super().__init__(secret=secret, incarnation=incarnation, on_fault=on_fault)
         self._on_notice = on_notice
         self._announced = Backlog()
-        """What was announced in this turn of the loop."""
+        """Min times announced in this turn of the loop."""
         self._due = False
-        """Whether it will be sent at the turn's end."""
+        """True if it will be sent at the turn's end."""
 
     def announce(self, notices: list[Notice]) -> None:
         """Send notices to the subscribers, at the end of this turn of the loop: those of one turn go as one."""

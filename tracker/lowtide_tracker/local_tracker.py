@@ -104,10 +104,10 @@ class LocalTracker:
         Returns:
             Whether this owner did not hold it before.
         """
-        place = (segment, tick, owner)
-        if place in self._holds:
+        key = (segment, tick, owner)
+        if key in self._holds:
             return False
-        value = self._holds[place] = self.new_value()
+        value = self._holds[key] = self.new_value()
         self.fold(segment, (tick,), value)
         return True
 
@@ -126,9 +126,9 @@ class LocalTracker:
             tick: the smallest at which something will be sent; None if nothing will.
             owner: who will send, by its number in the segment's register.
         """
-        place = (segment, owner)
-        if place not in self._dues or self._dues[place] != tick:
-            self._dues[place] = self._new_dues[place] = tick
+        key = (segment, owner)
+        if key not in self._dues or self._dues[key] != tick:
+            self._dues[key] = self._new_dues[key] = tick
 
     def heartbeat(self, front: int, tick: int) -> None:
         """This front labels nothing below ``tick`` any more; ``HeartbeatWentBack`` if it said more before."""
@@ -139,7 +139,7 @@ class LocalTracker:
             raise HeartbeatWentBack(front, tick, before)
 
     def floor(self, floor: Floor) -> None:
-        """A decision about labels, told with, or before, the first heartbeat that rests on it."""
+        """A decision about labels, sent with, or before, the first heartbeat that rests on it."""
         self._floors.add((floor,))
 
     def forget_floors(self, front: int, before_offset: int) -> None:
@@ -230,12 +230,12 @@ class LocalTracker:
         return True
 
     def min_time(self, segment: int) -> int:
-        """The min time of a segment as heard; ``start`` before that."""
+        """The min time of a segment as received; ``start`` before that."""
         return self.min_times[segment]
 
     @property
     def global_min(self) -> int:
-        """The smallest min time of all segments as heard; ``start`` before that."""
+        """The smallest min time of all segments as received; ``start`` before that."""
         return self.min_times.global_min
 
     # -- parts -----------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class Absolute(Packed, frozen=True):
     number: Count
     """The last flush that is part of it; 0 if there was none."""
     acks: tuple[Ack, ...] = ()
-    """The non-zero sums at or above the min times heard."""
+    """The non-zero sums at or above the min times received."""
     heartbeats: tuple[Heartbeat, ...] = ()
     """The newest of each front."""
     floors: tuple[Floor, ...] = ()
@@ -86,7 +86,7 @@ class Notice(Packed, frozen=True):
     """
 
     era: Era
-    """How many tracker processes this life has had: 1 for the first."""
+    """Number of tracker processes of this life: 1 for the first."""
     number: Count
     after: Count
     min_times: Mapping[Segment, Tick]
@@ -128,7 +128,7 @@ class Welcome(Packed, frozen=True):
     applied: Count
     """The last flush of this worker that was applied; later ones have to be sent (again)."""
     report: bool
-    """Whether the tracker is being rebuilt and waits for this worker's `Absolute` before any flush."""
+    """True if the tracker is being rebuilt and waits for this worker's `Absolute` before any flush."""
 
 
 class Applied(Packed, frozen=True):
@@ -190,9 +190,9 @@ class Join(Packed, frozen=True):
 
     shard: ShardNumber
     shards: ShardNumber
-    """How many it takes part with."""
+    """Number of those that it takes part with."""
     fresh: bool
-    """Whether it is a new process, that begins with the fronts of the answer."""
+    """True if it is a new process, which begins with the fronts of the answer."""
 
 
 class Joined(Packed, frozen=True):
@@ -223,7 +223,7 @@ class Report(Packed, frozen=True):
 
     shard: ShardNumber
     whole: bool
-    """Whether it says everything: what lay between it and the report before is not known."""
+    """True if it is complete: what lay between it and the report before is unknown."""
     nodes: tuple[tuple[Worker, Count], ...]
     """(worker, node time): the worker's last part that was applied."""
     orders: Count
@@ -245,7 +245,7 @@ class Fault(Packed, frozen=True):
     LIFE_ENDED: ClassVar[int] = 2
     """The life is over, for the reason given."""
     PROTOCOL: ClassVar[int] = 3
-    """What this peer sent is not of the protocol."""
+    """A peer's bytes are not of the protocol."""
 
     code: Annotated[int, Meta(ge=1, le=3)]
     text: Text

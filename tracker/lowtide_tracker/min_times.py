@@ -15,8 +15,8 @@ class MinTimes:
     def __init__(self, start: int = INT64_MIN) -> None:
         self.era = 0
         self.number = 0
-        """The last notice of the era that was heard."""
-        self._start = start
+        """The last notice of the era that was received."""
+        self.start = start
         self._heard: dict[int, int] = {}
         self._global_min = start
 
@@ -38,7 +38,7 @@ class MinTimes:
         return True
 
     def __getitem__(self, segment: int) -> int:
-        return self._heard.get(segment, self._start)
+        return self._heard.get(segment, self.start)
 
     def items(self) -> tuple[tuple[int, int], ...]:
         """(segment, min time) of the segments with news."""

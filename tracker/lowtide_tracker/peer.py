@@ -18,15 +18,15 @@ from lowtide_tracker.wire import decode, encode
 
 LOG = logging.getLogger(__name__)
 HELLO_TIMEOUT_S = 10.0
-"""How long a connection may take from its beginning to its `Hello`; a stranger's may end before."""
+"""Limit on a connection's time until its `Hello`; a stranger's may end before."""
 SLOW_BYTES = 1 << 16
-"""What may wait to be sent to one peer; beyond it, notices for it are merged until it has caught up."""
+"""Bytes that may wait for one peer; beyond it, notices for it are merged until it has caught up."""
 HOLD_S = 0.05
-"""How long a notice waits that passes nothing its subscriber waits for, and a worker for `Applied`."""
+"""Wait of a notice that passes nothing its subscriber waits for, and of a worker for `Applied`."""
 KERNEL_BYTES = 1 << 17
-"""What the kernel may keep for one peer, where nothing can be merged any more."""
+"""Bytes that the kernel may keep for one peer, where nothing can be merged."""
 LAST_WORD_S = 2.0
-"""How long a peer has to read why its connection is closed."""
+"""Time for a peer to read why its connection is closed."""
 
 
 class Life(Protocol):
@@ -70,24 +70,24 @@ class Peer(asyncio.BufferedProtocol):
     def __init__(self, server: Life, secret: bytes, buffer: memoryview) -> None:
         self.hello: Hello | None = None
         self.shard: int | None = None
-        """Which shard it is, if it is one."""
+        """The shard's number, if it is one."""
         self.traffic = Traffic()
         """The connection's; from `Hello` on the worker's, over all its connections."""
         self._server = server
         self._buffer = buffer
         self._shake = ServerHandshake(secret, os.urandom(NONCE_BYTES))
         self._greeting = bytearray()
-        """What came of the client's half of the handshake."""
+        """Result of the client's half of the handshake."""
         self._proven = False
         self._reader = MessageReader(MAX_HELLO_BYTES)
         self._subscribed = False
         self._awaited: Mapping[int, int] | None = None
-        """What it said last that it waits for, until that was passed: None sends every notice at once."""
+        """The tick that it last asked for, until that is passed: None sends every notice at once."""
         self._slow = False
         self._held = Backlog()
         """Notices that wait: the peer is slow, or does not wait for them."""
         self._owes = False
-        """Whether flushes were applied that `Applied` has not covered."""
+        """True if flushes were applied that `Applied` has not covered."""
         self._later: asyncio.TimerHandle | None = None
         """Sends what waits, `HOLD_S` after the first of it came."""
         self._over = False
@@ -216,7 +216,7 @@ class Peer(asyncio.BufferedProtocol):
         Closing it at once would throw away what was said, where something from the peer is still unread.
         """
         if not self._proven:
-            self.abort()  # A stranger is told nothing, and one who is none asks again.
+            self.abort()  # A stranger gets no reason, and one who is none asks again.
         elif not self._over:
             self.send(fault)
             self._over = True
@@ -242,7 +242,7 @@ class Peer(asyncio.BufferedProtocol):
 
     def _late(self) -> None:
         if self._proven:
-            LOG.warning("closing the connection of %s: it has not said who it is for %s s", self, HELLO_TIMEOUT_S)
+            LOG.warning("closing the connection of %s: it has not identified itself for %s s", self, HELLO_TIMEOUT_S)
         self.abort()
 
     def _prove(self, data: bytes) -> bytes:

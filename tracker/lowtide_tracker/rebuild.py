@@ -48,9 +48,9 @@ class Rebuild:
             self._numbers[flush.worker] = flush.number
 
     def min_times(self) -> dict[int, int]:
-        """The largest min time of each segment that any worker has heard.
+        """The largest min time of each segment that any worker has received.
 
-        Below it every sum is zero over all workers, but not in the reports: workers have heard of it at different
+        Below it every sum is zero over all workers, but not in the reports: workers have received it at different
         times, and drop what is below when they do.
         """
         heard: dict[int, int] = {}

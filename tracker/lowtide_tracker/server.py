@@ -28,7 +28,7 @@ class TrackerServer(NoticeServer):
         tracker: it belongs to the server from now on; others in its loop may ask it and call `announce`.
         secret: the job's, of at least 16 bytes.
         incarnation: of the life; processes of another one are refused.
-        on_fault: called with the error that ended the life, after the peers were told.
+        on_fault: called with the error that ended the life, after the peers know it.
         on_notice: called with every notice, as subscribers in other processes get it.
     """
 
@@ -72,7 +72,7 @@ class TrackerServer(NoticeServer):
         except StillRebuilding:
             self._waiting.append((peer, message))
         except UnknownWorker:
-            # It came into the register after this tracker was told of it: all it has flushed comes to this one, from
+            # It came into the register after this tracker knew of it: all it has flushed comes to this one, from
             # the first flush on, and can wait. A gap is found out when the tracker is rebuilt.
             if not isinstance(message, Flush):
                 raise

@@ -13,10 +13,10 @@ MOST = 128
 GRACE_S = 0.25
 """A proof needs one round trip after the connection is accepted."""
 LIMIT_S = 10.0
-"""How long a stranger may stay if no other waits."""
+"""Time that a stranger may stay if no other waits."""
 BACKLOG = 1024
-"""How many may wait in the kernel's queue."""
-TELL_EVERY_S = 60.0
+"""Length of the kernel's queue."""
+LOG_EVERY_S = 60.0
 
 S = TypeVar("S")
 
@@ -35,7 +35,7 @@ class Strangers(Generic[S]):
         self.limit_s = limit_s
         self._grace_s = grace_s
         self._came_s: dict[S, float] = {}
-        """When each came, the first one first."""
+        """Arrival times, the first one first."""
 
     def __len__(self) -> int:
         return len(self._came_s)
@@ -77,12 +77,12 @@ class Refusals:
 
     def __init__(self) -> None:
         self._count = 0
-        self._told_s = float("-inf")
+        self._logged_s = float("-inf")
 
     def add(self, why: str, now_s: float) -> str:
         """Count one; what to write into the log now, or nothing."""
         self._count += 1
-        if now_s - self._told_s < TELL_EVERY_S:
+        if now_s - self._logged_s < LOG_EVERY_S:
             return ""
-        count, self._count, self._told_s = self._count, 0, now_s
+        count, self._count, self._logged_s = self._count, 0, now_s
         return f"refused a connection: {why}" + (f"; {count - 1} others since the last message" if count > 1 else "")

@@ -4,7 +4,7 @@ import select
 import socket
 
 SILENT_FOR_S = 5
-"""How long a connection may be silent before the kernel asks whether the peer's machine is still there."""
+"""Silence of a connection before the kernel checks that the peer's machine is still there."""
 PROBE_EVERY_S = 2
 PROBES = 3
 GONE_AFTER_S = SILENT_FOR_S + PROBES * PROBE_EVERY_S
@@ -36,13 +36,21 @@ def ready(connection: socket.socket, event: int, wait_s: float) -> bool:
 
 def exactly(connection: socket.socket, size: int) -> bytes:
     """So many bytes of a peer that has not said yet who it is."""
-    data = b""
+    data = up_to(connection, size)
+    if len(data) < size:
+        raise ConnectionResetError(
+            "it closed the connection before it identified itself: either it is ending, or this process does "
+            "not know the job's secret"
+        )
+    return data
+
+
+def up_to(connection: socket.socket, size: int) -> bytes:
+    """So many bytes of a blocking socket; fewer if the peer closes the connection before."""
+    data = bytearray()
     while len(data) < size:
         more = connection.recv(size - len(data))
         if not more:
-            raise ConnectionResetError(
-                "it closed the connection before it said who it is: either it is ending, or this process does "
-                "not know the job's secret"
-            )
+            break
         data += more
-    return data
+    return bytes(data)

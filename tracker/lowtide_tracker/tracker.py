@@ -24,19 +24,20 @@ messages in, notices out.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Self
 
+from lowtide_tracker.announced import Announced
 from lowtide_tracker.dues import Dues
 from lowtide_tracker.errors import FlushGap, FrontIsClosed, ProtocolError, StillRebuilding
-from lowtide_tracker.floors import Floors
 from lowtide_tracker.fronts import Fronts
 from lowtide_tracker.graph import Graph
 from lowtide_tracker.holder import Holder, holder_of
-from lowtide_tracker.messages import Absolute, Flush, Notice, Request
+from lowtide_tracker.messages import Absolute, Flush, Notice
 from lowtide_tracker.rebuild import Rebuild
 from lowtide_tracker.table import Table
 
 
-class Tracker:
+class Tracker(Announced):
     """The centralised tracker of one life.
 
     Its laws:
@@ -72,46 +73,24 @@ class Tracker:
         dues: Mapping[int, Iterable[int]] | None = None,
         era: int = 1,
     ) -> None:
-        self.graph = graph
-        self.era = era
+        super().__init__(graph, start, era)
         self._table = Table(graph.segments, capacity_ticks, start)
         self._fronts = Fronts(graph, fronts, start=start, feeds=feeds, closed=closed)
         self._dues = Dues(graph, dues or {}, start=start)
-        self._floors = Floors()
-        self._min = [start] * len(graph.groups)
-        """Per group: the min time of all its segments."""
         self._applied: dict[int, int] = {}
         """Per worker: its last flush that was applied."""
-        self._notice = 0
-        self._request: Request | None = None
         self._rebuild: Rebuild | None = None
 
-    @classmethod
-    def rebuilding(
-        cls,
-        graph: Graph,
-        fronts: Mapping[int, int],
-        *,
-        workers: Iterable[int],
-        start: int,
-        capacity_ticks: int,
-        era: int,
-        feeds: Mapping[int, Iterable[int]] | None = None,
-        closed: Iterable[int] = (),
-        dues: Mapping[int, Iterable[int]] | None = None,
-    ) -> "Tracker":
-        """A tracker for a life whose tracker process died: it announces nothing until every worker has reported.
+    def rebuilt_from(self, workers: Iterable[int]) -> Self:
+        """Take the place of a process that died: announce nothing until every worker has reported; return itself.
 
-        ``workers`` are all of the life's register; ``fronts``, ``feeds`` and ``closed`` as the front register has them
-        now; ``start``, ``graph`` and ``dues`` as at the start of the life; ``era`` above that of the process before.
-        Its first notice is number 1 of this era and says everything.
+        It was made of the front register as it is now, of ``start``, ``graph`` and ``dues`` as at the start of the
+        life, and of an ``era`` above that of the process before; ``workers`` are all of the life's register. Its first
+        notice is number 1 of this era and says everything.
         """
-        tracker = cls(
-            graph, fronts, start=start, capacity_ticks=capacity_ticks, feeds=feeds, closed=closed, dues=dues, era=era
-        )
         rebuild = Rebuild(workers)
-        tracker._rebuild = rebuild if rebuild.missing else None
-        return tracker
+        self._rebuild = rebuild if rebuild.missing else None
+        return self
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -168,67 +147,21 @@ class Tracker:
         self._fronts.close(front)
         return self._advance()
 
-    def forget_floors(self, front: int, before_offset: int, at_most: int | None = None) -> bool:
-        """Drop a front's floors below an offset, once a commit holds the label before it; see `Floors.forget`."""
-        return self._floors.forget(front, before_offset, at_most)
-
-    def request(self, number: int) -> Notice:
-        """Ask every worker to keep what it holds below the current global min time; return the notice with the request.
-
-        It is a separate notice, so no receiver has pruned what it asks for (R14). Workers that join later also get
-        the last one; a tracker process that dies takes it with it.
-
-        Raises:
-            StillRebuilding: what was announced is not known yet.
-        """
-        self._refuse_while_rebuilding()
-        self._notice += 1
-        self._request = Request(number, self.global_min)
-        floors = self._floors.take_new()
-        return Notice(self.era, self._notice, self._notice - 1, {}, self.global_min, floors, self._request)
-
     # -- questions -------------------------------------------------------------------------------------------------
-
-    @property
-    def global_min(self) -> int:
-        """The smallest min time of all segments."""
-        return min(self._min)
-
-    @property
-    def floors(self) -> int:
-        """The number of floors kept."""
-        return len(self._floors)
 
     @property
     def missing(self) -> tuple[int, ...]:
         """The workers that a tracker being rebuilt waits for; empty once it works."""
         return () if self._rebuild is None else self._rebuild.missing
 
-    def min_time(self, segment: int) -> int:
-        """A segment's min time; ``UnknownSegment``."""
-        return self._min[self.graph.group_of(segment)]
-
-    def min_times(self) -> dict[int, int]:
-        """Every segment's min time, in topological order."""
-        return {segment: self.min_time(segment) for segment in self.graph.segments}
-
     def applied(self, worker: int) -> int:
         """The number of a worker's last flush that was applied, or kept while rebuilding; 0 before the first."""
         return self._applied.get(worker, 0) if self._rebuild is None else self._rebuild.number(worker)
 
-    def whole_notice(self) -> Notice:
-        """All that was announced in this era and every floor kept, for a subscriber that joins; ``StillRebuilding``."""
-        self._refuse_while_rebuilding()
-        floors = self._floors.all()
-        return Notice(self.era, self._notice, 0, self.min_times(), self.global_min, floors, self._request)
-
     def holder(self, segment: int | None = None) -> Holder:
         """Find the root holder of a segment's min time, or of the global one; ``StillRebuilding`` names workers."""
         self._refuse_while_rebuilding()
-        group = min(range(len(self._min)), key=self._min.__getitem__)
-        if segment is not None:
-            group = self.graph.group_of(segment)
-        return holder_of(group, self.graph, self._min, self._table, self._fronts, self._dues)
+        return holder_of(self._group_of(segment), self.graph, self._min, self._table, self._fronts, self._dues)
 
     def check(self) -> None:
         """The invariants; simulations call it after every step. O(segments x capacity)."""
@@ -288,11 +221,7 @@ class Tracker:
 
     def _advance(self) -> list[Notice]:
         moved = self._move()
-        if not moved:
-            return []
-        self._notice += 1
-        floors = self._floors.take_new()
-        return [Notice(self.era, self._notice, self._notice - 1, moved, self.global_min, floors)]
+        return [self._next_notice(moved)] if moved else []
 
     def _set_min(self, group: int, tick: int) -> None:
         self._min[group] = tick

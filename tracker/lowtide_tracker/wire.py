@@ -83,7 +83,7 @@ _UNPACK: Mapping[int, Callable[[bytes], Message]] = {int(kind): Decoder(each).de
 
 
 def encode(message: Message) -> bytes:
-    """A message with its head. It does not look at ranges: whoever reads a number beyond its range refuses it.
+    """A message with its head. It does not look at ranges: a reader of a number beyond its range refuses it.
 
     ``ValueError`` if there are no bytes for it at all: that is a bug of ours.
     """
@@ -162,4 +162,4 @@ _CHECKS: Mapping[type, Callable[[Any], None]] = {
     Report: _check_report,
     Order: _check_order,
 }
-"""What is beyond a field's own range."""
+"""Numbers beyond a field's own range."""

@@ -30,7 +30,7 @@ from lowtide_tracker.peer import Life, Peer
 from lowtide_tracker.wire import decode, encode
 
 if TYPE_CHECKING:
-    from tests.conftest import Client, Running
+    from tracker_rig import Client, Running
 
     Serve = Callable[..., Running]
     Join = Callable[..., Client]
@@ -123,7 +123,7 @@ def test_another_segment_s_min_time_is_not_awaited(moving: Moving, join: Join) -
 
 @pytest.mark.usefixtures("never_late")
 def test_a_request_does_not_wait_and_is_heard_before_what_it_asks_for_is_pruned(moving: Moving, join: Join) -> None:
-    """R14: it goes with the notices before it, and its tick is no smaller than what any of them allows to prune."""
+    """R14: it goes with the notices before it, and its tick is not smaller than what any of them allows to prune."""
     client = waiting(moving, join)
     for tick in (2, 4):
         moving.to(tick, floor=Floor(0, tick, tick))

@@ -28,7 +28,7 @@ from lowtide_tracker.messages import Hello, Welcome
 from lowtide_tracker.wire import encode
 
 if TYPE_CHECKING:
-    from tests.conftest import Client, Running
+    from tracker_rig import Client, Running
 
     Serve = Callable[..., Running]
     Join = Callable[..., Client]
@@ -157,7 +157,7 @@ def test_a_new_tracker_is_rebuilt_over_connections(serve: Serve, join: Join) -> 
     receiver.fold(1, [4], value)
     receiver.flush()  # Into nothing.
 
-    second = serve(Tracker.rebuilding(GRAPH, {0: 0}, workers=[1, 2], start=0, capacity_ticks=64, era=2))
+    second = serve(Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=64, era=2).rebuilt_from([1, 2]))
     receives.connect(second.address)
     listens.connect(second.address)
     assert listens.receive(0.05) == []
@@ -173,7 +173,7 @@ def test_a_new_tracker_is_rebuilt_over_connections(serve: Serve, join: Join) -> 
 
 
 def test_what_cannot_be_answered_yet_is_answered_after_the_rebuilding(serve: Serve, join: Join) -> None:
-    running = serve(Tracker.rebuilding(GRAPH, {0: 5}, workers=[1], start=0, capacity_ticks=64, era=2))
+    running = serve(Tracker(GRAPH, {0: 5}, start=0, capacity_ticks=64, era=2).rebuilt_from([1]))
     driver, opened = join(running), list[int]()
     asking = threading.Thread(target=lambda: opened.append(driver.open_front(1, 0)))
     asking.start()
@@ -188,7 +188,7 @@ def test_a_tracker_of_an_era_that_is_over_is_left(serve: Serve, join: Join) -> N
     """It was taken for dead and is not: what it applies, the one in its place would miss."""
     first, local = serve(), LocalTracker(1, 3)
     worker = join(first, local)
-    second = serve(Tracker.rebuilding(GRAPH, {0: 0}, workers=[1], start=0, capacity_ticks=64, era=2))
+    second = serve(Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=64, era=2).rebuilt_from([1]))
     worker.connect(second.address)
     local.heartbeat(0, 9)
     with pytest.raises(ConnectionLost, match=r"of era 1; one of era 2 has replaced it"):
@@ -242,9 +242,9 @@ def test_half_a_message_is_forgotten_with_its_connection(serve: Serve, join: Joi
     client.close()
 
 
-def test_a_server_that_does_not_know_the_secret_is_told_nothing() -> None:
+def test_a_server_that_does_not_know_the_secret_learns_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
-        told: list[bytes] = []
+        reported: list[bytes] = []
 
         def pretend() -> None:
             here, _ = door.accept()
@@ -252,7 +252,7 @@ def test_a_server_that_does_not_know_the_secret_is_told_nothing() -> None:
                 here.sendall(MAGIC + b"s" * 32)
                 here.recv(REPLY_BYTES, socket.MSG_WAITALL)
                 here.sendall(b"\0" * PROOF_BYTES)
-                told.append(here.recv(4096))
+                reported.append(here.recv(4096))
 
         impostor = threading.Thread(target=pretend)
         impostor.start()
@@ -260,11 +260,11 @@ def test_a_server_that_does_not_know_the_secret_is_told_nothing() -> None:
         with pytest.raises(HandshakeError, match="server does not know"):
             client.connect()
         impostor.join(HANGS_S)
-    assert told == [b""]
+    assert reported == [b""]
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(serve: Serve, join: Join) -> None:
-    running = serve(Tracker.rebuilding(GRAPH, {0: 0}, workers=[1], start=0, capacity_ticks=64, era=2))
+    running = serve(Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=64, era=2).rebuilt_from([1]))
     driver = join(running)
     driver._timeout_s = 0.1
     with pytest.raises(ConnectionLost, match=r"has not answered for 0\.1 s"):
@@ -275,7 +275,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(serve: Serve, j
 
 
 def test_who_says_unsubscribe_while_the_tracker_is_rebuilt_hears_nothing(serve: Serve, join: Join) -> None:
-    running = serve(Tracker.rebuilding(GRAPH, {0: 0}, workers=[1], start=0, capacity_ticks=64, era=2))
+    running = serve(Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=64, era=2).rebuilt_from([1]))
     listener = join(running)
     listener.unsubscribe()
     running.wait(lambda: not running.server._waiting)

@@ -94,7 +94,7 @@ class World:
     def kill_tracker(self) -> None:
         """A new process; what was on its way is lost, and workers report at different times, working on meanwhile."""
         era = self.tracker.era + 1
-        self.tracker = Tracker.rebuilding(GRAPH, {0: 0}, workers=range(5), start=0, capacity_ticks=CAPACITY, era=era)
+        self.tracker = Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=CAPACITY, era=era).rebuilt_from(range(5))
         before = dict(self.announced)
         self.streams, self.notices = [[] for _ in range(5)], [[] for _ in range(5)]
         order = self.rng.sample(range(5), 5)

@@ -1,4 +1,4 @@
-"""What is due far ahead: told as absolute values, so that no table bounds it and a rebuilt tracker has it (R6b)."""
+"""What is due far ahead: reported as absolute values, so that no table bounds it and a rebuilt tracker has it (R6b)."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_the_smallest_of_several_owners_counts_and_one_process_may_be_several() 
     it.check()
 
 
-def test_an_owner_that_has_told_nothing_may_be_about_to_be_restored() -> None:
+def test_an_owner_that_has_reported_nothing_may_be_about_to_be_restored() -> None:
     it, (front, step) = tracker(), locals_of(FRONT, STEP)
     front.heartbeat(0, 7)
     it.receive(flushed(front))
@@ -100,7 +100,7 @@ def test_an_owner_is_registered_for_a_segment_that_there_is() -> None:
         tracker((1 << 16,))
 
 
-def test_a_due_is_told_when_it_changes_and_only_then() -> None:
+def test_a_due_is_reported_when_it_changes_and_only_then() -> None:
     local = LocalTracker(2, 1)
     local.due(2, None)
     assert local.unflushed
@@ -130,7 +130,7 @@ def test_a_rebuilt_tracker_has_what_is_due() -> None:
         [*notices] = it.receive(flushed(local))
         for notice in notices:
             front.hear(notice)
-    new = Tracker.rebuilding(GRAPH, {0: 0}, workers=[FRONT, STEP], start=0, capacity_ticks=8, era=2, dues={2: [0]})
+    new = Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=8, era=2, dues={2: [0]}).rebuilt_from([FRONT, STEP])
     new.receive(step.absolute())
     front.heartbeat(0, FAR + 5)
     [notice] = new.receive(front.absolute())
@@ -148,7 +148,7 @@ def test_a_due_below_what_was_heard_of_the_tracker_before_is_a_fault() -> None:
         one.hear(notice)
     other.due(2, 4)
     flushed(other)
-    new = Tracker.rebuilding(GRAPH, {0: 0}, workers=[FRONT, STEP], start=0, capacity_ticks=8, era=2, dues={2: [0]})
+    new = Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=8, era=2, dues={2: [0]}).rebuilt_from([FRONT, STEP])
     new.receive(one.absolute())
     with pytest.raises(DuePassed, match="tick 4, below min time 9"):
         new.receive(other.absolute())

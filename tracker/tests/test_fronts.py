@@ -20,7 +20,7 @@ from lowtide_tracker import (
 from lowtide_tracker.fronts import Fronts
 
 if TYPE_CHECKING:
-    from tests.conftest import Scribe
+    from tracker_rig import Scribe
 
     ScribeOf = Callable[..., Scribe]
 

@@ -220,7 +220,7 @@ def test_the_chain_ends_with_what_is_to_be_looked_at() -> None:
     ]
 
 
-def test_what_a_job_was_told_of_a_dead_one_outlives_the_tracker() -> None:
+def test_what_a_job_was_sent_of_a_dead_one_outlives_the_tracker() -> None:
     graph = JobGraph()
     graph.say(said("a", "", "orders", delivered_ms=40))
     graph.say(said("b", "orders", "sums"))
@@ -282,8 +282,8 @@ class Jobs:
     def hear(self, job: int) -> None:
         if job in self.connected:
             before = {known.job: known for known in self.heard[job]}
-            told = self.graph.before(str(job))
-            self.heard[job] = tuple(job_graph.latest(known, before.get(known.job, known)) for known in told)
+            reported = self.graph.before(str(job))
+            self.heard[job] = tuple(job_graph.latest(known, before.get(known.job, known)) for known in reported)
 
     def die(self, job: int) -> None:
         if job in self.connected:

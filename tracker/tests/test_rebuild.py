@@ -20,8 +20,8 @@ CAPACITY = 64
 
 
 def rebuilding(workers: list[int], fronts: dict[int, int] | None = None, era: int = 2) -> Tracker:
-    return Tracker.rebuilding(
-        GRAPH, {0: 0} if fronts is None else fronts, workers=workers, start=0, capacity_ticks=CAPACITY, era=era
+    return Tracker(GRAPH, {0: 0} if fronts is None else fronts, start=0, capacity_ticks=CAPACITY, era=era).rebuilt_from(
+        workers
     )
 
 
@@ -130,7 +130,7 @@ def test_a_closed_front_keeps_its_last_heartbeat() -> None:
     one = LocalTracker(1, 1)
     one.heartbeat(0, 9)
     flushed(one)
-    tracker = Tracker.rebuilding(GRAPH, {0: 0}, workers=[1], start=0, capacity_ticks=CAPACITY, era=2, closed=[0])
+    tracker = Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=CAPACITY, era=2, closed=[0]).rebuilt_from([1])
     assert tracker.receive(one.absolute())[0].global_min == 9
 
 
@@ -139,9 +139,7 @@ def test_of_several_closed_fronts_the_largest_last_heartbeat_counts() -> None:
     one.heartbeat(0, 9)
     one.heartbeat(1, 4)
     flushed(one)
-    tracker = Tracker.rebuilding(
-        GRAPH, {0: 0, 1: 0}, workers=[1], start=0, capacity_ticks=CAPACITY, era=2, closed=[0, 1]
-    )
+    tracker = Tracker(GRAPH, {0: 0, 1: 0}, start=0, capacity_ticks=CAPACITY, era=2, closed=[0, 1]).rebuilt_from([1])
     assert tracker.receive(one.absolute())[0].global_min == 9
 
 
@@ -150,8 +148,6 @@ def test_fronts_closed_before_their_first_heartbeat_leave_the_largest_floor(clos
     """The process before closed front 1, then front 0, and announced 90; no register says in which order it was."""
     one = LocalTracker(1, 1)
     one.hear(Notice(1, 1, 0, {1: 90}, 90))
-    tracker = Tracker.rebuilding(
-        GRAPH, {0: 90, 1: 50}, workers=[1], start=0, capacity_ticks=CAPACITY, era=2, closed=closed
-    )
+    tracker = Tracker(GRAPH, {0: 90, 1: 50}, start=0, capacity_ticks=CAPACITY, era=2, closed=closed).rebuilt_from([1])
     assert tracker.receive(one.absolute())[0].min_times == {1: 90, 2: 90}
     tracker.check()

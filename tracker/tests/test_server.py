@@ -1,4 +1,4 @@
-"""Who is let in, and what ends the life."""
+"""Peers that are let in, and errors that end the life."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lowtide_tracker.messages import Fault, Hello
 from lowtide_tracker.wire import Kind, encode
 
 if TYPE_CHECKING:
-    from tests.conftest import Client, Running
+    from tracker_rig import Client, Running
 
     Serve = Callable[..., Running]
     Join = Callable[..., Client]
@@ -96,7 +96,7 @@ def test_garbage_of_a_subscriber_ends_its_connection_alone(serve: Serve, join: J
     ],
     ids=["gap", "time went back", "of another worker", "unknown kind", "hello again", "broken"],
 )
-def test_a_workers_fault_ends_the_life_and_everybody_is_told(
+def test_a_workers_fault_ends_the_life_and_everybody_is_notified(
     serve: Serve, join: Join, sent: bytes, error: type[TrackerError]
 ) -> None:
     running = serve()
@@ -130,7 +130,7 @@ def test_a_listening_socket_that_is_given_brings_those_who_wait_there(serve: Ser
 
 
 def rebuilt_from(*workers: int) -> Tracker:
-    return Tracker.rebuilding(GRAPH, {0: 0}, workers=workers, start=0, capacity_ticks=64, era=2)
+    return Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=64, era=2).rebuilt_from(workers)
 
 
 def test_a_worker_that_the_register_has_got_since_waits_until_the_tracker_is_rebuilt(serve: Serve, join: Join) -> None:
@@ -193,7 +193,7 @@ def test_a_connection_that_its_peer_leaves_open_after_a_fault_is_closed(
         running.wait(lambda: not running.server._peers)
 
 
-def test_a_stranger_is_not_told_why_the_life_ended(serve: Serve, join: Join) -> None:
+def test_a_stranger_does_not_learn_why_the_life_ended(serve: Serve, join: Join) -> None:
     """What would come instead of the server's proof looks like a wrong secret, too."""
     running = serve()
     with socket.create_connection(("127.0.0.1", running.port), HANGS_S) as stranger:

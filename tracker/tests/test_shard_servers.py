@@ -181,12 +181,12 @@ def test_the_answers_are_one_trackers_whatever_is_killed(shards: int, seed: int)
                 job.cut()
         job.end()
         heard = life.listener()
-        told: list[Floor] = []
+        reported: list[Floor] = []
         until = time.monotonic() + HANGS_S
-        while len(told) < job.offset:
+        while len(reported) < job.offset:
             assert time.monotonic() < until
-            told += [floor for notice in heard.receive(0.1) for floor in notice.floors]
-        assert len(told) == job.offset
+            reported += [floor for notice in heard.receive(0.1) for floor in notice.floors]
+        assert len(reported) == job.offset
 
 
 def two(life: ShardedLife) -> tuple[LocalTracker, ShardedClient, LocalTracker, ShardedClient]:

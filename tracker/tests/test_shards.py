@@ -18,7 +18,7 @@ GRAPH = {1: [], 2: [1]}
 
 
 class Sharded:
-    """Shards and their merge, between which what is told to move moves, and nothing else."""
+    """Shards and their merge, between which what is chosen to move moves, and nothing else."""
 
     def __init__(self, shards: int = 2, *, start: int = 4, inbound: dict[int, list[int]] | None = None) -> None:
         self.graph, self.start, self.count = Graph(inbound or GRAPH), start, shards
@@ -74,7 +74,7 @@ def test_a_heartbeat_goes_only_where_it_moves_and_a_node_time_goes_everywhere() 
 def replay() -> tuple[Sharded, list[list[Flush]]]:
     """The papers' replay: 5 is through while 4 is on its way; then 4 is taken, which opens 5 again.
 
-    The flushes: worker 2 acks 4 and sends at 5 anew; worker 3 acks that.
+    The flushes: worker 2 acks 4 and sends at 5 again; worker 3 acks that.
     """
     sharded = Sharded()
     front, grouping, sink = (LocalTracker(worker, incarnation=1) for worker in (1, 2, 3))
@@ -92,7 +92,7 @@ def replay() -> tuple[Sharded, list[list[Flush]]]:
 
 
 def test_the_papers_replay_is_not_released_early() -> None:
-    """Tick 4's shard is told that 4 is through before tick 5's shard is told that 5 is open again."""
+    """Tick 4's shard learns that 4 is through before tick 5's shard learns that 5 is open again."""
     sharded, [repaired, taken] = replay()
     sharded.shards[0].receive(repaired[0])
     sharded.report(0)
@@ -157,7 +157,7 @@ def orders(shards: int) -> Iterator[list[Step]]:
 
 
 def released_early(*, taken: bool) -> bool:
-    """Whether min time passes what is open, in any order in which the replay's repair and one more flush arrive.
+    """True if min time passes what is open, in any order in which the replay's repair and one more flush arrive.
 
     The other one takes what the repair has sent, or has nothing to do with it.
     """
@@ -266,9 +266,9 @@ def test_a_shard_that_died_is_rebuilt_from_absolute_sums_and_nothing_moves_befor
     receiver.fold(1, [5], value)
     taken = sharded.parts(receiver.flush())
     sharded.shards[0].receive(taken[0])
-    sharded.shards[1] = Shard.rebuilding(
-        sharded.graph, sharded.merge.fronts, workers=[1, 2], shard=1, shards=2, start=4, orders=sharded.merge.orders
-    )
+    sharded.shards[1] = Shard(
+        sharded.graph, sharded.merge.fronts, shard=1, shards=2, start=4, orders=sharded.merge.orders
+    ).rebuilt_from([1, 2])
     sharded.shards[1].receive(Splitter(2).report(sender.absolute(), 1))
     assert sharded.shards[1].missing == (2,)
     assert sharded.report(0, 1) == []
@@ -295,9 +295,7 @@ def test_a_rebuilt_shard_counts_once_all_that_it_rests_on_has_arrived(guarded: b
     sink.fold(2, [5], again)
     sink.fold(2, [6], sink.new_value())
     taken = sharded.parts(sink.flush())
-    sharded.shards[1] = Shard.rebuilding(
-        sharded.graph, sharded.merge.fronts, workers=[1, 2, 3], shard=1, shards=2, start=4
-    )
+    sharded.shards[1] = Shard(sharded.graph, sharded.merge.fronts, shard=1, shards=2, start=4).rebuilt_from([1, 2, 3])
     for local in (front, grouping, sink):
         sharded.shards[1].receive(Splitter(2).report(local.absolute(), 1))
     report = sharded.shards[1].report()
@@ -379,7 +377,7 @@ def test_work_is_divided_by_the_number_of_shards() -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3])
-def test_with_everything_told_the_answers_are_the_centralised_trackers(shards: int) -> None:
+def test_with_everything_sent_the_answers_are_the_centralised_trackers(shards: int) -> None:
     sharded = Sharded(shards, start=0)
     central = Tracker(Graph(GRAPH), {FRONT: 0}, start=0, capacity_ticks=100)
     locals_ = [LocalTracker(worker, incarnation=1) for worker in range(3)]

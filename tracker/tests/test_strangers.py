@@ -1,8 +1,8 @@
-"""Who may stand at a door, and who has to go; without a clock."""
+"""Strangers that may wait at a door, and those that must go; without a clock."""
 
 import pytest
 
-from lowtide_tracker.strangers import TELL_EVERY_S, Refusals, Strangers
+from lowtide_tracker.strangers import LOG_EVERY_S, Refusals, Strangers
 
 GRACE_S = 0.25
 LIMIT_S = 10.0
@@ -49,8 +49,8 @@ def test_nobody_is_let_in_over_the_limit(strangers: Strangers[str]) -> None:
 
 def test_a_crowd_that_is_refused_takes_a_line_a_minute() -> None:
     refusals = Refusals()
-    said = [refusals.add("silent", number / 10) for number in range(int(10 * TELL_EVERY_S) + 1)]
+    said = [refusals.add("silent", number / 10) for number in range(int(10 * LOG_EVERY_S) + 1)]
     assert [line for line in said if line] == [
         "refused a connection: silent",
-        f"refused a connection: silent; {int(10 * TELL_EVERY_S) - 1} others since the last message",
+        f"refused a connection: silent; {int(10 * LOG_EVERY_S) - 1} others since the last message",
     ]

@@ -28,7 +28,7 @@ from lowtide_tracker.messages import CloseFront, FrontClosed, FrontOpened, Hello
 from lowtide_tracker.wire import decode, encode
 
 if TYPE_CHECKING:
-    from tests.conftest import Client, Running
+    from tracker_rig import Client, Running
 
     Serve = Callable[..., Running]
     Join = Callable[..., Client]

@@ -29,7 +29,7 @@ from lowtide_tracker.backlog import Backlog
 from lowtide_tracker.messages import Absolute
 
 if TYPE_CHECKING:
-    from tests.conftest import Scribe
+    from tracker_rig import Scribe
 
     ScribeOf = Callable[..., Scribe]
 
@@ -225,7 +225,7 @@ def test_a_request_is_a_notice_of_its_own_at_the_global_min_time_of_now() -> Non
 
 def test_a_tracker_that_is_rebuilt_takes_no_request_and_knows_of_none() -> None:
     graph = Graph({1: []})
-    it = Tracker.rebuilding(graph, {0: 0}, workers=[1], start=0, capacity_ticks=8, era=2)
+    it = Tracker(graph, {0: 0}, start=0, capacity_ticks=8, era=2).rebuilt_from([1])
     with pytest.raises(StillRebuilding):
         it.request(1)
     [notice] = it.receive(LocalTracker(1, 1).absolute())

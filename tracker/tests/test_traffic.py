@@ -12,7 +12,7 @@ from sharded_life import INCARNATION, ShardedLife, wait
 from lowtide_tracker import Graph, LocalTracker, MinTimes, Traffic
 
 if TYPE_CHECKING:
-    from tests.conftest import Client, Running
+    from tracker_rig import Client, Running
 
     Serve = Callable[..., Running]
     Join = Callable[..., Client]

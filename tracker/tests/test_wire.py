@@ -120,12 +120,12 @@ def test_what_a_worker_says_comes_back(
     rows: list[tuple[int, int, int]],
     heartbeats: tuple[tuple[int, int], ...],
     decided: tuple[Floor, ...],
-    told: tuple[tuple[int, int, int | None], ...],
+    reported: tuple[tuple[int, int, int | None], ...],
     heard: dict[int, int],
 ) -> None:
     for message in (
-        Flush(worker, number, tuple(rows), heartbeats, decided, told),
-        Absolute(worker, number, tuple(rows), heartbeats, decided, told, tuple(heard.items())),
+        Flush(worker, number, tuple(rows), heartbeats, decided, reported),
+        Absolute(worker, number, tuple(rows), heartbeats, decided, reported, tuple(heard.items())),
     ):
         data = encode(message)
         assert decode(data[4], data[5:]) == message

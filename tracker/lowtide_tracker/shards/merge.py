@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Iterable, Mapping
 
+from lowtide_tracker.announced import Announced
 from lowtide_tracker.errors import FrontIsClosed, StillRebuilding, TableFull, TimeWentBack
-from lowtide_tracker.floors import Floors
 from lowtide_tracker.graph import Graph
-from lowtide_tracker.messages import FrontClosed, FrontOpened, Joined, Notice, Order, Report, Request
+from lowtide_tracker.messages import FrontClosed, FrontOpened, Joined, Notice, Order, Report
 from lowtide_tracker.shards.sharding import NEVER
 from lowtide_tracker.table import INT64_MIN
 
@@ -55,7 +55,7 @@ class ShardView:
         self.pending: deque[tuple[Uncovered, dict[int, tuple[int, int]]]] = deque()
         """Reports that are not covered, oldest first, with group -> (lowest, stand)."""
         self.whole = False
-        """Whether it has said everything to this merge."""
+        """True if it has reported everything to this merge."""
 
     def stands(self) -> list[int]:
         """Per group the lowest stand since the last covered report."""
@@ -82,7 +82,7 @@ class ShardView:
             self.covered[group] = stand
 
 
-class Merge:
+class Merge(Announced):
     """The min times of a life whose ticks several shards have divided among them.
 
     Its laws:
@@ -119,7 +119,8 @@ class Merge:
         era: int = 1,
         max_pending: int = MAX_PENDING,
     ) -> None:
-        self.graph, self.era, self.capacity_ticks = graph, era, capacity_ticks
+        super().__init__(graph, start, era)
+        self.capacity_ticks = capacity_ticks
         self.fronts = dict(fronts)
         """All fronts that were opened, with their opening floors: what a new shard begins with."""
         self.feeds = {front: tuple(segments) for front, segments in (feeds or {}).items()}
@@ -137,12 +138,8 @@ class Merge:
         """Order -> (front, tick, groups): being opened, and holding min time meanwhile."""
         self._heartbeats: dict[int, list[int]] = {}
         """Front being opened -> what the shards have answered."""
-        self._floors = Floors()
-        self._min = [start] * len(graph.groups)
-        self._notice = 0
-        self._request: Request | None = None
         self._complete = era == 1
-        """Whether everything is known that was announced."""
+        """True if everything that was announced is known."""
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -212,19 +209,6 @@ class Merge:
         """The orders that a shard has not followed: to be sent on a new connection."""
         return self.given[self._views[shard].orders :]
 
-    def forget_floors(self, front: int, before_offset: int, at_most: int | None = None) -> bool:
-        """Drop a front's floors below an offset, once a commit holds the label before it; see `Floors.forget`."""
-        return self._floors.forget(front, before_offset, at_most)
-
-    def request(self, number: int) -> Notice:
-        """Ask every worker to keep what it holds below the current global min time; see `Tracker.request`."""
-        self._refuse_while_rebuilding()
-        self._notice += 1
-        self._request = Request(number, self.global_min)
-        return Notice(
-            self.era, self._notice, self._notice - 1, {}, self.global_min, self._floors.take_new(), self._request
-        )
-
     # -- questions -------------------------------------------------------------------------------------------------
 
     @property
@@ -233,44 +217,19 @@ class Merge:
         return len(self.given)
 
     @property
-    def global_min(self) -> int:
-        """The smallest min time of all segments."""
-        return min(self._min)
-
-    @property
-    def floors(self) -> int:
-        """The number of floors kept."""
-        return len(self._floors)
-
-    @property
     def missing(self) -> tuple[int, ...]:
         """The shards that this merge waits for before it announces anything."""
         if self._complete:
             return ()
         return tuple(at for at, view in enumerate(self._views) if not view.whole or INT64_MIN in view.stands())
 
-    def min_time(self, segment: int) -> int:
-        """A segment's min time; ``UnknownSegment``."""
-        return self._min[self.graph.group_of(segment)]
-
-    def min_times(self) -> dict[int, int]:
-        """Every segment's min time, in topological order."""
-        return {segment: self.min_time(segment) for segment in self.graph.segments}
-
     def applied(self, worker: int) -> int:
         """The last flush of a worker of which all shards have applied their part."""
         return self._nodes.get(worker, 0)
 
-    def whole_notice(self) -> Notice:
-        """All that was announced in this era and every floor kept; ``StillRebuilding``."""
-        self._refuse_while_rebuilding()
-        return Notice(self.era, self._notice, 0, self.min_times(), self.global_min, self._floors.all(), self._request)
-
     def holder(self, segment: int | None = None) -> tuple[int, int] | None:
         """(shard, segment) of what holds a min time: where to ask further. None while a front is being opened."""
-        group = min(range(len(self._min)), key=self._min.__getitem__)
-        if segment is not None:
-            group = self.graph.group_of(segment)
+        group = self._group_of(segment)
         while True:
             stands = [view.stands()[group] for view in self._views]
             source = min(self.graph.inbound[group], key=self._min.__getitem__, default=None)
@@ -322,10 +281,7 @@ class Merge:
             self._complete, self._notice = True, 1
             self._floors.take_new()
             return [self.whole_notice()]
-        if not moved:
-            return []
-        self._notice += 1
-        return [Notice(self.era, self._notice, self._notice - 1, moved, self.global_min, self._floors.take_new())]
+        return [self._next_notice(moved)] if moved else []
 
     def _answers(self) -> list[FrontOpened | FrontClosed]:
         answers: list[FrontOpened | FrontClosed] = []

@@ -14,7 +14,7 @@ from lowtide_tracker.tcp import expect_acks, tune
 from lowtide_tracker.wire import decode, encode
 
 SLOW_BYTES = 1 << 16
-"""What may wait to be sent; beyond it reports become one."""
+"""Bytes that may wait to be sent; beyond it reports are merged."""
 
 
 class MergeLine(asyncio.Protocol):
@@ -37,11 +37,11 @@ class MergeLine(asyncio.Protocol):
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once the connection has ended."""
         self.welcomed = False
-        """Whether this one takes part, as the merge has said."""
+        """True if this one takes part, according to the merge."""
         self.served = False
-        """Whether it ever did."""
+        """True if it ever did."""
         self.slow = False
-        """Whether much waits to be sent."""
+        """True if much waits to be sent."""
         self._hello = hello
         self._shake = ClientHandshake(secret, os.urandom(NONCE_BYTES))
         self._greeting = bytearray()

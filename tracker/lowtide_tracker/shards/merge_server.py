@@ -33,7 +33,7 @@ class MergeServer(NoticeServer):
         shards: how many there are.
         secret: the job's, of at least 16 bytes.
         incarnation: of the life; processes of another one are refused.
-        on_fault: called with the error that ended the life, after the peers were told.
+        on_fault: called with the error that ended the life, after the peers know it.
         on_notice: called with every notice, as subscribers in other processes get it.
     """
 

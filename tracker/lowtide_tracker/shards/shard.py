@@ -1,6 +1,7 @@
 """One shard of a tracker: the acks of its ticks, and of each group the smallest tick that they hold (R9)."""
 
 from collections.abc import Iterable, Mapping
+from typing import Self
 
 from lowtide_tracker.dues import Dues
 from lowtide_tracker.errors import FlushGap, FrontIsClosed, ProtocolError, StillRebuilding, TimeWentBack
@@ -66,7 +67,7 @@ class Shard:
         """Per worker: its node time, which is its last part that was applied."""
         self._orders = orders
         self._ordered = False
-        """Whether an order was followed since the last report."""
+        """True if an order was followed since the last report."""
         self._era = 0
         self._rebuild: Rebuild | None = None
         self._stands = [self._stand(group) for group in range(len(graph.groups))]
@@ -81,37 +82,7 @@ class Shard:
         self._opened: dict[int, int] = {}
         """Fronts that were opened since, with their heartbeats."""
         self._whole = True
-        """Whether the next report is to say everything."""
-
-    @classmethod
-    def rebuilding(
-        cls,
-        graph: Graph,
-        fronts: Mapping[int, int],
-        *,
-        workers: Iterable[int],
-        shard: int,
-        shards: int,
-        start: int,
-        feeds: Mapping[int, Iterable[int]] | None = None,
-        closed: Iterable[int] = (),
-        dues: Mapping[int, Iterable[int]] | None = None,
-        orders: int = 0,
-    ) -> "Shard":
-        """A shard in the place of one that died: it reports nothing before every worker has sent its sums (R10)."""
-        made = cls(
-            graph,
-            fronts,
-            shard=shard,
-            shards=shards,
-            start=start,
-            feeds=feeds,
-            closed=closed,
-            dues=dues,
-            orders=orders,
-        )
-        made._await(workers)
-        return made
+        """True if the next report is to be complete."""
 
     @classmethod
     def joining(
@@ -137,14 +108,13 @@ class Shard:
             dues=dues,
             orders=joined.orders,
         )
-        if workers is not None:
-            made._await(workers)
-        return made
+        return made if workers is None else made.rebuilt_from(workers)
 
-    def _await(self, workers: Iterable[int]) -> None:
-        """Take what comes for a rebuilding, until every worker has sent its sums."""
+    def rebuilt_from(self, workers: Iterable[int]) -> Self:
+        """Take the place of one that died: report nothing until every worker has sent its sums (R10); return itself."""
         rebuild = Rebuild(workers)
         self._rebuild = rebuild if rebuild.missing else None
+        return self
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -312,7 +282,7 @@ class Shard:
                 return Holder(stand, member, None)
         if self._dues.limits[group] == stand:
             segment, owner = self._dues.lowest(group)
-            return Holder(stand, segment, None, owner=owner, told=self._dues.is_told(segment, owner))
+            return Holder(stand, segment, None, owner=owner, reported=self._dues.is_reported(segment, owner))
         return Holder(stand, members[0], self._fronts.lowest(group), at_front=True)
 
     def _accept(self, min_times: Mapping[int, int]) -> None:

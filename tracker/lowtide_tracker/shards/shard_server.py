@@ -36,7 +36,7 @@ REPORT_EVERY_S = 0.001
 """Least time between two reports; the first after a pause goes at once."""
 CONNECT_EVERY_S = 0.05
 GREETING_LIMIT_S = 2.0
-"""How long a connection may wait to be taken before another one is tried."""
+"""Wait for a connection to be accepted before trying another one."""
 MERGE_LIMIT_S = 20.0
 """After so long without a line to the merge the life is over."""
 
@@ -55,7 +55,7 @@ class ShardServer(LifeServer):
         era: how many processes this shard has had, with this one.
         secret: the job's, of at least 16 bytes.
         incarnation: of the life; processes of another one are refused.
-        on_fault: called with the error that ended the life, after the peers were told.
+        on_fault: called with the error that ended the life, after the peers know it.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ShardServer(LifeServer):
         self._joined = asyncio.Event()
         """Set once the merge has answered for the first time."""
         self._queue: list[Order | Notice] = []
-        """What came of the merge while the shard was being rebuilt."""
+        """Messages of the merge while the shard was being rebuilt."""
         self._connecting: asyncio.Task[None] | None = None
         self._report_later: asyncio.TimerHandle | asyncio.Handle | None = None
         self._reported_s = 0.0
@@ -104,7 +104,7 @@ class ShardServer(LifeServer):
             TrackerError: the life ended before.
         """
         self._connecting = asyncio.create_task(self._keep_connected())
-        self._connecting.add_done_callback(self._tell_end)
+        self._connecting.add_done_callback(self._look_at_end)
         await self._joined.wait()
         if self.error is not None:
             raise self.error
@@ -134,7 +134,7 @@ class ShardServer(LifeServer):
         try:
             shard.receive(message)
         except UnknownWorker:
-            # It came into the register after this shard was told of it; see `TrackerServer.receive`.
+            # It came into the register after this shard knew of it; see `TrackerServer.receive`.
             if not isinstance(message, Flush):
                 raise
             self._waiting.append((peer, message))
@@ -180,7 +180,7 @@ class ShardServer(LifeServer):
             await asyncio.sleep(CONNECT_EVERY_S)
 
     @staticmethod
-    def _tell_end(task: asyncio.Task[None]) -> None:
+    def _look_at_end(task: asyncio.Task[None]) -> None:
         """End the life on an unforeseen error: a shard does not run on without a merge."""
         error = None if task.cancelled() else task.exception()
         if error is not None:

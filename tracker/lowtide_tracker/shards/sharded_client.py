@@ -60,7 +60,7 @@ class _NoFlushes:
 
 
 class ShardedClient:
-    """One worker's lines to a tracker in shards; as `TrackerClient`, it connects again only when it is told to.
+    """One worker's lines to a tracker in shards; as `TrackerClient`, it connects again only when asked to.
 
     A line that breaks raises `ConnectionLost` once the others have what they are to have; ``lines`` are connected again
     one by one, be it by `connect`, and nothing is lost.

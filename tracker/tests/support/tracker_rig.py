@@ -4,15 +4,13 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import pytest
 from hanging import HANGS_S
 
 from lowtide_tracker import (
     Flush,
     Graph,
-    LocalTracker,
     MinTimes,
     Notice,
     Tracker,
@@ -44,11 +42,6 @@ class Scribe:
         self.number = flush.number
         self.tracker.check()
         return notices
-
-
-@pytest.fixture
-def scribe_of() -> Callable[..., Scribe]:
-    return Scribe
 
 
 def wait(done: Callable[[], object]) -> None:
@@ -146,40 +139,3 @@ class Running:
 
     def raw(self, hello: Hello | None = None) -> Raw:
         return Raw(self.port, hello)
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., Running]]:
-    running: list[Running] = []
-
-    def start(tracker: Tracker | None = None, sock: socket.socket | None = None) -> Running:
-        running.append(Running(tracker or Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=1 << 20), sock))
-        return running[-1]
-
-    yield start
-    for each in running:
-        each.stop()
-
-
-@pytest.fixture
-def join() -> Iterator[Callable[..., Client]]:
-    clients: list[Client] = []
-
-    def connect(
-        running: Running,
-        local: LocalTracker | None = None,
-        incarnation: int = INCARNATION,
-        *,
-        timeout_s: float = HANGS_S,
-    ) -> Client:
-        name = "listener" if local is None else f"worker {local.worker}"
-        client = Client(
-            running.address, secret=SECRET, incarnation=incarnation, local=local, name=name, timeout_s=timeout_s
-        )
-        clients.append(client)
-        client.connect()
-        return client
-
-    yield connect
-    for client in clients:
-        client.close()
