@@ -11,8 +11,6 @@ from typing import Any, Literal, Self
 
 from lowtide_snapshots.errors import LowtideError
 
-__all__ = ["LIVE", "JobAnswer", "JobLine", "JobsAnswer", "LifeLine", "LifePhase", "SnapshotLine", "Trouble"]
-
 LIVE = (
     "phase",
     "started_ms",
@@ -21,13 +19,20 @@ LIVE = (
     "lag_ms",
     "holder",
     "held_s",
+    "to_do",
     "delivered_time_ms",
     "rates",
     "totals",
     "latency_ms",
     "hops",
+    "steps",
+    "levels",
+    "kept",
     "segments",
     "fronts",
+    "sinks",
+    "calls",
+    "refused",
     "troubles",
     "snapshots",
 )

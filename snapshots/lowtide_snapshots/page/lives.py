@@ -8,8 +8,6 @@ from datetime import datetime
 from lowtide_snapshots.job.life import AIRFLOW, Life
 from lowtide_snapshots.page.answers import LifeLine, LifePhase
 
-__all__ = ["life_lines", "since_1970"]
-
 
 def life_lines(lives: Sequence[Life], *, running: int | None, delivered_ms: int | None) -> list[LifeLine]:
     """Return the lives, oldest first; one without a reported end was over when the next one began.

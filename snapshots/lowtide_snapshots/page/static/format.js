@@ -47,9 +47,9 @@ export function holderOf(text) {
 const MOST_CHARS = 36;
 
 /** A name that is not longer than a line: the middle is left out, as the end of a partition's name is its number. */
-export function shortened(name) {
-  const half = MOST_CHARS / 2;
-  return name.length <= MOST_CHARS ? name : `${name.slice(0, half)}…${name.slice(1 - half)}`;
+export function shortened(name, most = MOST_CHARS) {
+  const half = Math.floor(most / 2);
+  return name.length <= most ? name : `${name.slice(0, half)}…${name.slice(1 - half)}`;
 }
 
 /** A size: "88.8 KiB". */

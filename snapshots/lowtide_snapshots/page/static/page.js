@@ -2,9 +2,10 @@
 
 import { ask, takeToken, Unanswered } from "./asking.js";
 import { h, put } from "./dom.js";
+import { flowGraph } from "./flow.js";
 import { time } from "./format.js";
 import { loginForm } from "./login.js";
-import { frontTable, hopTable, segmentTable } from "./parts.js";
+import { callTable, frontTable, hopTable, segmentTable, sinkTable } from "./parts.js";
 import { modelOf, Past } from "./past.js";
 import { lifeTable, snapshotTable } from "./tables.js";
 import { Timeline } from "./timeline.js";
@@ -15,7 +16,7 @@ const EVERY_MS = 2_000;
 const AFTER_ERROR_MS = 5_000;
 const MINUTE = 60_000;
 const RANGES = [["2 min", 2 * MINUTE], ["15 min", 15 * MINUTE], ["1 h", 60 * MINUTE], ["6 h", 360 * MINUTE], ["24 h", 1440 * MINUTE], ["7 d", 10_080 * MINUTE]];
-const SECTIONS = ["time", "parts", "snapshots", "lives", "words"];
+const SECTIONS = ["time", "flow", "parts", "snapshots", "lives", "words"];
 
 const place = (id) => document.getElementById(id);
 const asked = new URLSearchParams(location.search);
@@ -130,8 +131,8 @@ function show() {
   const silent = problem?.kind === "silent" && listed?.answer.server === "job" && answer ? shown.asked : null;
   document.body.classList.toggle("stale", Boolean(problem) || answer?.state === "unreachable");
   put(place("asof"), problem || !shown ? "" : `${time(now, now)} UTC`, (text) => text);
-  const told = problem && !silent;
-  const troubles = [...(told ? [{ what: problem.message, where: "", way_out: shown ? `The page shows the status of ${time(shown.asked, now)} UTC.` : "" }] : []), ...(answer ? answer.troubles : elsewhere)];
+  const reported = problem && !silent;
+  const troubles = [...(reported ? [{ what: problem.message, where: "", way_out: shown ? `The page shows the status of ${time(shown.asked, now)} UTC.` : "" }] : []), ...(answer ? answer.troubles : elsewhere)];
   put(place("trouble"), troubles, () => troubles.map(trouble));
   const nothing = !answer?.incarnation;
   for (const id of SECTIONS) place(id).hidden = nothing;
@@ -152,10 +153,14 @@ function showDetails(answer, past, now) {
   const range = sight.range ?? fittingRange(sight, now);
   showRanges(range);
   timeline.draw(modelOf(answer, past, { from: now - range, to: now, now, chosen }));
-  const { fronts = [], segments = [], hops = {}, holder = "" } = answer.live ?? {};
+  const { fronts = [], segments = [], hops = {}, sinks = [], calls = {}, holder = "" } = answer.live ?? {};
+  const { steps = [], levels = [], kept = {} } = answer.live ?? {};
+  put(place("flow"), { steps, levels, kept, sinks, room: place("time").clientWidth }, flowGraph);
   put(place("fronts"), { fronts, holder, all: open.fronts }, (content) => frontTable(content, () => toggle("fronts")));
   put(place("segments"), { segments }, (content) => segmentTable({ ...content, now }));
+  put(place("calls"), { calls, holder }, callTable);
   put(place("hops"), { hops }, hopTable);
+  put(place("sinks"), { sinks }, (content) => sinkTable({ ...content, now }));
   const today = Math.floor(now / 86_400_000);
   put(place("snapshots"), { snapshots: answer.snapshots, chosen, today, all: open.snapshots }, (content) => snapshotTable({ ...content, now }, () => toggle("snapshots")));
   put(place("lives"), { lives: answer.lives, today, all: open.lives }, (content) => lifeTable({ ...content, now }, () => toggle("lives")));

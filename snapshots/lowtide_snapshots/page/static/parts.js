@@ -1,10 +1,12 @@
 // The parts of a running job: its fronts, its segments, and the way of a record through both.
 
 import { h, s } from "./dom.js";
-import { count, duration, holderOf, shortened, time } from "./format.js";
+import { count, duration, holderOf, rate, shortened, size, time } from "./format.js";
 import { moreButton, table } from "./tables.js";
 
 const SHOWN = 8;
+/** A call that is open for longer is slow. */
+const SLOW_S = 10;
 const BAR = 56;
 
 /** The fronts, those that are furthest behind first. */
@@ -49,6 +51,49 @@ export function segmentTable({ segments, now }) {
       h("td", { class: "number" }, time(each.min_time_ms, now))));
   const title = h("h2", { id: "segments-title" }, "Segments");
   return [title, table("segments-title", ["#No.", "Steps", "#Lag:2", "#Min time (UTC)"], rows)];
+}
+
+/** The calls of outside services: how many are open, and how long the services take. */
+export function callTable({ calls, holder }) {
+  const steps = Object.entries(calls);
+  if (!steps.length) return null;
+  const rows = steps.map(([step, { open, waiting, oldest_s, per_s, took_ms, retries, failures }]) => {
+    const held = holder.includes(`calls of "${step}"`);
+    return h("tr", { class: held && "holds" },
+      h("td", { class: "text name", title: step }, shortened(step), held ? h("span", { class: "quiet under" }, h("strong", {}, "holds min time")) : null),
+      h("td", { class: "number" }, count(open), waiting ? h("span", { class: "quiet under" }, `${count(waiting)} wait`) : null),
+      h("td", { class: `number ${oldest_s > SLOW_S ? "warn" : ""}` }, open ? duration(oldest_s * 1000) : "–"),
+      h("td", { class: "number" }, rate(per_s)),
+      h("td", { class: "number" }, duration(took_ms.p50)),
+      h("td", { class: "number" }, duration(took_ms.p99)),
+      h("td", { class: "number" }, count(retries), failures ? h("span", { class: "warn under" }, `${count(failures)} failed`) : null));
+  });
+  const title = h("h2", { id: "calls-title" }, "Calls of services");
+  return [title, table("calls-title", ["Step", "#Open", "#Oldest", "#Answers", "#p50", "#p99", "#Retries"], rows)];
+}
+
+/** The sinks: what each has got, which one is dry, and of staged ones how far readers of the store see. */
+export function sinkTable({ sinks, now }) {
+  if (!sinks.length) return null;
+  const staged = sinks.some((sink) => sink.staged);
+  const rows = sinks.map(({ sink, delivered, bytes, newest_ms, lag_ms, staged: log }) =>
+    h("tr", {},
+      h("td", { class: "text name", title: sink }, shortened(sink)),
+      h("td", { class: "number" }, count(delivered)),
+      h("td", { class: "number" }, size(bytes)),
+      h("td", { class: "number" }, delivered ? time(newest_ms, now) : "none yet"),
+      h("td", { class: "number" }, duration(lag_ms)),
+      ...(staged ? carried(log, now) : [])));
+  const title = h("h2", { id: "sinks-title" }, "Sinks");
+  const heads = ["Sink", "#Records", "#Size", "#Newest record (UTC)", "#Dry for"];
+  if (staged) heads.push("#Visible to (UTC)", "#Lag", "#Waiting", "#Staged", "#Restarts");
+  return [title, table("sinks-title", heads, rows)];
+}
+
+/** How far the carrier of a staged sink is; nothing for a sink that is not. */
+function carried(log, now) {
+  const values = log ? [time(log.visible_time_ms, now), duration(log.lag_ms), count(log.records), size(log.bytes), count(log.restarts)] : Array(5).fill("");
+  return values.map((value) => h("td", { class: "number" }, value));
 }
 
 const HOPS = {

@@ -70,8 +70,16 @@ function how(life) {
   return [h("details", {}, h("summary", {}, word, `: ${first}`), rest)];
 }
 
-/** A table in a frame that scrolls where it is too wide; a head with # is one of numbers, one with :2 of two columns. */
+/**
+ * A table in a frame that scrolls where it is too wide; a head with # is one of numbers, one with :2 of two columns. Each
+ * cell knows its head: on a narrow screen a row becomes a list.
+ */
 export function table(title, heads, rows) {
+  const labels = heads.flatMap((head) => {
+    const [text, span] = head.replace("#", "").split(":");
+    return [text, ...Array((span ?? 1) - 1).fill("")];
+  });
+  for (const row of rows) row?.querySelectorAll("td").forEach((cell, i) => cell.setAttribute("data-head", labels[i] ?? ""));
   const named = heads.map((head) => {
     const [text, span] = head.replace("#", "").split(":");
     return h("th", { scope: span ? "colgroup" : "col", colspan: span, class: head.startsWith("#") && !span && "number" }, text);

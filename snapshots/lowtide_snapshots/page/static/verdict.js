@@ -1,10 +1,10 @@
 // How a job stands, in one sentence and six figures.
 
 import { coded, h } from "./dom.js";
-import { duration, holderOf, rate, size, time } from "./format.js";
+import { count, duration, holderOf, rate, size, time } from "./format.js";
 
 const BEHIND_MS = 3_000;
-/** A delivered time is stored before it is told, which takes a moment. */
+/** A delivered time is stored before it is published, which takes a moment. */
 const DELIVERED_BEHIND_MS = 10_000;
 const OLD_MS = 20_000;
 const MINUTE = 60_000;
@@ -53,7 +53,7 @@ function running(job, live, past, now, lasted) {
     stands && `Min time stands. It is held by ${live.holder || "an unknown holder"}.`,
     note, ...live.troubles,
   ].filter(Boolean).map(sentence);
-  return { tone: notes.length ? "warn" : "good", state: `${job} ${word}`, note: lasted, why: notes.join("\n"), to_do: [] };
+  return { tone: notes.length ? "warn" : "good", state: `${job} ${word}`, note: lasted, why: notes.join("\n"), to_do: stands ? live.to_do ?? [] : [] };
 }
 
 /** Whether a job whose min time is behind, and moves, comes closer. */
@@ -122,12 +122,22 @@ export function tilesOf(found, now) {
     { name: "Latency p50", value: duration(live.latency_ms.p50), sub: live.latency_ms.p99 === null ? "nothing delivered lately" : `p99 ${duration(live.latency_ms.p99)}` },
     committed(commit, live.snapshots, now),
     died,
+    ...aside(live),
   ];
 }
 
-function committed(commit, told, now) {
-  const taking = told?.taking ? `; ${told.taking} is being taken` : "";
-  const failed = told?.counts?.failed ?? 0;
+/** What did not go its usual way; no tile as long as there is none of it. */
+function aside({ totals, refused = {} }) {
+  const late = Object.values(totals.late).reduce((sum, { closed, ahead }) => sum + closed + ahead, 0);
+  const rows = Object.values(refused).reduce((sum, each) => sum + each, 0);
+  if (!totals.dead_letters && !rows && !late) return [];
+  const rest = [rows && `${count(rows)} rows refused by tables`, late && `${count(late)} records too late`, `${count(totals.repairs)} repairs`];
+  return [{ name: "Dead letters", value: count(totals.dead_letters), sub: rest.filter(Boolean).join(", "), tone: totals.dead_letters || rows ? "warn" : "" }];
+}
+
+function committed(commit, reported, now) {
+  const taking = reported?.taking ? `; ${reported.taking} is being taken` : "";
+  const failed = reported?.counts?.failed ?? 0;
   const tone = failed ? "warn" : "";
   const rest = taking + (failed ? `; ${failed} failed in this life` : "");
   if (!commit) return { name: "Last commit", value: "none", sub: `a start would read everything again${rest}`, tone };
