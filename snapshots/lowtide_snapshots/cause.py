@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, get_args
 
-__all__ = ["Cause", "Kind"]
-
 Kind = Literal["flow", "interpreter", "loss", "stop", "other"]
 """The kind of a cause, which decides how to continue.
 

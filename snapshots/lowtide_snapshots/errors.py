@@ -10,40 +10,6 @@ from typing import ClassVar
 
 from lowtide_snapshots.cause import Cause, Kind
 
-__all__ = [
-    "AddressUnproven",
-    "AlreadyRunning",
-    "CommitNeeded",
-    "CommitRefused",
-    "CommitUnknown",
-    "EntryDiffers",
-    "Fenced",
-    "FlowError",
-    "FormatTooNew",
-    "KeyRefused",
-    "LeaseTaken",
-    "LowtideError",
-    "ManifestDamaged",
-    "NoGoodCommit",
-    "NoSuchCommit",
-    "NodesOpen",
-    "PartDamaged",
-    "PartRefused",
-    "RecordDamaged",
-    "RecordDiffers",
-    "RecordRefused",
-    "RecordTooNew",
-    "ServiceUnavailable",
-    "SnapshotDamaged",
-    "SnapshotFailed",
-    "SnapshotsError",
-    "SubmissionTaken",
-    "WriteUnknown",
-    "ZooKeeperRefused",
-    "ZooKeeperUnavailable",
-    "cause_of",
-]
-
 
 class LowtideError(Exception):
     """Base of all errors that Lowtide raises on purpose.
@@ -91,6 +57,22 @@ class ServiceUnavailable(LowtideError):
     """Start or repair the service that does not answer, then try again."""
 
     kind = "loss"
+    exit_code = 4
+
+
+class ControlUnreachable(ServiceUnavailable):
+    """Look whether the job still runs, then ask again: its control API gave no answer that could be used."""
+
+
+class ControlRefused(LowtideError):
+    """Ask for something else: the job answers, and says why it does not do this."""
+
+    exit_code = 3
+
+
+class TokenRefused(LowtideError):
+    """Give the token of the job's present life."""
+
     exit_code = 4
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["HIDDEN", "PATTERN", "RULE", "is_secret", "redacted", "shown", "without"]
-
 PATTERN = (
     r"(?i)secret|password|passwd|passphrase|token|jaas|keystore[.]key|"
     r"(access|account|api|private|service)[._-]?key"
@@ -23,7 +21,7 @@ RULE = "spark.redaction.regex"
 
 _NAMES = re.compile(PATTERN)
 _ASSIGNS = re.compile(f"{PATTERN[:4]}({PATTERN[4:]})[^\\s=]*=")
-_PLACES = ("_file", "_env", RULE)
+_WHERE = ("_file", "_env", RULE)
 """Names that end so hold where a secret is, and not the secret."""
 _LEAST_CHARS = 6
 """A shorter value is not searched for in texts: it may be a word that has nothing to do with it."""
@@ -37,7 +35,7 @@ def is_secret(name: str, value: object = "", rule: str = "") -> bool:
         value: what it is set to.
         rule: the job's own `spark.redaction.regex`; one that Python cannot read hides everything.
     """
-    if name.endswith(_PLACES):
+    if name.endswith(_WHERE):
         return False
     if _NAMES.search(name) or _ASSIGNS.search(str(value)):
         return True

@@ -13,8 +13,6 @@ from lowtide_snapshots.format.parts import sha256
 from lowtide_snapshots.stores import Store
 from lowtide_snapshots.stores.errors import NotThere, StoreDamaged
 
-__all__ = ["Choice", "choose", "manifest_of"]
-
 MAX_SHOWN = 20
 """Commits that an error names."""
 

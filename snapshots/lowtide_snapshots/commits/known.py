@@ -18,8 +18,6 @@ from lowtide_snapshots.job.paths import node_name
 from lowtide_snapshots.stores import Store
 from lowtide_snapshots.stores.errors import NotThere, StoreDamaged
 
-__all__ = ["KnownSnapshot", "KnownSnapshots", "Phase"]
-
 MOST_SHOWN = 20
 
 Phase = Literal["committed", "sealed", "over"]

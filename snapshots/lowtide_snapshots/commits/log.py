@@ -79,11 +79,11 @@ class CommitLog:
         """From what the current or last life was loaded; None if none has said."""
         return self._restored(self._get(self._paths.restored))
 
-    def watch(self, told: Callable[[Commit], None]) -> None:
+    def watch(self, on_commit: Callable[[Commit], None]) -> None:
         """Tell the last commit now and each time there is another one, ascending.
 
-        It is told again when one was made below it. Of several that follow each other at once only the last may be
-        told. On any thread, which the callee must not hold; it must not raise.
+        A commit below it is reported again. Of several that follow each other at once only the last may be
+        reported. On any thread, which the callee must not hold; it must not raise.
         """
         before = -1
 
@@ -92,7 +92,7 @@ class CommitLog:
             commit = Commit.from_bytes(data, self._paths.last_commit) if data else None
             if commit and commit.tick >= before:
                 before = commit.tick
-                told(commit)
+                on_commit(commit)
 
         self._nodes.watch(self._paths.last_commit, changed)
 
@@ -374,7 +374,7 @@ class ZooKeeperCommitLog(CommitLog):
     """The log of a job's place in ZooKeeper, over the store's connection and on its thread."""
 
     def __init__(self, store: JobStore) -> None:
-        super().__init__(*store.place, store.job)
+        super().__init__(*store.nodes, store.job)
 
 
 def _same(found: Commit, asked: Commit, path: str) -> Commit:

@@ -11,8 +11,6 @@ from lowtide_snapshots.zookeeper.memory_nodes import MemoryNodes
 from lowtide_snapshots.zookeeper.node_values import to_bytes
 from lowtide_snapshots.zookeeper.nodes import Create, Operation, Set
 
-__all__ = ["MemoryCommitLog"]
-
 
 class MemoryCommitLog(CommitLog):
     """A log in memory; those made with the same `nodes` are one log."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["iso_of", "ms_of"]
-
 _ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 

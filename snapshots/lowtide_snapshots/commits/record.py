@@ -9,8 +9,6 @@ from typing import Any, Self
 from lowtide_snapshots.format.names import parse_name
 from lowtide_snapshots.zookeeper.node_values import damaged, to_bytes, value_of, whole
 
-__all__ = ["Commit", "Restored"]
-
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "tick": int,
     "id": str,

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from lowtide_snapshots.format.names import incarnation_of
 from lowtide_snapshots.zookeeper.node_values import damaged, to_bytes, value_of
 
-__all__ = ["Reservation", "reserved_in", "reserved_to_bytes"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reservation:

@@ -32,8 +32,6 @@ from lowtide_snapshots.job.paths import node_name
 from lowtide_snapshots.stores import Entry, Store
 from lowtide_snapshots.stores.errors import NotThere
 
-__all__ = ["Rule", "Swept", "bases", "plan", "sweep"]
-
 DELETED_AT_ONCE = 1_000
 
 

@@ -12,8 +12,6 @@ from lowtide_snapshots.format.parts import PartHead, decode_part, sha256
 from lowtide_snapshots.stores import Store
 from lowtide_snapshots.stores.errors import NotThere, StoreDamaged
 
-__all__ = ["THREADS", "Damage", "OnProgress", "verify"]
-
 THREADS = 8
 """Parts that are read at once: a store in the network answers many as quickly as one."""
 

@@ -8,8 +8,6 @@ from lowtide_snapshots.errors import RecordRefused
 from lowtide_snapshots.format.fingerprint import Difference, compare
 from lowtide_snapshots.format.manifest import Manifest, Part
 
-__all__ = ["Diff", "FrontDiff", "VertexDiff", "diff"]
-
 
 @dataclass(frozen=True, slots=True)
 class FrontDiff:

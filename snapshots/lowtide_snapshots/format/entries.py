@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from lowtide_snapshots.format.names import part_name
 
-__all__ = ["FloorAt", "FrontAt", "LaneLast", "Part"]
-
 
 @dataclass(frozen=True, slots=True)
 class Part:

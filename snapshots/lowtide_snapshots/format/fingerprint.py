@@ -1,6 +1,6 @@
 """Checks that the current flow can read a frozen flow's state (R11): vertices, keys and types of state.
 
-State is read by vertex and by field name: another order of fields is no difference. A field that is new is read if the
+State is read by vertex and by field name: another order of fields makes no difference. A new field is read if the
 current flow has a default for it. Everything else that differs would drop state or misread it, and is fatal.
 """
 
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lowtide_snapshots.format.manifest import VertexShape, setting_of, type_of
-
-__all__ = ["Difference", "compare"]
 
 
 @dataclass(frozen=True, slots=True)

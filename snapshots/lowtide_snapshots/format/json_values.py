@@ -7,8 +7,6 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-__all__ = ["Misfit", "instance"]
-
 T = TypeVar("T")
 
 

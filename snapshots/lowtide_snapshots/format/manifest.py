@@ -31,6 +31,7 @@ __all__ = [
     "LaneLast",
     "Manifest",
     "Part",
+    "StateSetting",
     "VertexShape",
     "days_of",
     "initial_of",
@@ -176,15 +177,25 @@ class Manifest:
             part.name(self.job, self.record.slack_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class StateSetting:
+    """The setting that a vertex's state depends on besides its type.
+
+    Attributes:
+        text: a text for people: of windows how they are cut.
+        initial: one value of the state's type, the state of the keys that no part has; None where there is none.
+        ttl: after how many ticks a key is forgotten; None for never.
+        days: of windows of a calendar, when the days of its time zone begin; opaque here.
+    """
+
+    text: str = ""
+    initial: pa.Array | None = None
+    ttl: int | None = None
+    days: str = ""
+
+
 def shape_of(
-    vertex: str,
-    kind: str,
-    key: pa.StructType | None,
-    state: pa.DataType,
-    setting: str = "",
-    initial: pa.Array | None = None,
-    ttl: int | None = None,
-    days: str = "",
+    vertex: str, kind: str, key: pa.StructType | None, state: pa.DataType, setting: StateSetting = StateSetting()
 ) -> VertexShape:
     """The shape of a vertex.
 
@@ -193,21 +204,18 @@ def shape_of(
         kind: its kind.
         key: the key's columns; None where there is no key.
         state: the type of its state.
-        setting: the other setting its state depends on, as a text for people: of windows how they are cut.
-        initial: one value of that type, the state of the keys that no part has; None where there is none.
-        ttl: after how many ticks a key is forgotten; None for never.
-        days: of windows of a calendar, when the days of its time zone begin; opaque here.
+        setting: the setting that it depends on, too.
     """
     columns = () if key is None else tuple((field.name, str(field.type)) for field in key)
     schema = pa.schema([pa.field("state", state)])
-    metadata = {_SETTING: setting.encode()} if setting else {}
-    if initial is not None:
-        batch = pa.record_batch([initial], schema=schema).serialize()
+    metadata = {_SETTING: setting.text.encode()} if setting.text else {}
+    if setting.initial is not None:
+        batch = pa.record_batch([setting.initial], schema=schema).serialize()
         metadata[_INITIAL] = base64.b64encode(batch)
-    if ttl is not None:
-        metadata[_TTL] = b"%d" % ttl
-    if days:
-        metadata[_DAYS] = days.encode()
+    if setting.ttl is not None:
+        metadata[_TTL] = b"%d" % setting.ttl
+    if setting.days:
+        metadata[_DAYS] = setting.days.encode()
     message = schema.with_metadata(metadata or None).serialize()
     return VertexShape(vertex, kind, columns, base64.b64encode(message).decode())
 

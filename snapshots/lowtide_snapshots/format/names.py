@@ -9,8 +9,6 @@ from lowtide_snapshots.errors import PartRefused, RecordRefused
 from lowtide_snapshots.job.paths import name_of, node_name
 from lowtide_snapshots.keys import MAX_UNITS
 
-__all__ = ["ObjectName", "incarnation_of", "manifest_name", "parse_name", "part_name", "snapshot_id"]
-
 MOST_MS = 10**15 - 1
 _ID = re.compile(r"([0-9]{6,})-([0-9]{4,})")
 _MANIFEST = re.compile(rf"([^/]+)/manifests/([0-9]{{15}})-({_ID.pattern})\.json")

@@ -16,8 +16,6 @@ import pyarrow.parquet as pq
 from lowtide_snapshots.errors import FormatTooNew, PartDamaged, PartRefused
 from lowtide_snapshots.format.names import part_name
 
-__all__ = ["KINDS", "PART_FORMAT", "SHARED", "SHARED_UNIT", "Data", "PartHead", "decode_part", "encode_part", "sha256"]
-
 Data: TypeAlias = bytes | bytearray | memoryview
 
 PART_FORMAT = 3

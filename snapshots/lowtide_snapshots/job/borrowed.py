@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from lowtide_snapshots.zookeeper.node_values import tick_in, to_bytes, value_of
 
-__all__ = ["Borrowed"]
-
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:

@@ -23,8 +23,6 @@ from typing import Any, Self
 
 from lowtide_snapshots.errors import AddressUnproven
 
-__all__ = ["AnotherCertificate", "ControlAddress", "ask", "fingerprint", "listen"]
-
 DOMAIN = "lowtide control address 1"
 MAX_ANSWER_BYTES = 16 << 20
 MAX_LINE_BYTES = 64 << 10

@@ -1,33 +1,43 @@
-"""Requests to a running job's control API, and what its answers mean; its users have types and errors of their own."""
+"""Requests to a running job's control API, and what its answers mean; its users have types of their own."""
 
 from __future__ import annotations
 
 import http.client
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from http import HTTPStatus
+from typing import ClassVar
 
-from lowtide_snapshots.errors import AddressUnproven
+from lowtide_snapshots.errors import AddressUnproven, ControlRefused, ControlUnreachable, TokenRefused
 from lowtide_snapshots.job.control_address import ControlAddress, ask, listen
 from lowtide_snapshots.job.news import SILENCE_S, News, NewsReader, events_path
 
-__all__ = ["ControlRequests"]
-
 LIMIT_S = 5.0
-"""How long each step of an answer may take."""
+"""Limit on each step of an answer."""
 QUOTED_BYTES = 500
 MAX_REFUSAL_BYTES = 8 << 10
 
 
-class ControlRequests(ABC):
+class ControlRequests:
     """A job's control API; each request opens a new connection.
 
     Args:
         at: Its address, as the life has published it in ZooKeeper.
         token: The job's; sent only to the life that published the address.
-        limit_s: How long each step of an answer may take.
+        limit_s: Limit on each step of an answer.
+
+    Attributes:
+        way_there: What to do when it does not answer.
+        way_in: Where its token is.
+
+    Raises:
+        ControlUnreachable: by every method: there was no answer.
+        TokenRefused: by every method: the token is not this job's, or the address is not shown to be.
+        ControlRefused: by every method: it does not do that, and says why.
     """
+
+    way_there: ClassVar[str] = "`lowtide status` shows whether the job still runs; then try again"
+    way_in: ClassVar[str] = "the file `token` in the job's folder has the token of its current life"
 
     def __init__(self, at: ControlAddress, token: str, limit_s: float = LIMIT_S) -> None:
         self._at = at
@@ -54,11 +64,7 @@ class ControlRequests(ABC):
         return self._ask("POST", "/snapshots", json.dumps(asked).encode())
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """Return the body of an answer.
-
-        Raises:
-            Exception: What `_unreachable`, `_unproven`, `_token_refused` or `_refused` returns.
-        """
+        """Return the body of an answer."""
         try:
             status, answer = ask(self._at, self._token, method, path, body, limit_s=self._limit_s)
         except AddressUnproven as error:
@@ -79,7 +85,7 @@ class ControlRequests(ABC):
             until_s: When to end, by `time.monotonic`; None for never.
 
         Raises:
-            Exception: As `_ask`; a connection that is lost is one that does not answer.
+            ControlUnreachable: the connection is lost, too.
         """
         reader, refused = NewsReader(), b""
         status = 0
@@ -103,30 +109,23 @@ class ControlRequests(ABC):
 
     def _accepted(self, status: int, answer: bytes) -> bytes:
         """Return an answer that is none of refusal."""
+        at = self._at.address
         if status == HTTPStatus.UNAUTHORIZED:
-            raise self._token_refused()
+            raise TokenRefused("the job does not accept this token", where=at, way_out=self.way_in)
         if status < HTTPStatus.BAD_REQUEST:
             return answer
         refusal = _refusal(answer) if status < HTTPStatus.INTERNAL_SERVER_ERROR else None
         if refusal is None:
             raise self._unreachable(f"it answered {status}: {answer[:QUOTED_BYTES].decode(errors='replace')}")
-        raise self._refused(*refusal)
+        raise ControlRefused(refusal[0], where=at, way_out=refusal[1])
 
-    @abstractmethod
-    def _unreachable(self, why: str) -> Exception:
-        """Return the error for an answer that did not come or cannot be used."""
+    def _unreachable(self, why: str) -> ControlUnreachable:
+        what = f"the job's control API does not answer: {why}"
+        return ControlUnreachable(what, where=self._at.address, way_out=self.way_there)
 
-    @abstractmethod
-    def _unproven(self, error: AddressUnproven) -> Exception:
-        """Return the error for an address that is not shown to be the job's."""
-
-    @abstractmethod
-    def _token_refused(self) -> Exception:
-        """Return the error for a token that is not the job's."""
-
-    @abstractmethod
-    def _refused(self, what: str, way_out: str) -> Exception:
-        """Return the error for a job that answers why it does not do this."""
+    @staticmethod
+    def _unproven(error: AddressUnproven) -> TokenRefused:
+        return TokenRefused(error.what, where=error.where, way_out=error.way_out)
 
 
 def _refusal(answer: bytes) -> tuple[str, str] | None:

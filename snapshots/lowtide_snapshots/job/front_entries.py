@@ -9,10 +9,8 @@ from lowtide_snapshots.job.paths import JobPaths
 from lowtide_snapshots.zookeeper.node_values import must_be_same, number_of, to_bytes, value_of
 from lowtide_snapshots.zookeeper.nodes import Create, Nodes, Operation
 
-__all__ = ["adding", "by_path", "told"]
 
-
-def told(zk: Nodes, paths: JobPaths) -> list[dict[str, Any]]:
+def read(zk: Nodes, paths: JobPaths) -> list[dict[str, Any]]:
     """All entries, by number."""
     names = zk.children(paths.fronts) or []
     found = [f"{paths.fronts}/{name}" for name in names]

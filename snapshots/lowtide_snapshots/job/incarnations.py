@@ -7,8 +7,6 @@ from lowtide_snapshots.job.paths import JobPaths
 from lowtide_snapshots.zookeeper.node_values import value_of, whole
 from lowtide_snapshots.zookeeper.nodes import Check, Node
 
-__all__ = ["check_of", "fenced", "number_in"]
-
 
 def number_in(node: Node | None, paths: JobPaths) -> int:
     """The number that the incarnation's node holds; 0 if it is not there."""

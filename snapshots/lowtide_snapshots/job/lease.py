@@ -1,6 +1,6 @@
 """A job's lease and its incarnation: one driver leads at a time, and each life fences all before it.
 
-The lease keeps two drivers from fencing each other in turn; it is no more than that, since a session can end while its
+The lease keeps two drivers from fencing each other in turn; it is not more than that, since a session can end while its
 holder still believes in it. What makes answers right is the incarnation, whose version every write of a life checks.
 """
 
@@ -17,8 +17,6 @@ from lowtide_snapshots.job.submissions import taking
 from lowtide_snapshots.zookeeper.connection import Connection
 from lowtide_snapshots.zookeeper.node_values import to_bytes, value_of
 from lowtide_snapshots.zookeeper.nodes import Check, Create, Node, Operation, Set
-
-__all__ = ["JobLease"]
 
 LOOK_EVERY_S = 0.1
 # A driver keeps its lease from its main loop, which must not stand still for longer.
@@ -43,7 +41,7 @@ class JobLease:
         """Take the lease; see `JobStore.take_lease`."""
         self._holder = holder
         deadline = time.monotonic() + wait_s
-        told = ""
+        announced = ""
         while (other := self._try(None)) is not None:
             if time.monotonic() >= deadline:
                 raise LeaseTaken(
@@ -53,9 +51,9 @@ class JobLease:
                     "times out",
                     holder=other or holder,
                 )
-            if other != told:
+            if other != announced:
                 waiting(f"job {self._job!r} is run by {other}; waiting up to {wait_s:g} s for it to end")
-                told = other
+                announced = other
             time.sleep(LOOK_EVERY_S)
 
     def keep(self) -> None:

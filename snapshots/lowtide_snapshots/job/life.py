@@ -8,8 +8,6 @@ from typing import Any, Self
 
 from lowtide_snapshots.cause import Cause
 
-__all__ = ["AIRFLOW", "Life"]
-
 AIRFLOW = "airflow:"
 """Prefix of the submission keys of Airflow's tasks; the DAG's id follows."""
 

@@ -12,13 +12,11 @@ from lowtide_snapshots.job.paths import JobPaths
 from lowtide_snapshots.zookeeper.node_values import to_bytes, value_of
 from lowtide_snapshots.zookeeper.nodes import Create, Delete, Nodes, Operation, Set
 
-__all__ = ["noting", "told"]
-
 KEPT = 100
 """The number of lives that are remembered, the first one among them."""
 
 
-def told(zk: Nodes, paths: JobPaths) -> list[dict[str, Any]]:
+def read(zk: Nodes, paths: JobPaths) -> list[dict[str, Any]]:
     """Return the notes of all lives about themselves; `since` is the time of a life's first note."""
     found = [f"{paths.lives}/{name}" for name in zk.children(paths.lives) or []]
     return [value_of(node.data, path) for path, node in zip(found, zk.get_all(found), strict=True) if node]

@@ -25,20 +25,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-__all__ = [
-    "COMMIT",
-    "DELIVERED",
-    "DONE",
-    "END",
-    "LIFE",
-    "MIN_TIME",
-    "SEGMENT",
-    "SILENCE_S",
-    "News",
-    "NewsReader",
-    "events_path",
-]
-
 LIFE = "life"
 DELIVERED = "delivered"
 COMMIT = "commit"

@@ -15,8 +15,6 @@ from lowtide_snapshots.errors import NodesOpen
 from lowtide_snapshots.job.paths import JobPaths
 from lowtide_snapshots.zookeeper.connection import Connection
 
-__all__ = ["check_access"]
-
 RIGHTS = {
     "create": Permissions.CREATE,
     "write": Permissions.WRITE,

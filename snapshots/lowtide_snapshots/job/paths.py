@@ -6,8 +6,6 @@ from urllib.parse import quote, unquote
 
 from lowtide_snapshots.errors import RecordRefused
 
-__all__ = ["JobPaths", "jobs_path", "name_of", "node_name"]
-
 # ZooKeeper does not take these as names.
 _RESERVED = {".": "%2E", "..": "%2E%2E"}
 
@@ -29,10 +27,12 @@ class JobPaths:
         self.fronts = f"{self.job}/fronts"
         self.sink_ids = f"{self.job}/sink_ids"
         self.lasts = f"{self.job}/lasts"
+        self.stores = f"{self.job}/stores"
         self.steps = f"{self.job}/steps"
         self.records = f"{self.job}/records"
+        self.places = f"{self.job}/places"
         self.borrowed = f"{self.job}/borrowed"
-        self.told = f"{self.job}/told"
+        self.published = f"{self.job}/published"
         self.life = f"{self.job}/life"
         self.commits = f"{self.job}/commits"
         self.last_commit = f"{self.job}/last_commit"

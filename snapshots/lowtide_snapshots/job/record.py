@@ -12,12 +12,10 @@ from typing import Any, Self
 
 from lowtide_snapshots.errors import RecordDamaged, RecordDiffers, RecordRefused, RecordTooNew
 
-__all__ = ["RECORD_FORMAT", "JobRecord"]
-
 RECORD_FORMAT = 1
 
 _SETTINGS = {"slack_ms": "job.slack_ms", "units": "exchange.units", "lanes": "job.lanes"}
-"""What a field is called in the configuration."""
+"""A field's name in the configuration."""
 _NUMBERS = ("slack_ms", "units", "lanes", "hash_version")
 
 

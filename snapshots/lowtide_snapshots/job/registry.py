@@ -5,8 +5,6 @@ from __future__ import annotations
 from lowtide_snapshots.job.paths import jobs_path, name_of
 from lowtide_snapshots.zookeeper.connection import Connection
 
-__all__ = ["jobs"]
-
 SESSION_TIMEOUT_S = 6.0
 
 

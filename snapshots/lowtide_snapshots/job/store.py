@@ -22,7 +22,6 @@ from lowtide_snapshots.zookeeper.connection import Connection
 from lowtide_snapshots.zookeeper.node_values import must_be_same, tick_in, to_bytes, value_of, whole
 from lowtide_snapshots.zookeeper.nodes import Create, Operation, Set
 
-__all__ = ["JobStore"]
 SESSION_TIMEOUT_S = 6.0
 IDS_AT_ONCE = 1_000
 
@@ -79,7 +78,7 @@ class JobStore:
         self.close()
 
     @property
-    def place(self) -> tuple[Connection, JobPaths]:
+    def nodes(self) -> tuple[Connection, JobPaths]:
         """The connection and the paths, for the commit log."""
         return self._zk, self._paths
 
@@ -99,7 +98,7 @@ class JobStore:
             raise RecordRefused(
                 f"this is the record of job {record.job!r}", where=f"job {self.job!r}", way_out="give the same name"
             )
-        self._make_place()
+        self._make_nodes()
 
         def plan() -> list[Operation]:
             frozen = self.record()
@@ -158,7 +157,7 @@ class JobStore:
             LeaseTaken: another process still held it at the end.
             NodesOpen: others may change what the job keeps there.
         """
-        self._make_place()
+        self._make_nodes()
         self._lease.take(holder, wait_s, waiting)
 
     def keep_lease(self) -> None:
@@ -214,7 +213,7 @@ class JobStore:
 
     def fronts(self) -> list[dict[str, Any]]:
         """The entries of the front register, by number."""
-        return front_entries.told(self._zk, self._paths)
+        return front_entries.read(self._zk, self._paths)
 
     def add_fronts(self, incarnation: int, entries: Iterable[Mapping[str, Any]]) -> None:
         """Add entries to the front register, all or none; those that are there already may be among them.
@@ -251,7 +250,10 @@ class JobStore:
             self._write(incarnation, plan)
 
     def lasts(self) -> tuple[str | None, int]:
-        """Return the id of the topic that keeps `last` per lane, None if unrecorded; and the output generation."""
+        """Return the id of the topic that keeps `last` per lane, and the output generation.
+
+        The id is None if nothing is recorded, and empty if the job delivers to other stores only.
+        """
         node = self._zk.get(self._paths.lasts)
         if node is None:
             return None, 0
@@ -268,17 +270,25 @@ class JobStore:
         path, data = self._paths.lasts, to_bytes({"topic_id": topic_id, "generation": generation})
 
         def newer(found: bytes) -> bool:
-            if int(value_of(found, path).get("generation", 0)) < generation:
-                return True
+            known = value_of(found, path)
+            if int(known.get("generation", 0)) < generation or not known.get("topic_id"):
+                return found != data
             must_be_same(path, found, data)
             return False
 
         self._put(incarnation, path, data, newer)
 
+    def stores(self) -> dict[str, str]:
+        """Return the identity of each store that the job has delivered to, Kafka's left out."""
+        return {str(name): str(id_) for name, id_ in (self._value(self._paths.stores) or {}).items()}
+
+    def set_stores(self, incarnation: int, ids: Mapping[str, str]) -> None:
+        """Record the identity of each store, before anything is delivered to it (errors: Fenced)."""
+        self._replace(incarnation, self._paths.stores, ids)
+
     def steps(self) -> dict[str, Any] | None:
         """Return the record of the flow that delivered so far; None if nothing was delivered."""
-        node = self._zk.get(self._paths.steps)
-        return value_of(node.data, self._paths.steps) if node else None
+        return self._value(self._paths.steps)
 
     def set_steps(self, incarnation: int, steps: Mapping[str, Any]) -> None:
         """Say which flow delivers from now on, before it does.
@@ -286,14 +296,11 @@ class JobStore:
         Raises:
             Fenced: the life is over.
         """
-        path = self._paths.steps
-        data = to_bytes(steps, path)
-        self._put(incarnation, path, data, data.__ne__)
+        self._replace(incarnation, self._paths.steps, steps)
 
     def records(self) -> dict[str, Any] | None:
         """The types of the records that the last life's sources and sinks had; None if it did not say."""
-        node = self._zk.get(self._paths.records)
-        return value_of(node.data, self._paths.records) if node else None
+        return self._value(self._paths.records)
 
     def set_records(self, incarnation: int, records: Mapping[str, Any]) -> None:
         """Say what types the records of sources and sinks have from now on, for people.
@@ -301,41 +308,58 @@ class JobStore:
         Raises:
             Fenced: the life is over.
         """
-        path = self._paths.records
-        data = to_bytes(records, path)
-        self._put(incarnation, path, data, data.__ne__)
+        self._replace(incarnation, self._paths.records, records)
 
-    def told(self) -> int | None:
+    def places(self) -> dict[str, dict[str, str]]:
+        """Return by sink where readers find its files; empty if no sink writes files."""
+        node = self._zk.get(self._paths.places)
+        return dict(value_of(node.data, self._paths.places)) if node else {}
+
+    def set_places(self, incarnation: int, places: Mapping[str, Mapping[str, str]]) -> None:
+        """Record where readers find a sink's files, before it writes any.
+
+        Args:
+            incarnation: the life.
+            places: by sink, see `places` in `snapshots/README.md`.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        data = to_bytes(places, self._paths.places)
+        self._put(incarnation, self._paths.places, data, data.__ne__)
+
+    def published(self) -> int | None:
         """Return the largest published delivered time; None if there is none."""
-        node = self._zk.get(self._paths.told)
-        return tick_in(node.data, self._paths.told) if node else None
+        node = self._zk.get(self._paths.published)
+        return tick_in(node.data, self._paths.published) if node else None
 
-    def told_in(self, generation: int) -> int | None:
+    def published_in(self, generation: int) -> int | None:
         """Return the largest published delivered time of one output generation; None if there is none."""
-        node = self._zk.get(self._paths.told)
-        return _told_in(value_of(node.data, self._paths.told), generation, self._paths.told) if node else None
+        path = self._paths.published
+        node = self._zk.get(path)
+        return _published_in(value_of(node.data, path), generation, path) if node else None
 
-    def tell(self, incarnation: int, tick: int, generation: int = 0) -> None:
+    def publish(self, incarnation: int, tick: int, generation: int = 0) -> None:
         """Record a delivered time before it is published; a smaller one than before changes nothing.
 
         Args:
-            incarnation: the life that tells it.
+            incarnation: the life that publishes it.
             tick: the delivered time.
             generation: of the output. No later one publishes less than an earlier one.
 
         Raises:
             Fenced: the life is over; publish nothing.
         """
-        path = self._paths.told
+        path = self._paths.published
 
         def plan() -> list[Operation]:
             node = self._zk.get(path)
             if node is None:
-                return [Create(path, _told(tick, tick, generation))]
-            before = _told_in(value_of(node.data, path), generation, path)
+                return [Create(path, _published_bytes(tick, tick, generation))]
+            before = _published_in(value_of(node.data, path), generation, path)
             if before is not None and before >= tick:
                 return []
-            return [Set(path, _told(max(tick, tick_in(node.data, path)), tick, generation), node.version)]
+            return [Set(path, _published_bytes(max(tick, tick_in(node.data, path)), tick, generation), node.version)]
 
         self._write(incarnation, plan)
 
@@ -355,12 +379,11 @@ class JobStore:
 
     def life(self) -> dict[str, Any] | None:
         """Return the note of the current or last life about itself; None if there was none."""
-        node = self._zk.get(self._paths.life)
-        return value_of(node.data, self._paths.life) if node else None
+        return self._value(self._paths.life)
 
     def lives(self) -> list[dict[str, Any]]:
         """Return the last note of each of the last lives, oldest first; a killed one is still "running"."""
-        return lives.told(self._zk, self._paths)
+        return lives.read(self._zk, self._paths)
 
     def set_life(self, incarnation: int, life: Mapping[str, Any], limit_s: float | None = None) -> None:
         """Write this life's note: control address with its proof, start, phase, cause of death.
@@ -382,6 +405,16 @@ class JobStore:
         with self._zk.within(limit_s):
             self._write(incarnation, plan)
 
+    def _value(self, path: str) -> dict[str, Any] | None:
+        """Return a node's object; None if it is not there."""
+        node = self._zk.get(path)
+        return None if node is None else value_of(node.data, path)
+
+    def _replace(self, incarnation: int, path: str, value: Mapping[str, Any]) -> None:
+        """Write one node, whatever it has (errors: Fenced)."""
+        data = to_bytes(value, path)
+        self._put(incarnation, path, data, data.__ne__)
+
     def _put(self, incarnation: int, path: str, data: bytes, replaces: Callable[[bytes], bool | None]) -> None:
         """Write one node, if it is not there or `replaces` says so of its content."""
         self._write(incarnation, lambda: self._putting(path, data, replaces))
@@ -396,19 +429,19 @@ class JobStore:
         """One transaction of a life: the plan's operations, and the check of the incarnation's version."""
         self._zk.write(lambda: [self._lease.checked(incarnation), *plan()])
 
-    def _make_place(self) -> None:
+    def _make_nodes(self) -> None:
         for path, shared in self._paths.folders:
             self._zk.ensure(path, shared=shared)
         check_access(self._zk, self.job, self._paths)
 
 
-def _told(tick: int, in_generation: int, generation: int) -> bytes:
+def _published_bytes(tick: int, in_generation: int, generation: int) -> bytes:
     """The content of the node of delivered time; in generation 0 one number is both."""
     more = {"generation": generation, "in_generation": in_generation} if generation else {}
     return to_bytes({"tick": tick, **more})
 
 
-def _told_in(value: Mapping[str, Any], generation: int, path: str) -> int | None:
+def _published_in(value: Mapping[str, Any], generation: int, path: str) -> int | None:
     if int(value.get("generation", 0)) != generation:
         return None
     return whole(value, "in_generation" if generation else "tick", path)

@@ -7,10 +7,8 @@ from lowtide_snapshots.job.paths import JobPaths
 from lowtide_snapshots.zookeeper.node_values import to_bytes, value_of, whole
 from lowtide_snapshots.zookeeper.nodes import Create, Delete, Node, Nodes, Operation, Set
 
-__all__ = ["begun_by", "refuse_again", "taking"]
-
 KEPT = 200
-"""How many keys are remembered; an older key begins another life."""
+"""Number of keys remembered; an older key begins another life."""
 
 
 def begun_by(zk: Nodes, paths: JobPaths, key: str) -> int | None:

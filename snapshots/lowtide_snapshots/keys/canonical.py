@@ -12,17 +12,6 @@ from collections.abc import Callable, Sequence
 
 from lowtide_snapshots.errors import KeyRefused
 
-__all__ = [
-    "KEY_ENCODING_VERSION",
-    "KEY_TYPES",
-    "KeyValue",
-    "encode_days",
-    "encode_key",
-    "encode_microseconds",
-    "encode_value",
-    "join",
-]
-
 KEY_ENCODING_VERSION = 1
 KEY_TYPES = "null, bool, int (64 bits with sign), text, bytes, date, timestamp (microseconds)"
 

@@ -11,7 +11,8 @@ from typing import Protocol
 from lowtide_snapshots.format.parts import Data
 from lowtide_snapshots.stores.errors import AlreadyThere, NameRefused, StoreDamaged, StoreRefused
 
-__all__ = ["Entry", "Store", "StoreSetting", "check_store", "checked_name", "checked_prefix"]
+UNFINISHED_LIMIT_S = 24 * 3600.0
+"""The age from which on what is half written is of a writer that was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,10 @@ class Store(Protocol):
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete objects; those that are not there are fine."""
+        ...
+
+    def sweep(self, prefix: str) -> None:
+        """Remove what writers that were killed a day ago or earlier have left below a prefix; no object is touched."""
         ...
 
     def check(self) -> None:

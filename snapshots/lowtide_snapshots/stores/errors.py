@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from lowtide_snapshots.errors import ServiceUnavailable, SnapshotDamaged, SnapshotFailed, SnapshotsError
 
-__all__ = [
-    "AlreadyThere",
-    "NameRefused",
-    "NotThere",
-    "StoreDamaged",
-    "StoreFull",
-    "StoreRefused",
-    "StoreUnavailable",
-]
-
 
 class StoreUnavailable(SnapshotsError, ServiceUnavailable):
     """Mend the store or the way to it, then try again: it did not answer in time. What was to be put may be there."""

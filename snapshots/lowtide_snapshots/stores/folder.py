@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.format.parts import Data
-from lowtide_snapshots.stores.contract import Entry, check_store, checked_name, checked_prefix
+from lowtide_snapshots.stores.contract import UNFINISHED_LIMIT_S, Entry, check_store, checked_name, checked_prefix
 from lowtide_snapshots.stores.errors import (
     AlreadyThere,
     NotThere,
@@ -24,11 +24,8 @@ from lowtide_snapshots.stores.errors import (
     StoreUnavailable,
 )
 
-__all__ = ["FolderStore"]
-
-# A file that is being written begins with a dot and ends so; one that old is of a writer that was killed.
+# A file that is being written begins with a dot and ends so.
 UNFINISHED = ".unfinished"
-UNFINISHED_LIMIT_S = 24 * 3600.0
 
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -105,6 +102,13 @@ class FolderStore:
             with self._errors(str(folder)):
                 _remove_unfinished(folder)
                 _sync(folder)
+
+    def sweep(self, prefix: str) -> None:
+        """See `Store.sweep`; only whole folders have a prefix here."""
+        with self._errors(prefix):
+            for folder, _, _ in os.walk(self._root / checked_prefix(prefix).rpartition("/")[0]):
+                with suppress(FileNotFoundError):
+                    _remove_unfinished(Path(folder))
 
     def check(self) -> None:
         """See `Store.check`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,13 +16,18 @@ from botocore.exceptions import ClientError
 from botocore.loaders import create_loader
 
 from lowtide_snapshots.format.parts import Data, sha256
-from lowtide_snapshots.stores.contract import Entry, StoreSetting, check_store, checked_name, checked_prefix
+from lowtide_snapshots.stores.contract import (
+    UNFINISHED_LIMIT_S,
+    Entry,
+    StoreSetting,
+    check_store,
+    checked_name,
+    checked_prefix,
+)
 from lowtide_snapshots.stores.errors import AlreadyThere, StoreDamaged, StoreRefused
 from lowtide_snapshots.stores.s3_answers import FAILURES, meaning, unavailable
 from lowtide_snapshots.stores.s3_tries import Tries
 from lowtide_snapshots.stores.s3_upload import Upload
-
-__all__ = ["S3Store", "prepare"]
 
 # What S3 deletes in one request.
 NAMES_AT_ONCE = 1_000
@@ -31,7 +37,7 @@ CONNECTIONS = 32
 REGION = "us-east-1"
 
 # What botocore reads of the service's description, a tenth of a second each time, is the same for all stores of a
-# process, and of those that it forks. Credentials are not: every store reads them anew.
+# process, and of those that it forks. Credentials are not: every store reads them again.
 _DESCRIPTION = create_loader()
 
 
@@ -114,6 +120,15 @@ class S3Store:
         for at in range(0, len(keys), NAMES_AT_ONCE):
             some = keys[at : at + NAMES_AT_ONCE]
             self._tries(some[0][len(self._root) :], partial(self._delete, some))
+
+    def sweep(self, prefix: str) -> None:
+        """See `Store.sweep`: ends uploads in several requests that were never completed."""
+        asked = {"Bucket": self._bucket, "Prefix": self._root + checked_prefix(prefix)}
+        page = self._tries(prefix, lambda: self._client.list_multipart_uploads(**asked))
+        for upload in page.get("Uploads", []):
+            if (datetime.now(UTC) - upload["Initiated"]).total_seconds() > UNFINISHED_LIMIT_S:
+                at = {"Bucket": self._bucket, "Key": upload["Key"], "UploadId": upload["UploadId"]}
+                self._tries(prefix, partial(self._client.abort_multipart_upload, **at))
 
     def check(self) -> None:
         """See `Store.check`; sees that the server has conditional puts, too."""

@@ -9,10 +9,8 @@ from botocore import exceptions as botocore_errors
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.stores.errors import NotThere, StoreFull, StoreRefused, StoreUnavailable
 
-__all__ = ["FAILURES", "code_of", "meaning"]
-
 FAILURES = (botocore_errors.BotoCoreError, botocore_errors.ClientError)
-"""What boto3 raises."""
+"""Errors of boto3."""
 
 # Beside every 5xx: what passes, some of it said with a status of 4xx.
 _PASSES = {

@@ -10,8 +10,6 @@ from typing import TypeVar
 from lowtide_snapshots.stores.errors import StoreUnavailable
 from lowtide_snapshots.stores.s3_answers import FAILURES, meaning
 
-__all__ = ["Tries"]
-
 T = TypeVar("T")
 
 FIRST_PAUSE_S = 0.1

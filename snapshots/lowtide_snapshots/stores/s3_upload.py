@@ -12,8 +12,6 @@ from lowtide_snapshots.stores.errors import StoreDamaged
 from lowtide_snapshots.stores.s3_answers import FAILURES, code_of, unavailable
 from lowtide_snapshots.stores.s3_tries import Tries
 
-__all__ = ["Upload"]
-
 # The smallest that S3 takes for all but the last is 5 MiB.
 SLICE_BYTES = 8 * 1024 * 1024
 # How often an upload restarts after another process has ended it.

@@ -30,8 +30,6 @@ from lowtide_snapshots.errors import (
 from lowtide_snapshots.zookeeper.kazoo_log import quiet_logger
 from lowtide_snapshots.zookeeper.nodes import Check, Create, Delete, Node, Operation, Set
 
-__all__ = ["MAX_TRANSACTION_BYTES", "Connection"]
-
 # ZooKeeper drops the connection of a client that sends more than 1 MiB at once (jute.maxbuffer).
 MAX_TRANSACTION_BYTES = 900_000
 OPERATION_BYTES = 128
@@ -161,12 +159,12 @@ class Connection:
             acl = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)] if shared else CREATOR_ALL_ACL
         self._read(lambda client: [client.create_async(path, b"", acl=acl)])
 
-    def watch(self, path: str, told: Callable[[bytes | None], None]) -> None:
+    def watch(self, path: str, on_change: Callable[[bytes | None], None]) -> None:
         """Tell a node's content (None: it is not there) now and after its changes, until this is closed.
 
         On a thread of kazoo's, which the callee must neither hold nor raise in; over outages, and without waiting.
         """
-        self._client.handler.spawn(DataWatch, self._client, path, lambda data, *_: told(data))
+        self._client.handler.spawn(DataWatch, self._client, path, lambda data, *_: on_change(data))
 
     def write(self, plan: Callable[[], Sequence[Operation]]) -> None:
         """Carry out what the plan says is still to be done, in one transaction.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import time
 
-__all__ = ["quiet_logger"]
-
 SAME_WARNING_S = 60.0
 
 

@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 
 from lowtide_snapshots.zookeeper.nodes import Check, Create, Delete, Node, Operation, Set
 
-__all__ = ["MemoryNodes"]
-
 
 class MemoryNodes:
     """Nodes that live as long as this object; may be used from several threads."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
-        self._told: list[tuple[str, Callable[[bytes | None], None]]] = []
+        self._watchers: list[tuple[str, Callable[[bytes | None], None]]] = []
         self._lock = threading.RLock()
 
     def get_all(self, paths: Sequence[str]) -> list[Node | None]:
@@ -29,12 +27,12 @@ class MemoryNodes:
             below = path + "/"
             return sorted(p.removeprefix(below) for p in self._nodes if p.startswith(below)) or None
 
-    def watch(self, path: str, told: Callable[[bytes | None], None]) -> None:
+    def watch(self, path: str, on_change: Callable[[bytes | None], None]) -> None:
         """Tell a node's content now and after every change, on the thread that changes it."""
         with self._lock:
-            self._told.append((path, told))
+            self._watchers.append((path, on_change))
             node = self._nodes.get(path)
-        told(node.data if node else None)
+        on_change(node.data if node else None)
 
     def write(self, plan: Callable[[], Sequence[Operation]]) -> None:
         """Carry out what the plan says is still to be done; it is asked again when a condition did not hold."""
@@ -50,10 +48,10 @@ class MemoryNodes:
                     return False
             self._nodes, before = changed, self._nodes
             paths = {operation.path for operation in operations}
-            told = [(p, t) for p, t in self._told if p in paths and before.get(p) != changed.get(p)]
-        for path, tell in told:
+            watchers = [(p, t) for p, t in self._watchers if p in paths and before.get(p) != changed.get(p)]
+        for path, on_change in watchers:
             node = changed.get(path)
-            tell(node.data if node else None)
+            on_change(node.data if node else None)
         return True
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from lowtide_snapshots.errors import EntryDiffers, RecordDamaged, RecordRefused
 
-__all__ = ["must_be_same", "number_of", "tick_in", "to_bytes", "value_of", "whole"]
-
 
 def to_bytes(value: Mapping[str, Any], where: str = "") -> bytes:
     """A JSON object's bytes, the same for equal ones.

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Check", "Create", "Delete", "Node", "Nodes", "Operation", "Set"]
-
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -67,5 +65,5 @@ class Nodes(Protocol):
     def write(self, plan: Callable[[], Sequence[Operation]]) -> None:
         """Carry out what the plan says is still to be done, in one transaction; see `zookeeper.Connection.write`."""
 
-    def watch(self, path: str, told: Callable[[bytes | None], None]) -> None:
+    def watch(self, path: str, on_change: Callable[[bytes | None], None]) -> None:
         """Tell a node's content now and after its changes, of which some may be left out; on any thread."""

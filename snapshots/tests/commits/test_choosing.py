@@ -18,7 +18,7 @@ from lowtide_snapshots.stores.errors import StoreUnavailable
 
 
 def nobody(_done: int, _total: int) -> None:
-    """Is told nothing."""
+    """Gets nothing."""
 
 
 class Noting:
@@ -113,7 +113,7 @@ def test_another_commit_than_the_one_that_was_verified_is_verified(shop: Shop, t
     assert shop.choose(verified=verified).manifest == shop.manifests[3]
 
 
-def test_damage_falls_back_to_the_commit_before_and_is_told(shop: Shop) -> None:
+def test_damage_falls_back_to_the_commit_before_and_is_reported(shop: Shop) -> None:
     shop.part(3, 1).unlink()
     damaged = shop.part(2, 1)
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
@@ -154,7 +154,7 @@ def forge(shop: Shop, commit: dict[str, Any]) -> None:
     )
 
 
-def test_when_all_are_damaged_each_reason_is_told(shop: Shop) -> None:
+def test_when_all_are_damaged_each_reason_is_reported(shop: Shop) -> None:
     shop.part(0, 2).unlink()
     with pytest.raises(NoGoodCommit) as raised:
         shop.choose()

@@ -21,7 +21,7 @@ from lowtide_snapshots.zookeeper.nodes import Create
 
 
 class CommitLogContract:
-    """What every commit log does.
+    """The contract of every commit log.
 
     A subclass has the fixture `logs`, with `job`, `open()`, `live()` and `before_commit(log, act)`.
     """
@@ -136,6 +136,7 @@ class CommitLogContract:
         base = taker.commit(log, taker.take(5))
         heard: list[Any] = []
         logs.open().watch(heard.append)
+        assert logs.eventually(lambda: heard == [base])
         late = taker.take(tick, name="before 2.0")
         log.reserve(life, late.id, [base.id, "000001-9999"])
         assert log.reserved() == [Reservation(late.id, (base.id,))]
@@ -143,7 +144,7 @@ class CommitLogContract:
         assert logs.eventually(lambda: heard == [base, last])
         made = taker.commit(log, late)
         assert taker.commit(logs.open(), late) == made
-        assert logs.eventually(lambda: heard == [base, last, last]), "whoever watches looks again"
+        assert logs.eventually(lambda: heard == [base, last, last]), "a watcher looks again"
         assert (log.last(), log.reserved()) == (last, [])
         assert {commit.id for commit in log.commits()} == {base.id, made.id, last.id}
         log.drop([base, made])

@@ -19,7 +19,7 @@ NOW = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 
 
 def nobody(_done: int, _total: int) -> None:
-    """Is told nothing."""
+    """Gets nothing."""
 
 
 def commit(tick: int, age_s: float, name: str | None = None) -> Commit:

@@ -1,4 +1,4 @@
-"""What lies between two snapshots."""
+"""The difference of two snapshots."""
 
 import dataclasses
 from typing import Any

@@ -1,10 +1,10 @@
-"""Which changes of a flow its state survives."""
+"""Changes of a flow that its state survives."""
 
 import pyarrow as pa
 import pytest
 
 from lowtide_snapshots.format.fingerprint import Difference, compare
-from lowtide_snapshots.format.manifest import VertexShape, shape_of
+from lowtide_snapshots.format.manifest import StateSetting, VertexShape, shape_of
 
 KEY = pa.struct([("word", pa.string())])
 VISIT = pa.struct([("at", pa.int64()), ("page", pa.string())])
@@ -82,7 +82,8 @@ def test_what_would_misread_state_is_fatal(before: VertexShape, after: VertexSha
 def test_a_vertex_whose_state_hangs_on_another_setting_is_another() -> None:
     key, state = KEY, pa.int64()
     five, ten, none = (
-        shape_of("index", "window", key, state, text) for text in ("tumbling(5 min)", "tumbling(10 min)", "")
+        shape_of("index", "window", key, state, StateSetting(text))
+        for text in ("tumbling(5 min)", "tumbling(10 min)", "")
     )
     assert compare([five], [five], {}) == []
     (found,) = compare([five], [ten], {})

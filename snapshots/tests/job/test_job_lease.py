@@ -78,7 +78,7 @@ def test_after_an_expired_session_the_lease_is_taken_again_if_the_life_is_ours(p
     assert place.open().holder() is None
     mine.keep_lease()
     assert place.open().holder() == "the same"
-    mine.tell(life, 5)
+    mine.publish(life, 5)
 
 
 def test_after_an_expired_session_a_life_is_over_if_another_leads(place: Any) -> None:

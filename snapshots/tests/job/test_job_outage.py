@@ -1,6 +1,5 @@
 """A ZooKeeper that restarts, hangs, is away, or whose answers are lost."""
 
-import functools
 import logging
 import os
 import re
@@ -18,14 +17,24 @@ pytestmark = pytest.mark.zookeeper
 
 LONG_S = 10.0
 ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
-WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "set_records", "set_borrowed", "tell", "set_life")
+WRITES = (
+    "add_fronts",
+    "add_sink_ids",
+    "set_lasts",
+    "set_steps",
+    "set_records",
+    "set_places",
+    "set_borrowed",
+    "publish",
+    "set_life",
+)
 
 
 @pytest.mark.slow
 def test_a_restart_of_zookeeper_within_the_time_out_changes_nothing(place: Any, zookeeper_services: Any) -> None:
     mine = place.open(session_timeout_s=LONG_S)
     life = place.living(mine, "the same")
-    mine.tell(life, 5)
+    mine.publish(life, 5)
     session = mine._zk.session
     zookeeper_services.stop("zookeeper", grace_s=0)
     try:
@@ -36,8 +45,8 @@ def test_a_restart_of_zookeeper_within_the_time_out_changes_nothing(place: Any, 
         zookeeper_services.start("zookeeper")
     assert place.eventually(lambda: mine._zk.connected)
     mine.keep_lease()
-    mine.tell(life, 6)
-    assert (mine._zk.session, mine.holder(), mine.incarnation(), mine.told()) == (session, "the same", 1, 6)
+    mine.publish(life, 6)
+    assert (mine._zk.session, mine.holder(), mine.incarnation(), mine.published()) == (session, "the same", 1, 6)
 
 
 @pytest.mark.slow
@@ -53,7 +62,7 @@ def test_keeping_the_lease_does_not_wait_for_a_zookeeper_that_hangs(place: Any, 
     finally:
         os.kill(zookeeper_services.pid("zookeeper"), signal.SIGCONT)
     mine.keep_lease()
-    mine.tell(life, 1)
+    mine.publish(life, 1)
 
 
 @pytest.mark.parametrize("drop", ["request", "answer"])
@@ -69,9 +78,9 @@ def test_a_write_whose_answer_is_lost_is_done_once(place: Any, drop: str) -> Non
             proxy.drop = drop
             place.write(write, mine, 1)
         proxy.drop = drop
-        mine.tell(1, 10**9 + 1)
+        mine.publish(1, 10**9 + 1)
         assert proxy.dropped == 2 + len(WRITES) + 1
-        versions = [mine._zk.get(path) for path in (mine._paths.incarnation, mine._paths.told, mine._paths.life)]
+        versions = [mine._zk.get(path) for path in (mine._paths.incarnation, mine._paths.published, mine._paths.life)]
         assert [node and node.version for node in versions] == [0, 1, 0]
         assert place.content(place.open()) == (
             [ENTRY],
@@ -80,6 +89,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(place: Any, drop: str) -> Non
             Borrowed("late", 10**9),
             {"steps": ["late"], "since": 0},
             {"source": {}, "sink": {"late": {}}},
+            {"late": {}},
             10**9 + 1,
             {"phase": "late"},
         )
@@ -95,7 +105,7 @@ def test_without_zookeeper_every_call_ends_in_time_and_says_where(
     zookeeper_services.stop("zookeeper")
     try:
         with caplog.at_level(logging.DEBUG):
-            for call in (mine.incarnation, mine.fronts, functools.partial(mine.tell, life, 1), mine.raise_incarnation):
+            for call in (mine.incarnation, mine.fronts, lambda: mine.publish(life, 1), mine.raise_incarnation):
                 with pytest.raises(ZooKeeperUnavailable, match=rf"(?s){re.escape(place.hosts)}.*start or repair"):
                     call()
             mine.keep_lease()

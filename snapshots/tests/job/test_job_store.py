@@ -24,7 +24,17 @@ from lowtide_snapshots.job.submissions import refuse_again
 pytestmark = pytest.mark.zookeeper
 
 ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
-WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "set_records", "set_borrowed", "tell", "set_life")
+WRITES = (
+    "add_fronts",
+    "add_sink_ids",
+    "set_lasts",
+    "set_steps",
+    "set_records",
+    "set_places",
+    "set_borrowed",
+    "publish",
+    "set_life",
+)
 
 
 def test_the_record_is_frozen_at_the_first_start_and_stays(place: Any) -> None:
@@ -109,7 +119,7 @@ def test_a_life_that_ends_between_its_check_and_its_write_writes_nothing(
 
 def test_without_a_life_nothing_is_written(place: Any) -> None:
     with pytest.raises(Fenced, match="it has no incarnation"):
-        place.open().tell(0, 1)
+        place.open().publish(0, 1)
     with pytest.raises(Fenced, match="it has no incarnation"):
         place.open().check(0)
 
@@ -130,26 +140,32 @@ def test_the_front_register_only_grows_and_takes_all_or_none(place: Any) -> None
         mine.add_fronts(life, [ENTRY | {"number": None}])
 
 
-def test_what_was_told_never_falls(place: Any) -> None:
+def test_what_was_reported_never_falls(place: Any) -> None:
     mine = place.open()
-    assert mine.told() is None
+    assert mine.published() is None
     life = place.living(mine)
-    for tick, told in ((5, 5), (3, 5), (5, 5), (17, 17), (-1, 17)):
-        mine.tell(life, tick)
-        assert place.open().told() == told
+    for tick, reported in ((5, 5), (3, 5), (5, 5), (17, 17), (-1, 17)):
+        mine.publish(life, tick)
+        assert place.open().published() == reported
 
 
 def test_each_output_generation_has_a_delivered_time_of_its_own(place: Any) -> None:
     mine = place.open()
     life = place.living(mine)
-    assert mine.told_in(0) is None
-    mine.tell(life, 100)
-    for tick, in_generation, told in ((50, 50, 100), (40, 50, 100), (100, 100, 100), (120, 120, 120), (110, 120, 120)):
-        mine.tell(life, tick, 1)
-        assert (place.open().told_in(1), place.open().told()) == (in_generation, told)
-        assert place.open().told_in(0) is place.open().told_in(2) is None
-    mine.tell(life, 70, 2)
-    assert (mine.told_in(2), mine.told()) == (70, 120)
+    assert mine.published_in(0) is None
+    mine.publish(life, 100)
+    for tick, in_generation, reported in (
+        (50, 50, 100),
+        (40, 50, 100),
+        (100, 100, 100),
+        (120, 120, 120),
+        (110, 120, 120),
+    ):
+        mine.publish(life, tick, 1)
+        assert (place.open().published_in(1), place.open().published()) == (in_generation, reported)
+        assert place.open().published_in(0) is place.open().published_in(2) is None
+    mine.publish(life, 70, 2)
+    assert (mine.published_in(2), mine.published()) == (70, 120)
 
 
 def test_a_job_is_called_the_same_over_its_lives_and_otherwise_elsewhere(place: Any) -> None:
@@ -192,6 +208,15 @@ def test_the_types_of_records_take_the_place_of_those_before(place: Any) -> None
         assert place.open().records() == {"source": {"read": {"number": kind}}, "sink": {}}
 
 
+def test_where_files_are_takes_the_place_of_where_they_were(place: Any) -> None:
+    mine = place.open()
+    life = place.living(mine)
+    assert mine.places() == {}
+    for folders in ("/lake/{tick:%Y}/", "/lake/{tick:%Y-%m}/"):
+        mine.set_places(life, {"archive": {"folders": folders}})
+        assert place.open().places() == {"archive": {"folders": folders}}
+
+
 def test_the_lasts_topic_is_set_once(place: Any) -> None:
     mine = place.open()
     life = place.living(mine)
@@ -224,7 +249,7 @@ def test_a_life_says_what_there_is_to_know_of_it(place: Any) -> None:
 def test_to_look_makes_nothing(place: Any) -> None:
     mine = place.open()
     assert (mine.record(), mine.holder(), mine.alive(), mine.incarnation()) == (None, None, False, 0)
-    assert place.content(mine) == ([], set(), (None, 0), None, None, None, None, None)
+    assert place.content(mine) == ([], set(), (None, 0), None, None, None, {}, None, None)
     assert place.job not in jobs(place.hosts)
     assert jobs(place.hosts, root="nothing/here") == []
 
@@ -248,12 +273,12 @@ def test_a_job_may_have_any_name(place: Any) -> None:
 def test_a_job_with_a_password_is_closed_to_others(place: Any) -> None:
     mine = place.open(auth="user:right", root="locked")
     life = place.living(mine)
-    mine.tell(life, 5)
-    assert place.open(auth="user:right", root="locked").told() == 5
+    mine.publish(life, 5)
+    assert place.open(auth="user:right", root="locked").published() == 5
     for auth in ("user:wrong", None):
         other = place.open(auth=auth, root="locked")
         with pytest.raises(ZooKeeperRefused, match="user and password"):
-            other.told()
+            other.published()
         with pytest.raises(ZooKeeperRefused):
             other.take_lease("other", 0, place.nobody)
     place.open("beside it", auth="user:wrong", root="locked").freeze(JobRecord("beside it", 1, 1, 1, "log", 1, ()))
@@ -269,7 +294,7 @@ def test_a_submission_begins_one_life(place: Any) -> None:
     mine.close()
     other = place.open()
     other.take_lease("two", 5, lambda _: None)
-    zk, paths = other.place
+    zk, paths = other.nodes
     with pytest.raises(SubmissionTaken, match="already begun life 2") as caught:
         other.raise_incarnation("run 7/submit")
     assert (caught.value.incarnation, other.incarnation()) == (2, 2)

@@ -18,7 +18,7 @@ OTHERS = {"create": 4, "write": 2, "delete": 8, "admin": 16}
 
 
 class Anybody:
-    """Another client of the ZooKeeper, without a password unless told otherwise."""
+    """Another client of the ZooKeeper, without a password unless given one."""
 
     def __init__(self, client: Any, place: Any, root: str) -> None:
         self.client = client
@@ -33,7 +33,7 @@ class Anybody:
         self.client.create(path, b"", acl=[ACL(perms, Id(scheme, name)) for scheme, name, perms in entries])
 
     def close(self, path: str, *entries: tuple[str, str, int]) -> None:
-        """What `addauth` and `setAcl -R` do."""
+        """`addauth` and `setAcl -R`."""
         from kazoo.security import ACL, CREATOR_ALL_ACL, Id
 
         self.client.add_auth("digest", AUTH)
@@ -106,7 +106,7 @@ def test_one_node_that_others_may_change_is_enough(place: Any, anybody: Anybody,
         start(place, anybody.root)
     assert refused.value.where == path
     anybody.close(path, ("digest", "other:aGFzaA==", 1))
-    assert start(place, anybody.root) == 2, "to read is no harm"
+    assert start(place, anybody.root) == 2, "reading does no harm"
 
 
 @pytest.mark.parametrize("right", ["write", "delete", "admin"])

@@ -135,10 +135,10 @@ def test_the_readme_tells_the_truth() -> None:
     readme = Path(__file__).parents[2] / "README.md"
     assert doctest.testfile(str(readme), module_relative=False).failed == 0
     rows = re.findall(r"^\| .* \| `(\w+)` \| `(\w{16})` \| (\d+) \|$", readme.read_text(), re.MULTILINE)
-    for (key, unit), (encoded, hashed, unit_told) in zip(GOLDEN, rows, strict=True):
+    for (key, unit), (encoded, hashed, unit_text) in zip(GOLDEN, rows, strict=True):
         assert encode_key(key).hex() == encoded
         assert xxhash.xxh3_64_hexdigest(bytes.fromhex(encoded)) == hashed
-        assert int(hashed, 16) % UNITS == int(unit_told) == unit
+        assert int(hashed, 16) % UNITS == int(unit_text) == unit
 
 
 def test_python_hash_seeds_do_not_matter() -> None:

@@ -29,10 +29,10 @@ def test_a_life_that_said_nothing_was_over_when_the_next_began() -> None:
     ]
 
 
-def test_who_began_a_life_is_told() -> None:
+def test_who_began_a_life_is_notified() -> None:
     lives = [LIFE, LIFE, replace(LIFE, driver="process 5 on here"), replace(LIFE, submission="by script")]
-    told = [line.begun_by for line in lines(*lives)]
-    assert told == [
+    shown = [line.begun_by for line in lines(*lives)]
+    assert shown == [
         "a start by hand",
         "its program, after the previous life",
         "a start by hand",
@@ -40,7 +40,7 @@ def test_who_began_a_life_is_told() -> None:
     ]
 
 
-def test_the_last_life_that_said_nothing_lived_until_it_told_something_last() -> None:
+def test_the_last_life_that_said_nothing_lived_until_it_reported_something_last() -> None:
     (line,) = lines(LIFE)
     assert (line.phase, line.ended_ms, line.about) == ("gone", AT_MS + 60_000, True)
     (line,) = lines(LIFE, delivered_ms=None)

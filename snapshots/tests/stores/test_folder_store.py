@@ -92,6 +92,21 @@ def test_what_a_killed_writer_left_goes_after_a_day_with_the_next_delete(store: 
     assert new.exists()
 
 
+def test_a_sweep_removes_it_below_a_folder_and_no_object(store: Store, tmp_path: Path) -> None:
+    for name in ("a/b/1", "a/2", "c/3"):
+        store.put(name, SMALL)
+        left = tmp_path / "store" / Path(name).with_name(".left.unfinished")
+        left.write_bytes(SMALL)
+        os.utime(left, (time.time() - 90_000,) * 2)
+    new = tmp_path / "store/a/.new.unfinished"
+    new.write_bytes(SMALL)
+    store.sweep("a/")
+    left_over = sorted(str(path.relative_to(tmp_path / "store")) for path in tmp_path.rglob(".*.unfinished"))
+    assert left_over == ["a/.new.unfinished", "c/.left.unfinished"]
+    assert [entry.name for entry in store.names("")] == ["a/2", "a/b/1", "c/3"]
+    store.sweep("nothing/")
+
+
 def test_a_full_disk_is_said_and_leaves_nothing(store: Store, tmp_path: Path) -> None:
     store.put("a/1", SMALL)
     with _file_limit(100_000):
@@ -125,7 +140,7 @@ def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
         store.check()
 
 
-def test_a_disk_that_is_not_mounted_is_told_from_an_object_that_is_gone(store: Store, tmp_path: Path) -> None:
+def test_a_disk_that_is_not_mounted_is_distinguished_from_an_object_that_is_gone(store: Store, tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="store's folder is missing"):
         store.get("a/1")
     store.put("a/1", SMALL)

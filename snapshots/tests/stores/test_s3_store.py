@@ -145,7 +145,7 @@ def test_credentials_that_are_missing_are_said(open_s3: OpenStore, monkeypatch: 
         open_s3(profile="nobody")
 
 
-def test_a_bucket_that_is_not_there_is_told_from_an_object(s3: S3Server, store: Store) -> None:
+def test_a_bucket_that_is_not_there_is_distinguished_from_an_object(s3: S3Server, store: Store) -> None:
     with pytest.raises(NotThere):
         store.get("a")
     missing = open_store(StoreSetting("s3://no-such-bucket/prefix", endpoint=s3.endpoint, limit_s=5.0))
@@ -180,3 +180,21 @@ def test_a_server_that_comes_back_in_time_is_waited_for(tmp_path: Path, s3: S3Se
 def _is_away(store: Store) -> None:
     with pytest.raises(StoreUnavailable, match="try again"):
         store.get("a")
+
+
+def test_a_sweep_ends_old_uploads_below_a_prefix(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = s3.make_bucket()
+    swept = open_store(StoreSetting(f"s3://{bucket}/root", endpoint=s3.endpoint))
+    client = swept._client  # type: ignore[attr-defined]
+    for key in ("root/a/1", "root/b/1"):
+        client.create_multipart_upload(Bucket=bucket, Key=key)
+
+    def open_uploads() -> list[str]:
+        return [each["Key"] for each in client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])]
+
+    swept.sweep("a/")
+    assert open_uploads() == ["root/a/1", "root/b/1"]
+    monkeypatch.setattr("lowtide_snapshots.stores.s3.UNFINISHED_LIMIT_S", -60.0)
+    swept.sweep("a/")
+    assert open_uploads() == ["root/b/1"]
+    swept.close()

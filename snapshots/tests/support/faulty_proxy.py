@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             super().handle_one_request()
         except ConnectionError:
-            # Whoever asked has given up.
+            # The client has given up.
             self.close_connection = True
 
     def _pass(self) -> None:

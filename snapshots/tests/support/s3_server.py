@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Self
 
+from guard import Guard
 from hanging import HANGS_S
 
 CLONE = Path(__file__).resolve().parents[3]
@@ -43,6 +44,7 @@ class S3Server:
         self._folder = folder
         self._client: Any = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
 
     @property
     def endpoint(self) -> str:
@@ -56,6 +58,7 @@ class S3Server:
             self._process = subprocess.Popen(
                 self._command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._environment()
             )
+        self._guard = Guard("kill", "-KILL", str(self._process.pid))
         deadline = time.monotonic() + HANGS_S
         while not _answers(self.port):
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -65,6 +68,9 @@ class S3Server:
         return self
 
     def stop(self) -> None:
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -107,7 +113,7 @@ class S3Server:
 
 
 def program() -> str:
-    """Where versitygw lies.
+    """The path of versitygw.
 
     Raises:
         S3ServerMissing: it is not built.
@@ -118,7 +124,7 @@ def program() -> str:
     if not os.access(path, os.X_OK):
         raise S3ServerMissing(
             "the S3 server of the tests is not built: `make s3-server` builds it, and needs Go 1.25 or newer; "
-            "without Go, S3=moto in the environment runs these tests against moto, which is no real server"
+            "without Go, S3=moto in the environment runs these tests against moto, which is not a real server"
         )
     return path
 

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+# On a busy machine a broker may stand still for long; there is no other one that its controller could ask.
+PATIENT = {"broker.session.timeout.ms": "120000"}
+
 
 def services(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[Any]:
     # Not imported by its name: neither the snapshots nor the provider may know of lowtide.
     embedded = pytest.importorskip("lowtide.embedded", reason="the embedded servers are lowtide's")
-    with embedded.EmbeddedServices(tmp_path_factory.mktemp(name) / "services", only=[name]) as started:
+    folder = tmp_path_factory.mktemp(name) / "services"
+    with embedded.EmbeddedServices(folder, only=[name], kafka_settings=PATIENT) as started:
         yield started
 
 
@@ -23,3 +27,9 @@ def _kafka_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(name="zookeeper_services", scope="session")
 def _zookeeper_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     yield from services(tmp_path_factory, "zookeeper")
+
+
+@pytest.fixture(scope="session")
+def zookeeper(zookeeper_services: Any) -> str:
+    """The one ZooKeeper's address; jobs differ by their names."""
+    return str(zookeeper_services.zookeeper)

@@ -1,4 +1,4 @@
-"""What every store must do; a store's own tests subclass it."""
+"""The contract of every store; a store's own tests subclass it."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class StoreContract:
 
 
 def took_s(act: Callable[[], object]) -> float:
-    """How long something took."""
+    """Time that something took."""
     started = time.monotonic()
     act()
     return time.monotonic() - started

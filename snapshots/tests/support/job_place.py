@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -36,8 +36,9 @@ WRITES: dict[str, Callable[[JobStore, int], None]] = {
     "set_lasts": lambda store, life: store.set_lasts(life, "late"),
     "set_steps": lambda store, life: store.set_steps(life, {"steps": ["late"], "since": 0}),
     "set_records": lambda store, life: store.set_records(life, {"source": {}, "sink": {"late": {}}}),
+    "set_places": lambda store, life: store.set_places(life, {"late": {}}),
     "set_borrowed": lambda store, life: store.set_borrowed(life, Borrowed("late", 10**9)),
-    "tell": lambda store, life: store.tell(life, 10**9),
+    "publish": lambda store, life: store.publish(life, 10**9),
     "set_life": lambda store, life: store.set_life(life, {"phase": "late"}),
 }
 
@@ -156,7 +157,7 @@ class Place:
         self._opened = opened
 
     def open(self, name: str | None = None, hosts: str | None = None, **settings: Any) -> JobStore:
-        """A store, with a long session and a long patience unless told otherwise; closed after the test."""
+        """A store, with a long session and a long patience unless given otherwise; closed after the test."""
         from lowtide_snapshots.job.store import JobStore
 
         settings = {"session_timeout_s": LONG_S, "limit_s": HANGS_S} | settings
@@ -179,7 +180,7 @@ class Place:
     def content(store: JobStore) -> tuple[Any, ...]:
         """All that lives have written."""
         written = (store.fronts(), store.sink_ids(), store.lasts(), store.borrowed(), store.steps(), store.records())
-        return (*written, store.told(), store.life())
+        return (*written, store.places(), store.published(), store.life())
 
     @staticmethod
     def nobody(text: str) -> None:
@@ -225,23 +226,10 @@ class Place:
 
     @staticmethod
     def eventually(true: Callable[[], object], timeout_s: float = HANGS_S) -> bool:
-        """Whether something becomes true in time."""
+        """True if something becomes true in time."""
         deadline = time.monotonic() + timeout_s
         while not true():
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
         return True
-
-
-@pytest.fixture
-def place(zookeeper_services: Any) -> Iterator[Place]:
-    """The place of a job that no other test has."""
-    with contextlib.ExitStack() as opened:
-        yield Place(zookeeper_services.zookeeper, opened)
-
-
-@pytest.fixture
-def takes() -> type[Taker]:
-    """Who takes snapshots of a job: `takes(job)`, or `takes(job, store)` if parts and manifests are to be there."""
-    return Taker
