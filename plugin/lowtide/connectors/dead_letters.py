@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DeadLetter", "letter_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:

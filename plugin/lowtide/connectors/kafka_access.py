@@ -15,8 +15,6 @@ from lowtide.conf.secret import read_secret, read_text
 from lowtide.errors import ConfError
 from lowtide_snapshots.redaction import is_secret, shown, without
 
-__all__ = ["java_properties", "librdkafka_settings", "spark_options"]
-
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",

@@ -17,18 +17,16 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from lowtide.connectors.sender import Sender, too_slow
+from lowtide.connectors.sender import Sender
 from lowtide.core.frames import is_of_life, mark_of_life
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.flow.schema.headers import Headers
-
-__all__ = ["INCARNATION", "LoopLine"]
 
 LOG = logging.getLogger(__name__)
 INCARNATION = "lowtide.incarnation"
 """The header that says which life a frame is of."""
 READ_S = 0.05
-"""How long a read waits, and so the longest time until a new partition is read."""
+"""Longest wait of a read, and so the longest time until a new partition is read."""
 READ_FRAMES = 500
 QUEUED_FRAMES = 10_000
 """Frames that were read and wait for the host's loop; more are left in the topic."""
@@ -56,7 +54,7 @@ GONE = frozenset({
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 })  # fmt: skip
 
-Place = tuple[int, int]
+Receiver = tuple[int, int]
 """The way back to a loop's head, and which of the head's workers."""
 
 
@@ -90,9 +88,9 @@ class LoopLine:
         self._limit_ms = delivery_limit_ms
         self._max_record_bytes = max_record_bytes
         self._sending: Sender | None = None
-        self._places: dict[tuple[str, int], Place] = {}
+        self._receivers: dict[tuple[str, int], Receiver] = {}
         self._new: SimpleQueue[TopicPartition | None] = SimpleQueue()
-        self._came: deque[tuple[Place, bytes]] = deque()
+        self._came: deque[tuple[Receiver, bytes]] = deque()
         self._error: BaseException | None = None
         self._readable, self._writable = os.pipe()
         os.set_blocking(self._readable, False)
@@ -101,10 +99,10 @@ class LoopLine:
         self._thread = threading.Thread(target=self._run, name="loop line", daemon=True)
         self._closed = False
 
-    def listen(self, place: Place, topic: str, offset: int) -> None:
+    def listen(self, receiver: Receiver, topic: str, offset: int) -> None:
         """Read what is sent to a worker that lives here from now on: its partition, from an offset."""
-        self._places[topic, place[1]] = place
-        self._new.put(TopicPartition(topic, place[1], offset))
+        self._receivers[topic, receiver[1]] = receiver
+        self._new.put(TopicPartition(topic, receiver[1], offset))
         if self._thread.ident is None:
             self._thread.start()
 
@@ -120,28 +118,19 @@ class LoopLine:
         try:
             self._sending.produce([(topic, target, None, frame, 0, whole)], self.check)
         except KafkaException as caught:
-            raise self._ended(caught.args[0]) from caught
+            raise self._sending.ended(caught.args[0]) from caught
 
     def check(self) -> None:
         """See what has become of what was sent (errors: LowtideError, if Kafka does not take it)."""
-        sending = self._sending
-        if sending is None:
-            return
-        sending.producer.poll(0)
-        refused = sending.refused()
-        if refused is not None:
-            raise refused
-        if sending.failed is not None:
-            error = sending.failed[0]
-            if error.fatal():
-                raise self._ended(error)
-            raise too_slow("take a frame of a loop", self._limit_ms, sending.reason or error.str(), sending.brokers)
+        if self._sending is not None:
+            self._sending.producer.poll(0)
+            self._sending.check("take a frame of a loop")
 
     def fileno(self) -> int:
         """Return a descriptor that becomes readable when `receive` has something."""
         return self._readable
 
-    def receive(self) -> list[tuple[Place, bytes]]:
+    def receive(self) -> list[tuple[Receiver, bytes]]:
         """Frames that have come, those of one sender in order (errors: LowtideError, what ended the reading)."""
         with suppress(BlockingIOError):
             os.read(self._readable, WAKE_BYTES)
@@ -207,7 +196,7 @@ class LoopLine:
             if not is_of_life(dict(message.headers() or ()).get(INCARNATION), self._incarnation, self._job_id):
                 self._skip(message)
                 continue
-            self._came.append((self._places[message.topic(), message.partition()], message.value()))
+            self._came.append((self._receivers[message.topic(), message.partition()], message.value()))
         self._wake()
 
     def _skip(self, message: Any) -> None:
@@ -221,14 +210,6 @@ class LoopLine:
             where=f"partition {message.partition()}",
             way_out="start the job again: it reads its sources again from its last commit, and nothing is lost or "
             "doubled; and do not delete the topic or its records while the job runs",
-        )
-
-    def _ended(self, error: KafkaError) -> LifeEnded:
-        assert self._sending is not None
-        return LifeEnded(
-            f"Kafka's client has failed on a loop's frames: {error.str()}",
-            where=f"broker {self._sending.brokers}",
-            way_out="start the job again",
         )
 
     def _wake(self) -> None:

@@ -19,10 +19,8 @@ from lowtide.flow.plan.own_topics import loop_topics
 from lowtide.flow.plan.plan import Plan
 from lowtide.wording import count_of
 
-__all__ = ["LoopTopic", "open_loops"]
-
 KEPT_MS = 3_600_000
-"""How long frames are kept at least; they are read within seconds, or their life ends."""
+"""Least retention of frames; they are read within seconds, or their life ends."""
 
 
 @dataclass(frozen=True, slots=True)

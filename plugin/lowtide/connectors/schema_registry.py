@@ -16,10 +16,9 @@ from lowtide.conf import Conf, RegistryConf
 from lowtide.conf.secret import read_secret
 from lowtide.errors import ConfError, FlowError, ServiceUnavailable
 from lowtide.flow.formats.avro import AvroFormat, Bound, SchemaUnknown
+from lowtide.flow.formats.endpoints import KafkaSink
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.steps.steps import Read, Write
-
-__all__ = ["SchemaRegistry", "bound", "registry_of"]
 
 PAUSE_S = 0.2
 CALL_LIMIT_S = 5.0
@@ -168,7 +167,7 @@ def _with_registry(vertex: Vertex, conf: Conf) -> Vertex:
         form = step.source.format
         made = replace(form, bound=Bound(registry_of(conf, form.registry)))
         return replace(vertex, step=replace(step, source=replace(step.source, format=made)))
-    if isinstance(step, Write) and isinstance(step.sink.format, AvroFormat):
+    if isinstance(step, Write) and isinstance(step.sink, KafkaSink) and isinstance(step.sink.format, AvroFormat):
         form = step.sink.format
         registry = registry_of(conf, form.registry)
         number = registry.register(form.subject or f"{step.sink.topic}-value", form.text)

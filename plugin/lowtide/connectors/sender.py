@@ -1,20 +1,19 @@
-"""Messages on their way into Kafka: records with their lasts and floors, and librdkafka's producer."""
+"""Messages on their way into Kafka, and librdkafka's producer."""
 
 from __future__ import annotations
 
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from lowtide.errors import FrameTooLarge, LowtideError, ServiceUnavailable
+from lowtide.errors import FrameTooLarge, LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.flow.schema.headers import Headers
 
-__all__ = ["SETTINGS", "Headers", "Outgoing", "Packet", "Sender", "refusal", "too_slow"]
+__all__ = ["SETTINGS", "Headers", "Outgoing", "Sender", "refusal", "too_slow"]
 
 
 QUEUE_MESSAGES = 200_000
@@ -53,27 +52,10 @@ PERMANENT = frozenset(
         KafkaError.POLICY_VIOLATION,
     }
 )
-"""What the same record would meet again."""
+"""Errors that the same record would meet again."""
 
 Outgoing = tuple[str, int, bytes | None, bytes | None, int, Headers | None]
 """`(topic, partition, key, value, timestamp in ms, headers)`."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Packet:
-    """A bundle on its way into Kafka.
-
-    Attributes:
-        sink: The sink's vertex.
-        lane: The lane.
-        messages: The bundle's records, in order.
-        lasts: Key and value of the records for the lasts topic that have to become durable together with them.
-    """
-
-    sink: int
-    lane: int
-    messages: Sequence[Outgoing]
-    lasts: Sequence[tuple[bytes, bytes | None]] = ()
 
 
 def limits(max_record_bytes: int) -> dict[str, Any]:
@@ -153,10 +135,10 @@ class _Log:
 
 
 ROOM_S = 0.05
-"""How long to wait for room in a full queue before checking it again."""
+"""Wait for room in a full queue before checking it again."""
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 UNKNOWN_MS = 10_000
-"""How long a topic may be unknown to a broker that has just learnt of it, or has just started."""
+"""Time for which a broker that has just learnt of a topic, or has just started, may not know it."""
 
 
 class Sender:
@@ -179,7 +161,7 @@ class Sender:
         self.transactional_id = str(settings.get("transactional.id", ""))
         self.failed: tuple[KafkaError, Message] | None = None
         self.reason = ""
-        self._max_record_bytes = max_record_bytes
+        self._limit_ms, self._max_record_bytes = delivery_limit_ms, max_record_bytes
         own = SETTINGS | limits(max_record_bytes) | {"message.timeout.ms": delivery_limit_ms}
         own["topic.metadata.propagation.max.ms"] = min(UNKNOWN_MS, delivery_limit_ms // 2)
         # With only errors reported, a callback costs a record nothing.
@@ -218,6 +200,27 @@ class Sender:
                 except KafkaException as caught:
                     size = len(key or b"") + len(value or b"")
                     raise self._refused(caught, topic, partition, size) from caught
+
+    def check(self, what: str) -> None:
+        """See whether every record was taken (errors: LowtideError); `what` stands after "Kafka did not"."""
+        refused = self.refused()
+        if refused is not None:
+            raise refused
+        if self.failed is not None:
+            error = self.failed[0]
+            raise self.ended(error) if error.fatal() else self.too_slow(what, error.str())
+
+    def ended(self, error: KafkaError) -> LifeEnded:
+        """Return the error of a client that takes no more records at all."""
+        return LifeEnded(
+            f"Kafka's client has failed: {error.str()}",
+            where=f"broker {self.brokers}",
+            way_out="start the job again",
+        )
+
+    def too_slow(self, what: str, reason: str) -> ServiceUnavailable:
+        """Return the error for a Kafka that takes too long; the reason is what was last said of a broker, or this."""
+        return too_slow(what, self._limit_ms, self.reason or reason, self.brokers)
 
     def refused(self) -> LowtideError | None:
         """Return the error for the record that failed, if it would fail again."""

@@ -13,12 +13,10 @@ from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.topics import Topics
 from lowtide.errors import ServiceUnavailable
 
-__all__ = ["read_topic", "write_topic"]
-
 BATCH_RECORDS = 10_000
 WAIT_S = 0.2
 END_WAIT_MS = 10
-"""How long a broker waits at the end for more, before it says that it is the end."""
+"""A broker's wait for more at the end, before it answers that this is the end."""
 
 
 def read_topic(
@@ -45,7 +43,7 @@ def read_topic(
     # on a topic that is written all the time is never.
     starts, ends = topics.earliest(found), topics.ends(found)
     if newest is not None:
-        starts = {place: max(start, ends[place] - newest) for place, start in starts.items()}
+        starts = {key: max(start, ends[key] - newest) for key, start in starts.items()}
     consumer: Any = Consumer(
         {
             **librdkafka_settings(kafka),
@@ -53,24 +51,26 @@ def read_topic(
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
+            # Where Kafka deletes old records meanwhile, it goes on at the oldest that are left, not at the end.
+            "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 500 if follow else END_WAIT_MS,
             "fetch.queue.backoff.ms": 1,
             "log_level": 0,
         }
     )
     try:
-        left = {place: end for place, end in ends.items() if follow or starts[place] < end}
-        consumer.assign([TopicPartition(*place, starts[place]) for place in left])
+        left = {key: end for key, end in ends.items() if follow or starts[key] < end}
+        consumer.assign([TopicPartition(*key, starts[key]) for key in left])
         deadline = time.monotonic() + limit_s
         while left:
             for message in consumer.consume(BATCH_RECORDS, WAIT_S):
-                place = message.topic(), message.partition()
-                if _shown(message, kafka) and (follow or message.offset() < ends[place]):
+                key = message.topic(), message.partition()
+                if _shown(message, kafka) and (follow or message.offset() < ends[key]):
                     yield message
                     deadline = time.monotonic() + limit_s
                 # The last offsets may be transaction markers, which only show in the end event.
-                if not follow and message.offset() + (message.error() is None) >= ends[place]:
-                    left.pop(place, None)
+                if not follow and message.offset() + (message.error() is None) >= ends[key]:
+                    left.pop(key, None)
             if left and time.monotonic() > deadline:
                 raise ServiceUnavailable(
                     f'topic "{name}", partitions {sorted(number for _, number in left)}: Kafka returned nothing for '

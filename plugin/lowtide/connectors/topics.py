@@ -14,8 +14,6 @@ from lowtide.conf import KafkaConf
 from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.errors import LowtideError, ServiceUnavailable, TopicUnknown
 
-__all__ = ["LoginRefused", "Topic", "TopicExists", "TopicRefused", "Topics"]
-
 LEADER_POLL_S = 0.02
 
 

@@ -56,7 +56,7 @@ def _hex(data: str | bytes | None) -> str | None:
 
 
 class Jvm:
-    """What the worker has of its task: the connection, and here also what its rows are."""
+    """The worker's end of its task: the connection, and here also its rows."""
 
     def __init__(self, rows: IO[str], connection: socket.socket, giver: Executor) -> None:
         self._rows = rows
@@ -68,7 +68,7 @@ class Jvm:
         self._giver.submit(self._write, "".join(record.line() for record in records))
 
     def end(self) -> None:
-        """Let Spark's iterator end behind what it was given."""
+        """Let Spark's iterator end after what it was given."""
         self._giver.submit(self._rows.close)
 
     def _write(self, lines: str) -> None:
@@ -90,7 +90,7 @@ class Jvm:
         wire.send(self.connection, Kind.TAKEN, b"")
 
     def says_nothing(self) -> bool:
-        """Whether nothing comes for `QUIET_S`."""
+        """True if nothing comes for `QUIET_S`."""
         self.connection.settimeout(QUIET_S)
         try:
             return not self.connection.recv(1, socket.MSG_PEEK)
@@ -111,7 +111,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @contextmanager
 def jvm(classes: str, *, max_rows: int = 100, max_bytes: int = 1 << 17, epoch_s: float = 600.0) -> Iterator[Jvm]:
-    """Run a `RowPacker` until the block's end; it is then told that its epoch has ended."""
+    """Run a `RowPacker` until the block's end; then its epoch ends."""
     secret = os.urandom(32)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(HANGS_S)

@@ -12,10 +12,14 @@ from typing import Any
 
 from lowtide.conf import KafkaConf
 from lowtide.connectors.kafka_access import librdkafka_settings
-from lowtide.connectors.lasts_records import (
+from lowtide.connectors.topics import TopicExists, Topics
+from lowtide.core.fronts.floors import Steps
+from lowtide.errors import ServiceUnavailable
+from lowtide.flow.plan.own_topics import name_beside
+from lowtide.sinks.errors import LastsLost
+from lowtide.sinks.kafka.lasts_records import (
     Archived,
     Durable,
-    LaneName,
     LastsUnreadable,
     archived_record,
     durable_of,
@@ -23,16 +27,11 @@ from lowtide.connectors.lasts_records import (
     owner_record,
     records_of,
 )
-from lowtide.connectors.topics import TopicExists, Topics
-from lowtide.core.fronts.floors import Steps
-from lowtide.errors import LifeEnded, ServiceUnavailable
-from lowtide.flow.plan.own_topics import name_beside
 from lowtide.wording import count_of
 from lowtide_tracker import Floor
 
 __all__ = [
     "Durable",
-    "LaneName",
     "LastsLost",
     "LastsUnreadable",
     "keep_floors",
@@ -58,7 +57,7 @@ TOPIC_CONFIG = {
     "max.compaction.lag.ms": str(3_600_000),
     # Readers are done long before; tombstones need not stay longer.
     "delete.retention.ms": str(600_000),
-    # A replica that missed commits must not become the one that tells what was committed.
+    # A replica that missed commits must not answer what was committed.
     "unclean.leader.election.enable": "false",
 }
 READ_RECORDS = 10_000
@@ -67,10 +66,6 @@ QUEUED_RECORDS = 50_000
 """Written ahead of what the broker has taken."""
 READ_S = 0.2
 SAY_EVERY_S = 5.0
-
-
-class LastsLost(LifeEnded):
-    """Decide what to do with the job: the record of what it has delivered is lost."""
 
 
 def topic_of(job: str, generation: int = 0) -> str:
@@ -160,7 +155,7 @@ def write(
 
     lost: list[str] = []
 
-    def told(error: Any, _: object) -> None:
+    def failed(error: Any, _: object) -> None:
         if error is not None:
             lost.append(str(error.str()))
 
@@ -176,7 +171,7 @@ def write(
         }
     )
     for key, value in records:
-        producer.produce(topic, value, key, 0, on_delivery=told)
+        producer.produce(topic, value, key, 0, on_delivery=failed)
         producer.poll(0)
         while len(producer) > QUEUED_RECORDS:
             producer.poll(READ_S)
@@ -324,16 +319,16 @@ def _end_offset(settings: Mapping[str, str], topic: str, limit_s: float, *, comm
     deadline = time.monotonic() + limit_s
     client: Any = AdminClient({**settings, "log_level": 0})
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    place, spec = TopicPartition(topic, 0), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    partition, spec = TopicPartition(topic, 0), OffsetSpec.latest()  # type: ignore[no-untyped-call]
     while True:
         if topic_id(settings, topic, limit_s) is None:
             raise _lost(settings, topic, "is gone")
         try:
             # fmt: off
-            answer = client.list_offsets({place: spec}, request_timeout=max(0.1, deadline - time.monotonic()),
+            answer = client.list_offsets({partition: spec}, request_timeout=max(0.1, deadline - time.monotonic()),
                                          isolation_level=isolation)
             # fmt: on
-            return int(answer[place].result().offset)
+            return int(answer[partition].result().offset)
         except KafkaException as caught:
             # The partition may be between two leaders.
             if time.monotonic() + READ_S > deadline:

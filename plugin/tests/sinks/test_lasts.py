@@ -8,10 +8,11 @@ from itertools import combinations
 import msgspec
 import pytest
 
-from lowtide.connectors.claims import pair_of, transactional_id
-from lowtide.connectors.lasts import LaneName, LastsUnreadable, records_of, topic_of
-from lowtide.connectors.lasts_records import Archived, Durable, archived_record, durable_of, owner_record
 from lowtide.core.operators.order.order import OrderKey
+from lowtide.sinks.contract import LaneName
+from lowtide.sinks.kafka.claims import pair_of, transactional_id
+from lowtide.sinks.kafka.lasts import LastsUnreadable, records_of, topic_of
+from lowtide.sinks.kafka.lasts_records import Archived, Durable, archived_record, durable_of, owner_record
 from lowtide_tracker import Floor
 
 LANE, OTHER, LETTERS = LaneName(1, "out", 3), LaneName(1, "out", 4), LaneName(0, "", 3)

@@ -17,13 +17,11 @@ from typing import Any
 
 from lowtide.conf import KafkaConf
 from lowtide.connectors.kafka_access import librdkafka_settings
-from lowtide.connectors.lasts import TOPIC_CONFIG, LastsLost, name_beside, newest, topic_id, write
-from lowtide.connectors.lasts_records import Archived, Durable, archived_record, durable_of, floor_of, floor_records
 from lowtide.core.fronts.floors import Steps
 from lowtide.errors import ServiceUnavailable
+from lowtide.sinks.kafka.lasts import TOPIC_CONFIG, LastsLost, name_beside, newest, topic_id, write
+from lowtide.sinks.kafka.lasts_records import Archived, Durable, archived_record, durable_of, floor_of, floor_records
 from lowtide_tracker import Floor
-
-__all__ = ["Tidied", "archive_of", "read_archived", "tidy"]
 
 CONFIG = {**TOPIC_CONFIG, "segment.bytes": str(64 << 20)}
 SHOWN_POLL_S = 0.1
@@ -82,8 +80,8 @@ def tidy(
     # Also what others cover, and what an earlier version has written once per lane.
     wanted = dict(floor_records(kept, incarnation))
     removed = [key for key, value in table.items() if key not in wanted and floor_of(key, value) is not None]
-    anew = [(key, value) for key, value in wanted.items() if key not in table]
-    write(settings, topic, anew, limit_s)
+    absent = [(key, value) for key, value in wanted.items() if key not in table]
+    write(settings, topic, absent, limit_s)
     write(settings, topic, [(key, None) for key in removed], limit_s)
     return Tidied(len(kept), len(old), len(removed))
 
@@ -104,7 +102,7 @@ def read_archived(
         durable: What its lasts topic says.
         start: By front the offset from which it is read; fronts that are missing are read from their beginning.
         limit_s: How long Kafka may give nothing.
-        say: Told how far it is.
+        say: Called with its progress.
 
     Raises:
         LastsLost: The archive is gone, or another one.

@@ -11,8 +11,6 @@ from lowtide.conf import KafkaConf
 from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.errors import ServiceUnavailable
 
-__all__ = ["claim", "pair_of", "transactional_id"]
-
 AT_ONCE = 8
 """Producers at a time: each has a connection and several threads."""
 RETRY_S = 0.05

@@ -5,23 +5,25 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from lowtide.connectors.claims import pair_of
-from lowtide.connectors.sender import PERMANENT, Packet, Sender, refusal, too_slow
+from lowtide.connectors.sender import PERMANENT, Outgoing, Sender, refusal, too_slow
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
-
-__all__ = ["Transactions"]
+from lowtide.sinks.contract import LaneName, Mark, Packet
+from lowtide.sinks.kafka.claims import pair_of
+from lowtide.sinks.kafka.lasts_records import records_of
 
 SLICE_S = 0.5
-"""How long one call may take; then it is resumed, unless time is up."""
+"""Limit on one call; then it is resumed, unless time is up."""
 RETRY_S = 0.01
 ABORT_S = 2.0
-"""How long a life that ends tries to take back its open transaction, for whose end readers wait."""
+"""Time for which an ending life tries to abort its open transaction, for whose end readers wait."""
 MARGIN_MS = 10_000
 """By which Kafka's own limit for a transaction is later than ours, so that ours is the one that is met."""
 LONGEST_MS = 900_000
@@ -39,6 +41,26 @@ ENDING = ("EndTxn", "end transaction")
 """In librdkafka's words for a failure that came after Kafka had been asked for the commit."""
 
 
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """One host of one life, as Kafka knows it.
+
+    Attributes:
+        transactional_id: The name of the pair of ids (`claims.pair_of`) that it uses in turn; listed before use among
+            those that the next life claims.
+        lasts_topic: The job's.
+        incarnation: The life's number, for people who read that topic.
+        check: Called in another thread once the ids are claimed; raises if this life is not the job's newest (W10).
+        marks: The packed `last` of lanes when the life began; those not named had none.
+    """
+
+    transactional_id: str
+    lasts_topic: str
+    incarnation: int
+    check: Callable[[], None]
+    marks: Mapping[LaneName, bytes] = field(default_factory=dict)
+
+
 class Transactions:
     """The way of `ExactlyOnce`; see there for the arguments.
 
@@ -50,28 +72,24 @@ class Transactions:
     epoch alone. When a connection breaks, librdkafka sends a request to end a transaction again; the first request, if
     it comes late, ends the id's next transaction. So an id whose producer has lost its coordinator is claimed again
     before it is used: what is still on its way has the epoch of before, and Kafka refuses it.
+
+    Kafka compares no mark with the one that a delivery names (R19). Under its claim nobody but this object moves the
+    lanes that it is given, so it knows where they are, and compares them itself.
     """
 
     def __init__(
-        self,
-        settings: Mapping[str, Any],
-        *,
-        transactional_id: str,
-        lasts_topic: str,
-        check: Callable[[], None],
-        delivery_limit_ms: int,
-        max_record_bytes: int,
+        self, settings: Mapping[str, Any], claimant: Claimant, delivery_limit_ms: int, max_record_bytes: int
     ) -> None:
         self.end_by = math.inf
-        self._ids = pair_of(transactional_id)
-        self._lasts_topic = lasts_topic
-        self._check = check
+        self._claimant = claimant
+        self._ids = pair_of(claimant.transactional_id)
         self._limit_ms = delivery_limit_ms
         self._max_record_bytes = max_record_bytes
         longest = max(delivery_limit_ms, min(LONGEST_MS, delivery_limit_ms + MARGIN_MS))
         self._settings = {"transaction.timeout.ms": longest} | dict(settings)
         self._deadline = math.inf
         self._begun = False
+        self._marks = dict(claimant.marks)
         self._turns: deque[Sender] = deque()
         self._producing: Sender
 
@@ -90,10 +108,11 @@ class Transactions:
                 self._call(self._producer.init_transactions, "grant the transactional id")
         except KafkaException as caught:
             raise self._ended(caught.args[0]) from caught
-        self._check()
+        self._claimant.check()
 
     def deliver(self, packets: Sequence[Packet]) -> None:
         """Commit all packets with their lasts, together."""
+        moved = self._moved(packets)
         self._deadline = time.monotonic() + self._limit_ms / 1000
         self._producing.reason = ""
         try:
@@ -105,6 +124,7 @@ class Transactions:
                 time.sleep(RETRY_S)
         except KafkaException as caught:
             raise self._ended(caught.args[0]) from caught
+        self._marks.update(moved)
 
     def close(self) -> None:
         """Abort what is open, if Kafka is there."""
@@ -112,6 +132,27 @@ class Transactions:
             self.end_by = self._deadline = time.monotonic() + ABORT_S
             with suppress(LowtideError, KafkaException):
                 self._call(self._producer.abort_transaction, "abort a transaction")
+
+    def _moved(self, packets: Sequence[Packet]) -> dict[LaneName, bytes]:
+        """Return the lanes' marks after these packets; each goes on where its lane is (R19, errors: LifeEnded)."""
+        moved: dict[LaneName, bytes] = {}
+        for packet in packets:
+            mark = packet.mark
+            if mark is None:
+                continue
+            if mark.before != moved.get(mark.lane, self._marks.get(mark.lane, b"")):
+                raise self._elsewhere(mark)
+            moved[mark.lane] = mark.last
+        return moved
+
+    def _elsewhere(self, mark: Mark) -> LifeEnded:
+        lane = mark.lane
+        what = f'lane {lane.lane} of sink "{lane.sink}"' if lane.sink else f"lane {lane.lane} of the dead letters"
+        return LifeEnded(
+            f"a delivery to {what} does not go on where the last one ended: this is a fault in Lowtide",
+            where=f"broker {self._turns[0].brokers}, life {self._claimant.incarnation}",
+            way_out="start the job again, which reads what was committed: nothing is lost or duplicated; report this",
+        )
 
     def _committed(self, packets: Sequence[Packet]) -> bool:
         """Return whether a transaction with these packets was committed; if not, it has to be aborted."""
@@ -148,14 +189,14 @@ class Transactions:
         A claim is the last one to be made, not that of the newest life: this one is held against the job's before it,
         lest it ends a newer one, and after it, as every claim is (W10).
         """
-        self._check()
+        self._claimant.check()
         self._turns[0] = self._producing = self._sender(self._producing.transactional_id)
         self._producer = self._producing.producer
         # With a broker known it begins at once; else librdkafka looks again only half a second later.
         with suppress(KafkaException):
-            self._producer.list_topics(self._lasts_topic, SLICE_S)
+            self._producer.list_topics(self._claimant.lasts_topic, SLICE_S)
         self._call(self._producer.init_transactions, "grant the transactional id again")
-        self._check()
+        self._claimant.check()
 
     def _next(self) -> None:
         """Let the other id take its turn, whose last transaction has had one of the other's time to end."""
@@ -164,15 +205,22 @@ class Transactions:
         self._producer = self._producing.producer
 
     def _produced(self, packets: Sequence[Packet]) -> bool:
-        lasts_topic = self._lasts_topic
         try:
             for packet in packets:
                 self._producing.produce(packet.messages, self._patience)
-                lasts = ((lasts_topic, 0, key, value, 0, None) for key, value in packet.lasts)
-                self._producing.produce(lasts, self._patience)
+                self._producing.produce(self._lasts(packet), self._patience)
         except KafkaException:
             return False
         return True
+
+    def _lasts(self, packet: Packet) -> Iterator[Outgoing]:
+        """Yield the lane's mark as messages for the lasts topic."""
+        mark, claimant = packet.mark, self._claimant
+        if mark is None:
+            return
+        last = OrderKey.of(mark.last) if mark.last else None
+        for key, value in records_of(mark.lane, last, mark.floors, claimant.incarnation, mark.covered):
+            yield claimant.lasts_topic, 0, key, value, 0, None
 
     def _call(self, call: Callable[[float], None], what: str) -> None:
         """Call, and call again as long as that may help."""
@@ -203,7 +251,7 @@ class Transactions:
                 "another life of the job has claimed this worker's deliveries, or Kafka has given up waiting for the "
                 f"end of a transaction: {error.str()}",
                 where=where,
-                way_out="nothing if another life is running; else start the job again: nothing is lost or doubled",
+                way_out="nothing if another life is running; else start the job again: nothing is lost or duplicated",
             )
         if error.code() in DENIED:
             return ServiceUnavailable(
@@ -217,5 +265,5 @@ class Transactions:
             where=where,
             # A broker that is just fencing this id may answer a commit with no more than "unknown error".
             way_out="nothing if another life is running; else start the job again: it reads what was committed, and "
-            "nothing is lost or doubled",
+            "nothing is lost or duplicated",
         )

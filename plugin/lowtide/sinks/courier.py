@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
-from lowtide.connectors.sender import Packet
 from lowtide.histogram import Histogram
+from lowtide.sinks.contract import Packet, Way
 
-__all__ = ["Courier", "Way"]
+__all__ = ["Courier"]
 
 _Entry = tuple[Packet, int]
 """A packet, and when it was put."""
@@ -26,30 +26,12 @@ LARGE_RECORDS = 1000
 """So many records are worth a delivery of their own."""
 
 
-class Way(Protocol):
-    """A way of making packets durable; all of it runs in the courier's thread.
-
-    Attributes:
-        end_by: The time (monotonic, in s) at which whatever is under way has to be given up.
-    """
-
-    end_by: float
-
-    def open(self) -> None:
-        """Get ready for the first packet (errors: LowtideError)."""
-
-    def deliver(self, packets: Sequence[Packet]) -> None:
-        """Return when all of these are durable (errors: LowtideError; then any of them may be or may not be)."""
-
-    def close(self) -> None:
-        """Give back what `open` took; called once, also after an error."""
-
-
 class Courier:
     """Takes packets without waiting, and tells when they are durable.
 
     All packets that wait when the last ones have become durable go together, or sink by sink in turn until a delivery
-    is full: one that has little is not to wait for all that another one has at once. The thread begins with the object:
+    is full: one that has little is not to wait for all that another one has at once. Those that lead go in any case, so
+    that nothing is durable before a leading one that was put before it. The thread begins with the object:
     what it takes to get ready is done by the time the first packet comes.
 
     Args:
@@ -67,7 +49,7 @@ class Courier:
         self._begun_s = -math.inf
         self._waiting: SimpleQueue[tuple[Sequence[Packet], int] | None] = SimpleQueue()
         self._left: deque[_Entry] = deque()
-        """What did not go with the last delivery, in the order it was put."""
+        """Records left out of the last delivery, in the order they were put."""
         self._arrived: deque[tuple[int, int]] = deque()
         self._error: BaseException | None = None
         self._readable, self._writable = os.pipe()
@@ -112,8 +94,13 @@ class Courier:
         return self._put - self._done
 
     def gauges(self) -> dict[str, Any]:
-        """Counts since the beginning, and the histogram of ns from `put` to durable, per packet."""
-        return {"transactions": self._turns, "records": self._done, "commit": dict(self._commit.counts)}
+        """Counts since the beginning, and the histogram of ns from `put` to durable, per packet.
+
+        `retries` are by the store's reason, `refused` rows by sink; a way that counts them has such attributes.
+        """
+        counts = {"transactions": self._turns, "records": self._done, "commit": dict(self._commit.counts)}
+        own = {name: dict(getattr(self._way, name, ())) for name in ("retries", "refused")}
+        return {**counts, **{name: found for name, found in own.items() if found}}
 
     def close(self, timeout_s: float) -> int:
         """Deliver what was put, as far as it can be done in time, and return how many records were left."""
@@ -174,9 +161,11 @@ class Courier:
             self._left.clear()
             return chosen
         waiting: dict[int, deque[_Entry]] = {}
+        chosen = [entry for entry in self._left if entry[0].leads]
+        records = sum([len(packet.messages) for packet, _ in chosen])
         for entry in self._left:
-            waiting.setdefault(entry[0].sink, deque()).append(entry)
-        chosen, records = [], 0
+            if not entry[0].leads:
+                waiting.setdefault(entry[0].sink, deque()).append(entry)
         while waiting and records < self._full_records:
             for sink in list(waiting):
                 chosen.append(waiting[sink].popleft())

@@ -14,15 +14,16 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from hanging import HANGS_S
 
 from lowtide import Flow, Raw, kafka, raw
-from lowtide.connectors.courier import LARGE_RECORDS, Courier
-from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
 from lowtide.connectors.sender import Sender
-from lowtide.connectors.transactions import Transactions
 from lowtide.core.operators.order.bundle import Piece
 from lowtide.core.operators.order.order import OrderKey, delivered_ms
 from lowtide.core.operators.plain.sink import SinkEncoder
 from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
 from lowtide.flow.plan.compiler import compile_flow
+from lowtide.sinks.contract import Delivery, LaneName, Mark, Packet
+from lowtide.sinks.courier import LARGE_RECORDS, Courier
+from lowtide.sinks.kafka.delivery import AtLeastOnce, ExactlyOnce
+from lowtide.sinks.kafka.transactions import Claimant, Transactions
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 Make = Callable[..., Delivery]
@@ -34,7 +35,7 @@ KAFKA_MAY_TAKE_S = 60
 
 def exactly_once(settings: dict[str, Any] = NOBODY, **limits: int) -> Delivery:
     given = {"delivery_limit_ms": KAFKA_MAY_TAKE_S * 1000} | limits
-    return ExactlyOnce(settings, transactional_id="id", lasts_topic="lasts", check=lambda: None, **given)
+    return ExactlyOnce(settings, Claimant("id", "lasts", 1, check=lambda: None), **given)
 
 
 def at_least_once(settings: dict[str, Any] = NOBODY, **limits: int) -> Delivery:
@@ -42,7 +43,7 @@ def at_least_once(settings: dict[str, Any] = NOBODY, **limits: int) -> Delivery:
 
 
 def packet(count: int = 1, size: int = 10) -> Packet:
-    return Packet(1, 2, [("out", 0, None, bytes(size), 1, None)] * count, [(b"key", b"value")])
+    return Packet(1, 2, [("out", 0, None, bytes(size), 1, None)] * count, Mark(LaneName(1, "out", 2), b""))
 
 
 both = pytest.mark.parametrize("make", [exactly_once, at_least_once])
@@ -104,7 +105,7 @@ def test_kafka_may_take_so_long_and_no_longer(make: Make) -> None:
 def test_a_commit_that_failed_for_an_unknown_reason_may_have_met_another_life() -> None:
     # What Kafka 4.2 answers to a commit that comes while it is fencing the id that it was asked under.
     limits = {"delivery_limit_ms": 100, "max_record_bytes": 1_000}
-    way = Transactions(NOBODY, transactional_id="id", lasts_topic="lasts", check=lambda: None, **limits)
+    way = Transactions(NOBODY, Claimant("id", "lasts", 1, check=lambda: None), **limits)
     with pytest.raises(ServiceUnavailable):
         way.open()
     ended = way._ended(KafkaError(KafkaError.UNKNOWN))
@@ -217,6 +218,22 @@ def test_a_sink_with_little_waits_for_one_full_delivery_of_another_and_not_for_a
         way.leave.release()
     assert courier.close(HANGS_S) == 0, "what was put before the end is delivered"
     assert way.sinks[4:] == [[1, 1], [1, 1]]
+
+
+def test_what_leads_is_in_the_next_delivery_however_much_there_is() -> None:
+    """R23: what was put after the answers of a call may rest on them."""
+    way = Slow()
+    courier = Courier(way, "test", full_records=20)
+    courier.put(packet())
+    while not way.sinks:
+        time.sleep(0.01)
+    answers = [replace(packet(count=10), sink=1, lane=lane, leads=True) for lane in range(3)]
+    for each in answers:
+        courier.put(each, replace(packet(count=10), sink=2, lane=each.lane))
+    for _ in range(4):
+        way.leave.release()
+    assert courier.close(HANGS_S) == 0
+    assert way.sinks == [[packet().sink], [1, 1, 1], [2, 2], [2]]
 
 
 def test_kafka_keeps_the_timestamp_of_the_first_tick() -> None:

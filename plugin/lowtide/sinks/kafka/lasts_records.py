@@ -42,22 +42,8 @@ import msgspec
 from lowtide.core.fronts.floors import Steps
 from lowtide.core.operators.order.order import OrderKey
 from lowtide.errors import LowtideError
-from lowtide.flow.plan.plan import Vertex
+from lowtide.sinks.contract import LaneName
 from lowtide_tracker import Floor
-
-__all__ = [
-    "Archived",
-    "Durable",
-    "LaneName",
-    "LastsUnreadable",
-    "archived_record",
-    "durable_of",
-    "floor_of",
-    "floor_records",
-    "lane_name",
-    "owner_record",
-    "records_of",
-]
 
 VERSION, LATER = 1, 2
 LAST, FLOOR, ARCHIVED, OWNER = "last", "floor", "archived", "owner"
@@ -65,33 +51,13 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 _decode_floor = msgspec.msgpack.Decoder(tuple[int, str, int, int, int, bool]).decode
 _FLOOR_KEY = b"\x96" + _encode(LATER) + _encode(FLOOR)
-"""How the key of a floor begins: an array of six, and its first two."""
+"""Beginning of a floor's key: an array of six, and its first two."""
 
 
 class LastsUnreadable(LowtideError):
     """Start the job with the version of Lowtide that wrote its lasts topic."""
 
     exit_code = 4
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class LaneName:
-    """The name of a lane over all lives of a job.
-
-    Attributes:
-        level: Of the workers that deliver it.
-        sink: The vertex's name, "" for the dead letters of the level.
-        lane: Its number in the sink; of dead letters at level 0 the front.
-    """
-
-    level: int
-    sink: str
-    lane: int
-
-
-def lane_name(sink: Vertex | None, level: int, lane: int) -> LaneName:
-    """The name of a sink's lane, the same in every life; of a level's dead letters where no sink is given."""
-    return LaneName(level, "", lane) if sink is None else LaneName(0, sink.name, lane)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +119,9 @@ def records_of(
     records: list[tuple[bytes, bytes | None]] = [*floor_records(floors, incarnation)]
     records += [(_floor_key(floor), None) for floor in covered]
     if last is not None:
-        place = (last.tick, last.front, last.sequence, last.child, last.trace)
+        position = (last.tick, last.front, last.sequence, last.child, last.trace)
         records.append(
-            (_encode((VERSION, LAST, lane.level, lane.sink, lane.lane)), _encode((VERSION, incarnation, *place)))
+            (_encode((VERSION, LAST, lane.level, lane.sink, lane.lane)), _encode((VERSION, incarnation, *position)))
         )
     return records
 

@@ -1,0 +1,1 @@
+"""Kafka as a store: transactions that write output and `last` together (R13, W10)."""

@@ -1,0 +1,1 @@
+"""PostgreSQL as a store: rows, marks and floors become durable in one statement."""

@@ -1,0 +1,1 @@
+"""Delta and Iceberg tables: rows and position in one commit (R20)."""
