@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from lowtide.core.effects import LastKeys, letters_of
 from lowtide.core.operators.barrier import Barrier
+from lowtide.flow.formats.endpoints import is_staged, mark_ticks
 from lowtide.flow.plan.plan import Plan
-
-__all__ = ["Lanes", "barriers_of"]
+from lowtide.flow.steps.steps import Answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,9 @@ class Lanes:
         return cls(sorted({lane for lane, owner in zip(of_unit, owners, strict=True) if owner == place}), of_unit)
 
 
-def barriers_of(plan: Plan, level: int, lanes: Lanes, last: LastKeys, max_bundle_records: int) -> dict[int, Barrier]:
+def barriers_of(
+    plan: Plan, level: int, lanes: Lanes, last: LastKeys, max_bundle_records: int, start: int
+) -> dict[int, Barrier]:
     """Make a worker's barriers, by sink; the dead letters' is that of `letters_of(level)`.
 
     Args:
@@ -45,18 +47,23 @@ def barriers_of(plan: Plan, level: int, lanes: Lanes, last: LastKeys, max_bundle
         lanes: The worker's.
         last: What was durable when the life began, by sink and lane (R13).
         max_bundle_records: Limit of one bundle.
+        start: The min time at which the life begins.
     """
     letters = letters_of(level)
-    places = [(vertex.id, vertex.name) for vertex in plan.sinks() if vertex.level == level]
-    places.append((letters, f"dead letters of level {level}"))
-    return {
+    lagging = {letters, *(each.id for each in plan.those(Answers))}
+    outlets = [(vertex.id, vertex.name) for vertex in plan.delivering() if vertex.level == level]
+    barriers = {
         sink: Barrier(
             name,
             lanes=lanes.own,
             lane_of_unit=lanes.of_unit,
             last={lane: key for (other, lane), key in last.items() if other == sink},
             max_bundle_records=max_bundle_records,
-            keeps_floors=sink != letters,
+            keeps_floors=sink not in lagging,
         )
-        for sink, name in places
+        for sink, name in [*outlets, (letters, f"dead letters of level {level}")]
     }
+    for vertex in plan.sinks():
+        if vertex.level == level and is_staged(vertex.step.sink):
+            barriers[vertex.id].mark_lanes(mark_ticks(vertex.step.sink, plan.slack_ms), start)
+    return barriers

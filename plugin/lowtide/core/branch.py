@@ -1,6 +1,6 @@
-"""A branch: the steps of one level that wait for the same segments and stand behind the same clocks, at one worker.
+"""A branch: the steps of one level that wait for the same segments, clocks and calls, at one worker.
 
-What min time lets go on in one branch hangs on no other, except on those of its level that it stands behind.
+What min time lets go on in one branch depends on no other, except those of its level upstream of it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 from lowtide.core.ending_faults import Ending
 from lowtide.core.fronts.end import end_tick
+from lowtide.core.operators.asking import AskNode
 from lowtide.core.operators.barrier import Barrier
 from lowtide.core.operators.held.ordered import Holding
 from lowtide.core.operators.program import Program
 from lowtide_tracker import LocalTracker
-
-__all__ = ["Branch", "branches_of"]
 
 
 class Branch:
@@ -23,13 +22,14 @@ class Branch:
     Args:
         waits: The segments whose min time says what may still come to it.
         holding: Its steps that hold records, in topological order.
-        before: The branches of its level that it stands behind.
+        before: The branches of its level upstream of it.
         tracker: The local tracker of the worker's process.
         ending: Its faults that may end the life.
         slack_ms: How long a tick is.
 
     Attributes:
-        sinks: Its barriers, each with its outlet; without one it goes by the branch alone.
+        sinks: Its barriers, each with its outlet, without one it goes by the branch alone; and with the call whose
+            answers become durable no later than what it releases, if there is one.
         reached: The tick below which its steps have processed what they held and what was due.
     """
 
@@ -50,14 +50,14 @@ class Branch:
         self._tracker = tracker
         self.holding = holding
         self.ending = ending
-        self.sinks: list[tuple[int, Barrier, int | None]] = []
+        self.sinks: list[tuple[int, Barrier, int | None, AskNode | None]] = []
         self.reached = self.min_time
         self._end = end_tick(slack_ms) if holding else None
-        """Where time ends; None where nobody is to be told so, or not any more."""
+        """The end of time; None where nobody needs it, or everybody has it."""
 
     @property
     def min_time(self) -> int:
-        """The smallest min time of its segments, as heard."""
+        """The smallest min time of its segments, as received."""
         if self._one is not None:
             return self._tracker.min_time(self._one)
         return min([self._tracker.min_time(segment) for segment in self._waits])
@@ -79,7 +79,7 @@ class Branch:
         return tick if lead_end is None or tick < lead_end else lead_end
 
     def below(self, lead_end: int | None) -> int:
-        """The tick below which its steps may go on now: no further than those of its level that it stands behind."""
+        """The tick below which its steps may go on now: no further than those of its level upstream of it."""
         tick = self._tracker.min_time(self._one) if self._one is not None else self.min_time
         if lead_end is not None and lead_end < tick:
             tick = lead_end
@@ -87,9 +87,15 @@ class Branch:
             tick = min(tick, branch.reached)
         return tick
 
-    def cleared(self, outlet: int | None) -> int:
-        """The tick below which a sink may be given what there is: nothing before it can end the life any more."""
-        return self.reached if outlet is None else min(self.reached, self._tracker.min_time(outlet))
+    def cleared(self, outlet: int | None, reached: int | None = None) -> int:
+        """The tick below which a sink may be given what there is: nothing before it can end the life any more.
+
+        Args:
+            outlet: The sink's.
+            reached: How far the steps before it have come, if it need not wait for all of the branch.
+        """
+        reached = self.reached if reached is None else reached
+        return reached if outlet is None else min(reached, self._tracker.min_time(outlet))
 
     def ready(self, lead_end: int | None) -> bool:
         """Return whether its steps, its faults or its barriers have something to do."""
@@ -105,22 +111,22 @@ class Branch:
             first, due = node.first_tick(), node.due_tick
             if (first is not None and first < below) or (due is not None and due < below):
                 return True
-        for _, barrier, outlet in self.sinks:
+        for _, barrier, outlet, _ in self.sinks:
             first = barrier.first_tick
             free = below if outlet is None else min(below, self._tracker.min_time(outlet))
-            if first is not None and first < free:
+            if (first is not None and first < free) or barrier.mark_due(free):
                 return True
         return False
 
 
-def branches_of(program: Program, place: str, tracker: LocalTracker) -> tuple[list[Branch], dict[int, Branch]]:
-    """Make a worker's branches, those behind others after these; return them, also by vertex.
+def branches_of(program: Program, owner: str, tracker: LocalTracker) -> tuple[list[Branch], dict[int, Branch]]:
+    """Make a worker's branches, each after those upstream of it; return them, also by vertex.
 
     An exchange to the next level is of the branch that feeds it.
 
     Args:
         program: The worker's.
-        place: Whose they are, for errors.
+        owner: Whose they are, for errors.
         tracker: Of the worker's process.
     """
     plan, segments = program.plan, program.segments
@@ -131,17 +137,17 @@ def branches_of(program: Program, place: str, tracker: LocalTracker) -> tuple[li
         elif vertex.is_exchange and plan.sender_level(vertex) == program.level:
             keys[vertex.id] = keys[vertex.parents[0]]
     made: dict[_Key, Branch] = {}
-    for key in sorted(set(keys.values()), key=_place):
+    for key in sorted(set(keys.values()), key=_depth):
         holding = [node for node in program.holding if keys[node.vertex.id] == key]
-        ending = Ending(place, tracker, segments.outlets)
+        ending = Ending(owner, tracker, segments.outlets)
         before = [branch for other, branch in made.items() if other[0] <= key[0] and other[1] <= key[1]]
         made[key] = Branch(sorted(key[0]), holding, before, tracker, ending, plan.slack_ms)
     return list(made.values()), {vertex: made[key] for vertex, key in keys.items()}
 
 
 _Key = tuple[frozenset[int], frozenset[int]]
-"""The segments that a vertex waits for, and the clocks of its level that it stands behind."""
+"""The segments that a vertex waits for, and the clocks and calls of its level upstream of it."""
 
 
-def _place(key: _Key) -> tuple[int, int, list[int], list[int]]:
+def _depth(key: _Key) -> tuple[int, int, list[int], list[int]]:
     return len(key[0]), len(key[1]), sorted(key[0]), sorted(key[1])

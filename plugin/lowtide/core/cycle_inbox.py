@@ -1,8 +1,8 @@
 """The inbox of one worker for a segment whose records come round again: the first in the order goes first.
 
 On a cycle a wrong guess comes back. Were frames dealt with as they come, an item that is wrong would go round, and its
-tombstone behind it; each of the two mends what it meets, which sends further pairs after them: with functions for which
-all hangs on the order, more come round than were sent. So here records wait one by one instead of frames:
+tombstone after it; each of the two repairs what it meets, which sends more pairs after them: with functions whose
+results hang on the order, more come round than were sent. So here records wait one by one instead of frames:
 
 * an item that waits and its tombstone take each other away, and cause nothing;
 * those first in the order go first, a portion in each turn of the host's loop; what is nearest to min time can be wrong
@@ -23,13 +23,11 @@ from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.order import tick_of
 from lowtide.core.operators.state.group import SPARE
 
-__all__ = ["FIRST_PORTION", "CycleInbox"]
-
 FIRST_PORTION = 64
 """Records that are dealt with in one turn, to begin with."""
 MAX_PORTION = 4_096
 
-_Place = tuple[bytes, int]
+_Position = tuple[bytes, int]
 """Order key and exchange."""
 
 
@@ -65,10 +63,10 @@ class CycleInbox:
     def __init__(self, optimism: Optimism, max_bytes: int) -> None:
         self._optimism = optimism
         self._max_bytes = max_bytes
-        self._rows: dict[_Place, list[_Row]] = {}
-        """What waits at a place: one item, one tombstone, or a tombstone and the item in its stead."""
-        self._places: list[_Place] = []
-        """A heap of `_rows`; as many places of which all has been taken away may be left in it, and `SPARE`."""
+        self._rows: dict[_Position, list[_Row]] = {}
+        """Items that wait at a place: one, one tombstone, or a tombstone and its replacement."""
+        self._positions: list[_Position] = []
+        """A heap of `_rows`; as many positions of which all has been taken away may be left in it, and `SPARE`."""
         self._bytes = 0
         self._portion = FIRST_PORTION
 
@@ -79,7 +77,7 @@ class CycleInbox:
     def first_tick(self) -> int | None:
         """The lowest tick of what waits; None if nothing does."""
         self._tidy()
-        return tick_of(self._places[0][0]) if self._places else None
+        return tick_of(self._positions[0][0]) if self._positions else None
 
     def take(self, frames: Sequence[Frame], _min_time: int) -> list[list[Frame]]:
         """Take frames in the order they came; return what is only to be acknowledged: `go_on` has the records."""
@@ -95,17 +93,17 @@ class CycleInbox:
     def unfinished(self, min_time: int) -> bool:
         """Return whether something lies in the window."""
         self._tidy()
-        return bool(self._places) and tick_of(self._places[0][0]) < self._end(min_time)
+        return bool(self._positions) and tick_of(self._positions[0][0]) < self._end(min_time)
 
     def go_on(self, min_time: int) -> list[list[Frame]]:
         """Give the next portion: by exchange, each in the order, with what is to be acknowledged after it."""
-        end, rows, places = self._end(min_time), self._rows, self._places
+        end, rows, positions = self._end(min_time), self._rows, self._positions
         found: dict[int, list[tuple[bytes, _Row]]] = {}
         count = 0
-        while places and count < self._portion and tick_of(places[0][0]) < end:
-            place = heappop(places)
-            for row in rows.pop(place, ()):
-                found.setdefault(place[1], []).append((place[0], row))
+        while positions and count < self._portion and tick_of(positions[0][0]) < end:
+            position = heappop(positions)
+            for row in rows.pop(position, ()):
+                found.setdefault(position[1], []).append((position[0], row))
                 count += 1
         self._bound()
         return [self._group(vertex, listed) for vertex, listed in found.items()]
@@ -135,14 +133,14 @@ class CycleInbox:
         return end if self._bytes <= self._max_bytes else max(end, (self.first_tick or end) + 1)
 
     def _tidy(self) -> None:
-        places = self._places
-        while places and places[0] not in self._rows:
-            heappop(places)
+        positions = self._positions
+        while positions and positions[0] not in self._rows:
+            heappop(positions)
 
     def _bound(self) -> None:
-        """Leave out the places of which all has been taken away, once most are such; O(1) for each on average."""
-        if len(self._places) > 2 * len(self._rows) + SPARE:
-            self._places = sorted(self._rows)
+        """Leave out the positions of which all has been taken away, once most are such; O(1) for each on average."""
+        if len(self._positions) > 2 * len(self._rows) + SPARE:
+            self._positions = sorted(self._rows)
 
     def _put(self, frame: Frame, over: list[Frame]) -> None:
         batch = frame.batch
@@ -152,16 +150,16 @@ class CycleInbox:
         for index, at in enumerate(batch.ats):
             tombstone = flags is not None and flags[index]
             tick = tick_of(at)
-            place = at, frame.vertex
-            waiting = self._rows.get(place)
+            position = at, frame.vertex
+            waiting = self._rows.get(position)
             if waiting is None:
                 came.left[tick] += 1
-                self._rows[place] = [_Row(came, index, tombstone)]
-                heappush(self._places, place)
+                self._rows[position] = [_Row(came, index, tombstone)]
+                heappush(self._positions, position)
             elif tombstone and not waiting[-1].tombstone:
                 taken = waiting.pop()
                 if not waiting:
-                    del self._rows[place]
+                    del self._rows[position]
                     self._bound()
                 if taken.came is came:
                     came.left[tick] -= 1  # More of it may follow.

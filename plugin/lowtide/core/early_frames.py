@@ -1,6 +1,6 @@
 """Frames that come too early to be worth a guess: they wait outside the worker as if still on their way.
 
-Whoever processes records of one front long before another front's of the same time does so in vain: most of it is taken
+Processing records of one front long before another front's of the same time is in vain: most of it is taken
 back. Such records could not have passed a barrier either, before min time has come to them. So those further ahead of
 min time than a window (`Optimism`) wait here, and are dealt with together when it has come near, or when
 there is nothing else to do. A frame that waits is not acknowledged, so nothing passes it that would not pass one on its
@@ -18,16 +18,14 @@ from lowtide.core.effects import Frame
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.order import tick_of
 
-__all__ = ["FIRST_WINDOW_MS", "Early", "Optimism"]
-
 
 class Early:
     """The frames that have come to one worker and lie ahead of its window.
 
     Args:
         optimism: The window; None for no limit.
-        max_bytes: How much is held. Beyond it the lowest ticks are let go, window or not: behind a worker that reads no
-            more, what min time waits for may wait itself; and one that reads on for ever holds nobody back.
+        max_bytes: How much is held. Beyond it the lowest ticks are let go, window or not: what min time waits for may
+            itself wait for a worker that reads no more; and one that reads on for ever holds nobody back.
     """
 
     def __init__(self, optimism: Optimism | None, max_bytes: int) -> None:

@@ -9,8 +9,7 @@ from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.bundle import Bundle
 from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.program import Captured
-
-__all__ = ["Effects", "Frame", "LastKeys", "Snapshot", "letters_of"]
+from lowtide.core.operators.questions import Question
 
 LastKeys = Mapping[tuple[int, int], OrderKey]
 """The order key up to which records are durable, by sink (its vertex) and lane."""
@@ -22,6 +21,11 @@ def letters_of(level: int) -> int:
     At level 0 each front is a lane of its own.
     """
     return ~level
+
+
+def level_of(letters: int) -> int:
+    """Return the level whose dead letters a number stands for."""
+    return ~letters
 
 
 class Frame:
@@ -53,10 +57,12 @@ class Effects:
 
     Attributes:
         frames: For the next level, in order.
+        questions: For outside services.
         bundles: For the sinks, by vertex; by `letters_of(level)` those of dead letters, whose rows are `Dead`.
     """
 
     frames: list[Frame] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
     bundles: list[tuple[int, Bundle]] = field(default_factory=list)
 
 

@@ -11,8 +11,6 @@ from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.order import tick_of
 from lowtide_tracker import LocalTracker
 
-__all__ = ["Ending"]
-
 
 class Ending:
     """Holds a tick of the following outlets (`Segments.outlets`) open for each fault.
@@ -21,13 +19,13 @@ class Ending:
     delivered, as they would count as delivered.
 
     Args:
-        place: Their owner, for errors.
+        owner: Their owner, for errors.
         tracker: The local tracker of the worker's process.
         outlets: By step, the segments that the sinks after it listen to.
     """
 
-    def __init__(self, place: str, tracker: LocalTracker, outlets: Mapping[int, Sequence[int]]) -> None:
-        self._pending = Pending(f"the faults of {place}")
+    def __init__(self, owner: str, tracker: LocalTracker, outlets: Mapping[int, Sequence[int]]) -> None:
+        self._pending = Pending(f"the faults of {owner}")
         self._tracker = tracker
         self._outlets = outlets
         self._holds: dict[bytes, int] = {}

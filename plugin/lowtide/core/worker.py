@@ -17,7 +17,7 @@ meanwhile is sent no further ahead of the global min time than a front may label
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from lowtide.core.barriers import Lanes, barriers_of
@@ -33,12 +33,11 @@ from lowtide.core.operators.order.bundle import Bundle, Piece
 from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.program import Captured, Program
+from lowtide.core.operators.questions import Answer, Answered
 from lowtide.errors import TimeWentBack
 from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.format.parts import SHARED_UNIT
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
-
-__all__ = ["WorkerCore"]
 
 
 class WorkerCore:
@@ -50,13 +49,15 @@ class WorkerCore:
         place: Which of the level's workers it is; at level 0 any number, the front says more.
         tracker: The local tracker of its process.
         front: At level 0 its front.
-        last: What the sinks have told (R13); records up to it are not delivered again.
+        last: What the sinks have reported (R13); records up to it are not delivered again.
         max_bundle_records: Limit of one bundle.
         limits: How large records and frames may be; None for no limits.
         grouping: "optimistic" or "ordered" if not as the plan says.
         lead_ticks: How far ahead of the global min time it sends what is due, at least 1; None for any distance.
         portion: So many records that were held and windows that close it deals with in one call of `moved`, in each
             branch; None for all.
+        joint: Sinks whose bundles become durable together with the answers of calls that were given with them or
+            before, or after those; they do not wait until these are durable.
 
     Attributes:
         unfinished: Whether `moved` has left something for the next call, which may be made at once.
@@ -76,6 +77,7 @@ class WorkerCore:
         grouping: str | None = None,
         lead_ticks: int | None = None,
         portion: int | None = None,
+        joint: Container[int] = (),
     ) -> None:
         assert (front is not None) == (level == 0), "level 0 has a front, and only level 0"
         self.plan = plan
@@ -97,24 +99,33 @@ class WorkerCore:
         segments, sent = self.program.segments, {each for node in self.program.holding for each in node.sends}
         self._owners = {each: segments.owner(each, level, place) for each in sorted(sent)}
         """By segment that steps send into without further input, this worker's number there."""
-        told = (each for node in self.program.holding if node.vertex.id in plan.clocked for each in node.sends)
-        self._tells_due = sorted(set(told))
+        clocked = (node for node in self.program.holding if node.vertex.id in plan.clocked)
+        self._reports_due = sorted({each for node in clocked for each in node.sends})
         self._holds: dict[int, list[int]] = {}
         """By segment a heap of the ticks that the tracker holds for this worker."""
         self._holders = {each: self._holding_into(each) for each in self._owners}
         self._pruned = FIRST_TICK
         """Nothing below is kept for a snapshot any more."""
         self.pinned: Request | None = None
-        """What is to be saved: nothing below its tick is pruned until `unpin`."""
+        """The request to be saved: nothing below its tick is pruned until `unpin`."""
         self._heeded = 0
         self._letters = letters_of(level)
         self._limits = limits
         lanes = Lanes.of_front(front.number) if front is not None else Lanes.of_worker(plan, place)
-        self.barriers = barriers_of(plan, level, lanes, last or {}, max_bundle_records)
+        self.barriers = barriers_of(plan, level, lanes, last or {}, max_bundle_records, tracker.min_times.start)
         for vertex in plan.sinks():
             if vertex.id in self.barriers:
-                sink = vertex.id, self.barriers[vertex.id], segments.outlet_of.get(vertex.id)
+                call = segments.behind.get(vertex.id) if vertex.id in joint else None
+                asking = None if call is None else self.program.asking[call]
+                sink = vertex.id, self.barriers[vertex.id], segments.outlet_of.get(vertex.id), asking
                 self._branch_of[vertex.id].sinks.append(sink)
+        self._logs: set[int] = set()
+        """The vertices that keep the answers of calls."""
+        for ask in self.program.asking.values():
+            log = plan.answers_of(ask.ask)
+            if log is not None:
+                self._logs.add(log.id)
+                ask.keep_in(log.id, self.barriers[log.id])
 
     @property
     def waits(self) -> bool:
@@ -145,7 +156,7 @@ class WorkerCore:
 
     @property
     def min_time(self) -> int:
-        """The smallest min time of the segments it takes frames of, as heard; at level 0 of those it feeds."""
+        """The smallest min time of the segments it takes frames of, as received; at level 0 of those it feeds."""
         branches = self.branches
         return branches[0].min_time if len(branches) == 1 else min([branch.min_time for branch in branches])
 
@@ -210,21 +221,21 @@ class WorkerCore:
         for frame in frames:
             ticks = frame.ticks or frame.batch.ticks
             if ticks[0] < min_time:
-                place = f"worker {self.level}/{self.place}"
-                raise TimeWentBack(place, ticks[0], min_time)
+                owner = f"worker {self.level}/{self.place}"
+                raise TimeWentBack(owner, ticks[0], min_time)
         effects = Effects()
         batches = [frame.batch for frame in frames if frame.batch.ats]
         if batches:
             self._route(self.program.feed(frames[0].vertex, Batch.concat(batches)), effects)
         for frame in frames:
             self.tracker.fold(segment, frame.ticks, frame.value)
-        self.tell_due()
+        self.report_due()
         return effects
 
     # -- from the tracker ------------------------------------------------------------------------------------------
 
     def notice(self, *notices: Notice) -> Effects:
-        """Hear that min times have moved, as the only one who listens to this local tracker: pin, then `moved`."""
+        """Take notices, as the only listener of this local tracker: pin, then `moved`."""
         heard = []
         for notice in notices:
             if notice.request is not None:
@@ -234,13 +245,19 @@ class WorkerCore:
         return self.moved(tuple(floor for notice in heard for floor in notice.floors)) if heard else Effects()
 
     def moved(self, floors: tuple[Floor, ...]) -> Effects:
-        """Do once what all notices come to that the local tracker has heard; `floors` came with them."""
+        """Do once what all notices of the local tracker come to; `floors` came with them."""
         effects = Effects() if self.front is None else self._admit()
+        self._move(floors, effects)
+        return effects
+
+    def _move(self, floors: tuple[Floor, ...], effects: Effects) -> None:
+        for id_, ask in self.program.asking.items():
+            outlet = self.program.segments.outlet_of.get(id_)
+            ask.rest_on(floors, None if outlet is None else self.tracker.min_time(outlet))
         self._advance(effects)
         self._release(floors, effects)
         self._prune()
-        self.tell_due()
-        return effects
+        self.report_due()
 
     def _advance(self, effects: Effects) -> None:
         """Let steps that hold go on; what they held is folded again only after what they emit (R6)."""
@@ -250,9 +267,11 @@ class WorkerCore:
             branch.look_at_end()
             below = branch.reached = branch.below(lead_end)
             if branch.holding:
-                feed, branch.reached = self.program.go_on(below, branch.holding, Portion(self._portion))
+                portion = Portion(self._portion)
+                feed, branch.reached = self.program.go_on(below, branch.holding, portion)
                 self._route(feed, effects)
-                self.unfinished = self.unfinished or branch.reached < below
+                # Without a portion that is spent, it is a call's answer that is waited for.
+                self.unfinished = self.unfinished or (branch.reached < below and portion.spent)
         for segment, ticks in self._holds.items():
             if ticks:
                 self._let_go(segment, ticks)
@@ -273,9 +292,11 @@ class WorkerCore:
         for branch in self.branches:
             branch.ending.act(branch.reached)
             reached = min(reached, branch.reached)
+        faults = [tick for branch in self.branches if (tick := branch.ending.first_tick) is not None]
         for branch in self.branches:
-            for sink, barrier, outlet in branch.sinks:
-                for bundle in barrier.advance(branch.cleared(outlet), floors):
+            for sink, barrier, outlet, call in branch.sinks:
+                given = None if call is None else min([call.given, *faults])
+                for bundle in barrier.advance(branch.cleared(outlet, given), floors):
                     self._give(sink, bundle, effects)
         below = self._letters_below(reached)
         for bundle in self.barriers[self._letters].advance(below, floors):
@@ -291,11 +312,26 @@ class WorkerCore:
     # -- from the sinks --------------------------------------------------------------------------------------------
 
     def durable(self, sink: int, lane: int) -> Effects:
-        """Hear that a lane's bundle is durable in its sink: the next one may go."""
+        """Note that a lane's bundle is durable in its sink: the next one may go."""
         effects = Effects()
         bundle = self.barriers[sink].durable(lane)
         if bundle is not None:
             self._give(sink, bundle, effects)
+        if sink in self._logs:
+            self._move((), effects)
+        return effects
+
+    # -- from outside services -------------------------------------------------------------------------------------
+
+    def know(self, ask: int, answers: Mapping[bytes, Answer], since: bytes | None = None) -> None:
+        """Take the answers that earlier lives have kept of a call, by order key; before any input (`AskNode.know`)."""
+        self.program.asking[ask].know(answers, since)
+
+    def answered(self, ask: int, answers: Sequence[Answered]) -> Effects:
+        """Take answers to questions of a call, and go on with what they free (errors: CallGivenUp)."""
+        effects = Effects()
+        self._route(self.program.answered(ask, answers), effects)
+        self._move((), effects)
         return effects
 
     def keep_floors(self) -> Effects:
@@ -310,8 +346,13 @@ class WorkerCore:
     @property
     def delivered_time(self) -> int:
         """The tick below which all of its lanes are durable, dead letters included (R18)."""
-        # Floors are kept by the sinks: dead letters that never come must not hold delivered time back.
-        times = [barrier.delivered_time for sink, barrier in self.barriers.items() if sink != self._letters]
+        # Floors are kept by the sinks: dead letters that never come must not hold delivered time back. Their barrier
+        # goes no further than answers are durable, so delivered time does not, whatever joint sinks have.
+        times = [
+            barrier.delivered_time
+            for sink, barrier in self.barriers.items()
+            if sink != self._letters and sink not in self._logs
+        ]
         return min([self.barriers[self._letters].durable_time, *times])
 
     # -- to the tracker --------------------------------------------------------------------------------------------
@@ -321,13 +362,13 @@ class WorkerCore:
         self.report()
         return self.tracker.flush()
 
-    def tell_due(self) -> None:
-        """Tell the local tracker what is due for those behind this level; one that is new tells it before any flush."""
-        for segment in self._tells_due:
+    def report_due(self) -> None:
+        """Report to the local tracker what is due after this level; a new worker does so before any flush."""
+        for segment in self._reports_due:
             self.tracker.due(segment, self.program.due(segment), owner=self._owners[segment])
 
     def report(self) -> None:
-        """Let the next flush have the front's heartbeat and the floors it rests on, behind all acks so far (R5)."""
+        """Let the next flush have the front's heartbeat and the floors it rests on, after all acks so far (R5)."""
         if self.front is not None:
             report = self.front.report()
             for floor in report.floors:
@@ -349,7 +390,7 @@ class WorkerCore:
         """Return whether all below the pinned T has been processed, so that `snapshot` may be called."""
         return self.pinned is not None and self.pinned.tick <= self._reached
 
-    def snapshot(self, since: int = FIRST_TICK) -> Snapshot:
+    def snapshot(self, since: int = FIRST_TICK, *, whole: bool = True) -> Snapshot:
         """Return what the pinned request asks for, of the hash units changed since a tick (see `Program.capture`).
 
         It reads only: a process forked here may do it in its own time.
@@ -358,7 +399,7 @@ class WorkerCore:
         assert self.complete, "R14: what lies below T has not all been processed"
         tick = self.pinned.tick
         start = None if self.front is None else self.front.start_at(tick)
-        return Snapshot(tick, self.program.capture(tick, since), start)
+        return Snapshot(tick, self.program.capture(tick, since, whole=whole), start)
 
     def unpin(self) -> None:
         """Note that the pinned request is saved or no longer wanted: pruning goes on."""
@@ -376,7 +417,7 @@ class WorkerCore:
     def restore(self, state: Captured, tick: int) -> None:
         """Take over state from snapshots at one T; see `Program.restore`."""
         self.program.restore(state, tick)
-        self.tell_due()
+        self.report_due()
 
     @property
     def settled_time(self) -> int:
@@ -411,6 +452,10 @@ class WorkerCore:
             self._bury(batch)
         if feed.held:
             self._hold(feed.held)
+        if feed.kept:
+            effects.bundles += feed.kept
+        if feed.questions:
+            effects.questions += feed.questions
 
     def _bury(self, batch: Batch) -> None:
         """Put faults where they wait: those that end the life, and those that become dead letters."""
@@ -443,7 +488,7 @@ class WorkerCore:
     def _hold(self, held: Mapping[int, Iterable[int]]) -> None:
         """Holding is sending: a segment stays open at these ticks until what was held is out (R6).
 
-        Behind the last level that is an outlet: what is held may come out as a fault.
+        After the last level that is an outlet: what is held may come out as a fault.
         """
         for segment, ticks in held.items():
             heap, owner = self._holds.setdefault(segment, []), self._owners[segment]

@@ -8,7 +8,7 @@ from core_rig import Event, total
 
 from lowtide import Flow, json, kafka
 from lowtide.core.effects import Effects
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.fronts.source_rows import ROW_BYTES, SourceRows
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan.compiler import compile_flow
@@ -42,13 +42,8 @@ class Life:
         self.fronts = [
             Front(
                 number,
-                slack_ms=SLACK_MS,
-                opening=0,
-                window=WINDOW,
-                max_future_ms=60_000,
-                floors=floors,
-                relied_on=ENDED + 1,
-                highest_floor=ENDED + 20,
+                FrontLimits(SLACK_MS, WINDOW, 60_000),
+                KnownFloors(0, floors, relied_on=ENDED + 1, highest=ENDED + 20),
             )
             for number in (0, 1)
         ]
@@ -60,7 +55,7 @@ class Life:
 
     @property
     def held(self) -> int:
-        """How many results wait for min time."""
+        """Number of results that wait for min time."""
         return sum(map(len, self._counter.barriers.values()))
 
     def read(self, partition: int, stamp_ms: int, records: int, now_ms: int) -> None:

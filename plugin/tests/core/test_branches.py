@@ -1,4 +1,4 @@
-"""What is slow holds back what stands behind it, and nothing else (R7)."""
+"""A slow step holds back the steps downstream of it, and nothing else (R7)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from programs import by_lane, source_rows
 
 from lowtide import Flow, agg, json, kafka, millis, raw, tumbling
 from lowtide.core.effects import Effects, Frame
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.operators.order.order import Position
 from lowtide.core.operators.plain.sink import SinkEncoder
 from lowtide.core.worker import WorkerCore
@@ -79,12 +79,12 @@ class Rig:
         self.locals = [LocalTracker(number, 1, start=0) for number in range(len(sources) + 1)]
         self.readers = []
         for number, source in enumerate(sources):
-            front = Front(number, slack_ms=1, opening=0, window=Window(10**5, 1 << 26), max_future_ms=10**6)
+            front = Front(number, FrontLimits(1, Window(10**5, 1 << 26), 10**6), KnownFloors(0))
             reader = WorkerCore(plan, 0, 0, tracker=self.locals[number], front=front)
             reader.read_by([source.id])
             self.readers.append(reader)
         self.core = WorkerCore(plan, 1, 0, tracker=self.locals[-1])
-        self.core.tell_due()
+        self.core.report_due()
         self.frames: list[Frame] = []
         self.delivered: dict[str, list[bytes | None]] = {sink.name: [] for sink in plan.sinks()}
 
@@ -94,7 +94,7 @@ class Rig:
         self.readers[front].grant(Floor(front, len(messages), END_TICK))
 
     def arrive(self, *exchanges: str) -> None:
-        """Frames of these exchanges arrive; then all is told that can be told."""
+        """Frames of these exchanges arrive; then everything is announced that can be."""
         here = [frame for frame in self.frames if self.plan.vertices[frame.vertex].name in exchanges]
         self.frames = [frame for frame in self.frames if frame not in here]
         for frame in here:
@@ -170,22 +170,24 @@ def test_where_a_record_may_end_the_life_branches_of_one_source_go_together() ->
 
 
 def test_each_sink_says_what_it_waits_for() -> None:
-    told = [line for line in explain(plan_of(parted, letters=True)).splitlines() if line.startswith(("sink", "dead"))]
-    assert told == [
+    explained = [
+        line for line in explain(plan_of(parted, letters=True)).splitlines() if line.startswith(("sink", "dead"))
+    ]
+    assert explained == [
         'sink "slow" waits for source "clicks", step "visits"',
         'sink "fast" waits for source "clicks", step "newest"',
         "dead letters wait for all sources and steps",
     ]
-    told = [line for line in explain(plan_of(parted, letters=False)).splitlines() if line.startswith("sink")]
+    explained = [line for line in explain(plan_of(parted, letters=False)).splitlines() if line.startswith("sink")]
     why, end = "and for the other branches of its sources", "as a record that fails there may end the job"
-    assert told == [
+    assert explained == [
         f'sink "slow" waits for source "clicks", step "visits"; {why} (with newest), {end}',
         f'sink "fast" waits for source "clicks", step "newest"; {why} (with visits), {end}',
     ]
 
 
 def test_segments_of_branches_that_meet() -> None:
-    """Exchanges that the same steps stand behind are one segment; a step waits for all that it stands behind."""
+    """Exchanges that feed the same steps are one segment; a step waits for all that feed it."""
     flow = Flow("test", dead_letters=kafka("dead", raw()))
     left = flow.read("left", kafka("left", json(Click))).key_by("user")
     right = flow.read("right", kafka("right", json(Click))).key_by("user")

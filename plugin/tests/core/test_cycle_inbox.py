@@ -1,4 +1,4 @@
-"""What has come round in a loop: taken in its order, in portions, and acknowledged frame by frame."""
+"""Records that have come round in a loop: taken in their order, in portions, and acknowledged frame by frame."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_portion_follows_what_repairs_cost() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_every_frame_is_acknowledged_once_and_what_is_left_of_each_record_is_its_newest(seed: int) -> None:
-    """Versions of records come, are taken back and come anew, in order per record, in frames of any size."""
+    """Versions of records come, are taken back and come again, in order per record, in frames of any size."""
     dice = Random(seed)
     inbox = CycleInbox(Optimism(dice.choice([1, 5, 1000])), dice.choice([50, 10**6]))
     newest: dict[tuple[int, int], int] = {}
@@ -183,7 +183,7 @@ def test_records_that_come_and_are_taken_back_again_and_again_leave_no_places() 
     for number in range(1_000):
         inbox.take([frame(Row(9, number))], 0)
         inbox.take([frame(Row(9, number, tombstone=True))], 0)
-    assert len(inbox._places) <= 2 * len(inbox) + SPARE
+    assert len(inbox._positions) <= 2 * len(inbox) + SPARE
     assert rows(inbox.go_on(5)) == [Row(5, 0)]
 
 
@@ -194,4 +194,4 @@ def test_places_of_what_was_taken_back_do_not_outlast_the_records_before_them() 
     inbox.take([frame(*[Row(9, number, tombstone=True) for number in range(1_000)])], 0)
     while inbox:
         inbox.go_on(5)
-    assert len(inbox._places) <= SPARE
+    assert len(inbox._positions) <= SPARE

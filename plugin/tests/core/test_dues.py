@@ -98,7 +98,7 @@ def timed(level: int = 1, made: Plan | None = None) -> Plan:
 def core_of(level: int, flow: Plan, tracker: LocalTracker | None = None, lead: int | None = 100) -> WorkerCore:
     local = tracker or LocalTracker(level, 1, start=0)
     core = WorkerCore(flow, level, 0, tracker=local, grouping="ordered", lead_ticks=lead)
-    core.tell_due()
+    core.report_due()
     return core
 
 

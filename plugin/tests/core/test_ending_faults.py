@@ -15,7 +15,7 @@ from proto_messages import add_field, generated_by
 from lowtide import Flow, json, kafka, protobuf, raw
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.ending_faults import Ending
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.operators.faults.failure import Failure, Fault, MessageRefused, NotWritable, TooLarge, UserError
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.core.operators.order.batch import Batch
@@ -121,7 +121,7 @@ def messages_of(bad: str) -> list[Message]:
 
 
 Todo = tuple[tuple[int, int], Callable[[], Effects]]
-"""Which worker (level, place) does what."""
+"""Actions by worker (level, place)."""
 
 
 class Job:
@@ -155,7 +155,7 @@ class Job:
             if not todo:
                 reader.grant(Floor(0, len(messages), END_TICK))
                 reader.report()
-                todo += self._told(tracker, hosts, cores)
+                todo += self._announced(tracker, hosts, cores)
         if error is None:
             assert tracker.global_min == END_TICK, f"liveness: {tracker.holder()}"
         return error
@@ -164,7 +164,7 @@ class Job:
         self, plan: Plan, hosts: list[LocalTracker], grouping: str, limits: Limits
     ) -> dict[tuple[int, int], WorkerCore]:
         """The workers: each host has one of every level, and the first also that of the front."""
-        front = Front(0, slack_ms=plan.slack_ms, opening=0, window=Window(10**5, 1 << 26), max_future_ms=10**6)
+        front = Front(0, FrontLimits(plan.slack_ms, Window(10**5, 1 << 26), 10**6), KnownFloors(0))
         common: dict[str, Any] = {"last": self.last, "limits": limits, "grouping": grouping}
         cores = {(0, 0): WorkerCore(plan, 0, 0, tracker=hosts[0], front=front, **common)}
         for level in range(1, plan.levels):
@@ -172,7 +172,7 @@ class Job:
                 cores[level, place] = WorkerCore(plan, level, place, tracker=host, **common)
         return cores
 
-    def _told(
+    def _announced(
         self, tracker: Tracker, hosts: list[LocalTracker], cores: Mapping[tuple[int, int], WorkerCore]
     ) -> list[Todo]:
         """All hosts flush, then all hear what that came to."""
@@ -290,7 +290,7 @@ def test_a_fault_that_is_taken_back_lets_its_tick_go_in_the_turn_that_takes_it_b
     assert ending.first_tick is None
 
 
-def test_the_first_fault_of_the_lowest_tick_is_the_one_that_is_told() -> None:
+def test_the_first_fault_of_the_lowest_tick_is_the_one_that_is_reported() -> None:
     plan, tracker = plan_of("one"), LocalTracker(0, 1, start=0)
     ending = Ending("worker 1/0", tracker, segments_of(plan).outlets)
     fault = Fault(plan.vertices[1], Failure(0, None, "raised"), None)

@@ -55,8 +55,8 @@ def test_a_frame_has_the_documented_bytes() -> None:
     ]  # fmt: skip
     assert made[:4] == bytes([0x9C, 4, 0, 3]), "version, kind and a small vertex are one byte each"
     assert len(made) < 100
-    ((_, told),) = Outbox(5, 1).marks(9, 1_000)
-    assert msgspec.msgpack.decode(told) == [4, 1, 0, 5, 0, 1_000, 9, [], [], [], None, []]
+    ((_, epoch_mark),) = Outbox(5, 1).marks(9, 1_000)
+    assert msgspec.msgpack.decode(epoch_mark) == [4, 1, 0, 5, 0, 1_000, 9, [], [], [], None, []]
 
 
 @pytest.mark.parametrize("vertex", [3, 127, 128, 70_000])
@@ -76,8 +76,14 @@ def test_what_is_sent_is_what_is_received(vertex: int, flags: list[bool] | None,
 
 
 def test_a_mark_has_no_records_and_no_vertex() -> None:
-    told = mark(Outbox(4, 3), 2, 7)
-    assert (told.kind, told.sender, told.number, told.value, told.ats) == (FrameKind.MARK, 4, 0, 7, [])
+    epoch_mark = mark(Outbox(4, 3), 2, 7)
+    assert (epoch_mark.kind, epoch_mark.sender, epoch_mark.number, epoch_mark.value, epoch_mark.ats) == (
+        FrameKind.MARK,
+        4,
+        0,
+        7,
+        [],
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 100, 3000])
@@ -122,11 +128,11 @@ def test_the_last_frames_of_an_epoch_are_missed_at_its_end() -> None:
         inbox.end(0)
 
 
-@pytest.mark.parametrize("told", [0, 2])
-def test_a_mark_ends_no_epoch_but_its_own(told: int) -> None:
+@pytest.mark.parametrize("epoch_mark", [0, 2])
+def test_a_mark_ends_no_epoch_but_its_own(epoch_mark: int) -> None:
     outbox, inbox = Outbox(4, 1), Inbox("1/0")
-    inbox.take(mark(outbox, 0, told))
-    with pytest.raises(LifeEnded, match=f"epoch 1 ended at worker 1/0, but worker number 4 .* epoch {told}"):
+    inbox.take(mark(outbox, 0, epoch_mark))
+    with pytest.raises(LifeEnded, match=f"epoch 1 ended at worker 1/0, but worker number 4 .* epoch {epoch_mark}"):
         inbox.end(1)
 
 

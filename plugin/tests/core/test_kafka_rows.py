@@ -1,4 +1,4 @@
-"""What the JVM packs of Kafka's records, opened."""
+"""Kafka's records as the JVM packs them, opened."""
 
 import struct
 

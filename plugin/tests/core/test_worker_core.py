@@ -11,7 +11,7 @@ from programs import source_rows
 import lowtide as lt
 from lowtide import Flow, json, kafka, millis, raw, tumbling
 from lowtide.core.effects import letters_of
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.operators.order.bundle import Bundle
 from lowtide.core.operators.order.order import OrderKey, Position
 from lowtide.core.worker import WorkerCore
@@ -85,7 +85,7 @@ def result(window: lt.Window, seen: int) -> Event:
     return Event(window.key[0], seen)
 
 
-def test_a_tick_that_is_half_done_is_not_told_to_be_over() -> None:
+def test_a_tick_that_is_half_done_is_not_announced_as_over() -> None:
     """R6b, R12, R14, R18: due, barrier, delivered time and snapshot wait until all of its windows have closed."""
     flow = Flow("closing", dead_letters=kafka("dead", raw()))
     windows = flow.read("events", kafka("events", json(Event))).key_by("key").window("w", tumbling(millis(10)))
@@ -93,7 +93,7 @@ def test_a_tick_that_is_half_done_is_not_told_to_be_over() -> None:
     counts.write("out", kafka("out", json(Event)))
     counts.key_by("number").scan("two", total, 0).write("totals", kafka("totals", json(Event)))
     plan = compile_flow(flow, parallelism=1, units=8, lanes=1, slack_ms=1)
-    front = Front(0, slack_ms=1, opening=0, window=Window(1000, 10**6), max_future_ms=10**6)
+    front = Front(0, FrontLimits(1, Window(1000, 10**6), 10**6), KnownFloors(0))
     level_0 = WorkerCore(plan, 0, 0, tracker=LocalTracker(0, 1, start=0), front=front)
     level_1 = WorkerCore(plan, 1, 0, tracker=LocalTracker(1, 1, start=0), portion=1)
     values = [msgspec.json.encode(Event(key, 1)) for key in "abc"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["END_MS", "end_tick"]
-
 END_MS = 253_402_300_799_000
 """The last second of a `datetime`: nothing is ever due later."""
 

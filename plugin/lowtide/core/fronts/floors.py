@@ -13,9 +13,6 @@ import numpy as np
 from lowtide.errors import LifeEnded
 from lowtide_tracker import Floor
 
-__all__ = ["LAST_TICK", "MAX_FLOORS", "NO_TICK", "Floors", "Steps", "pack", "unpack"]
-
-
 NO_TICK = -(1 << 63)
 """A tick below every label, for a missing floor or record."""
 
@@ -70,19 +67,19 @@ class Steps:
             offsets.append(floor.offset)
             ticks.append(floor.tick)
             return True
-        place = bisect_left(offsets, floor.offset)
-        same = place < len(offsets) and offsets[place] == floor.offset
+        index = bisect_left(offsets, floor.offset)
+        same = index < len(offsets) and offsets[index] == floor.offset
         if floor.cap:
-            if same and ticks[place] >= floor.tick:
+            if same and ticks[index] >= floor.tick:
                 return False
-            end = place + same
+            end = index + same
         else:
-            if (same and ticks[place] >= floor.tick) or (place and ticks[place - 1] >= floor.tick):
+            if (same and ticks[index] >= floor.tick) or (index and ticks[index - 1] >= floor.tick):
                 return False
-            end = bisect_right(ticks, floor.tick, place)
-        self._gone(floor.front, floor.cap, offsets[place:end], ticks[place:end])
-        offsets[place:end] = [floor.offset]
-        ticks[place:end] = [floor.tick]
+            end = bisect_right(ticks, floor.tick, index)
+        self._gone(floor.front, floor.cap, offsets[index:end], ticks[index:end])
+        offsets[index:end] = [floor.offset]
+        ticks[index:end] = [floor.tick]
         return True
 
     def of_front(self, front: int, offset: int | None = None) -> Iterator[Floor]:
@@ -90,14 +87,14 @@ class Steps:
         for cap in (False, True):
             offsets, ticks = self._steps.get((front, cap), ([], []))
             start = 0 if offset is None else _first(offsets, offset, cap)
-            for place in range(start, len(offsets)):
-                yield Floor(front, offsets[place], ticks[place], cap)
+            for index in range(start, len(offsets)):
+                yield Floor(front, offsets[index], ticks[index], cap)
 
     def tick_at(self, front: int, offset: int) -> int:
         """Return the largest plain floor that holds at an offset, `NO_TICK` if there is none; O(log floors)."""
         offsets, ticks = self._steps.get((front, False), ([], []))
-        place = bisect_right(offsets, offset)
-        return ticks[place - 1] if place else NO_TICK
+        index = bisect_right(offsets, offset)
+        return ticks[index - 1] if index else NO_TICK
 
     def steps(self, front: int, first: int, last: int, *, cap: bool = False) -> tuple[list[int], list[int]]:
         """Return offsets and ticks of floors (or caps) that start at `first` to `last`; O(log floors + found)."""
@@ -172,8 +169,8 @@ class Floors(Steps):
         gone = list(takewhile(lambda floor: self._changes[floor] <= version, self._changes))
         for floor in gone:
             offsets, ticks = self._steps[floor.front, floor.cap]
-            place = bisect_left(offsets, floor.offset)
-            del offsets[place], ticks[place], self._changes[floor]
+            index = bisect_left(offsets, floor.offset)
+            del offsets[index], ticks[index], self._changes[floor]
 
     def check(self) -> None:
         """Check the invariants of `Steps.check`, and that both sides hold the same floors."""

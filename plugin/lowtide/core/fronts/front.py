@@ -17,8 +17,6 @@ from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.errors import LifeEnded
 from lowtide_tracker import Floor
 
-__all__ = ["Front", "OffsetWentBack", "Report", "Window"]
-
 
 class OffsetWentBack(LifeEnded):
     """Recover the job: a source delivered a message twice, or out of order, and going on would be wrong."""
@@ -46,6 +44,45 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class FrontLimits:
+    """The limits of a front.
+
+    Attributes:
+        slack_ms: The length of a tick.
+        window: The lead over min time that it may have.
+        max_future_ms: A timestamp further ahead of the broker's clock is not believed.
+        lift_ms: See `LIFT_MS`.
+    """
+
+    slack_ms: int
+    window: Window
+    max_future_ms: int
+    lift_ms: int = LIFT_MS
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFloors:
+    """Floors and ticks that earlier lives have left to a front.
+
+    Attributes:
+        opening: The opening floor; of a front that is recovered at T, the larger of T and its opening floor (R3).
+        durable: All that are durable, of this front at least: register and lanes.
+        unreported: Those that a commit alone knows: they hold as well, and are reported, so that lanes have them as
+            soon as something rests on them; the commit may be dropped before they are needed again.
+        relied_on: The largest tick that anything rests on: T of all commits, per lane `last`'s tick + 1, and any
+            published delivered time (R18).
+        highest: The largest tick of the floors of all fronts. The clock stands neither below this nor below
+            `relied_on`, so a broker's clock that was set back changes no label that was relied on.
+    """
+
+    opening: int
+    durable: Iterable[Floor] = ()
+    unreported: Iterable[Floor] = ()
+    relied_on: int = NO_TICK
+    highest: int = NO_TICK
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """A front's report to the tracker; sent in one flush with, or after, the acks of what it handed out (R5).
 
@@ -69,24 +106,14 @@ class Front:
 
     Args:
         number: The front's number in the register.
-        slack_ms: How many milliseconds one tick is long.
-        opening: The opening floor; of a front that is recovered at T, the larger of T and its opening floor (R3).
-        window: How far it may be ahead.
-        max_future_ms: A timestamp further ahead of the broker's clock is not believed.
-        floors: All that are durable, of this front at least: register and lanes.
-        unreported: Those that a commit alone knows: they hold as well, and are reported, so that lanes have them as
-            soon as something rests on them; the commit may be dropped before they are needed again.
-        relied_on: The largest tick that anything rests on: T of all commits, per lane `last`'s tick + 1, and any
-            delivered time that the outside was told (R18).
-        highest_floor: The largest tick of the floors of all fronts. The clock stands neither below this nor below
-            `relied_on`, so a broker's clock that was set back changes no label that was relied on.
+        limits: Its limits.
+        known: The floors and ticks that earlier lives have left to it.
         offset: The first offset that may come: what `start_at(T)` gave.
         before: The label before it, likewise.
         stop: The first offset that it does not read; None if it reads on for ever. Once nothing below it is to come,
             the front is closed for good: its heartbeat is the end of time. That rests on no floor: every life sees it.
-        preloaded: Messages below this offset are preloaded: their timestamps are no matter, so they are labelled with
+        preloaded: Messages below this offset are preloaded: their timestamps do not matter, so they are labelled with
             the opening floor, and those from there on later.
-        lift_ms: See `LIFT_MS`.
 
     Attributes:
         number: See above.
@@ -97,38 +124,35 @@ class Front:
     def __init__(
         self,
         number: int,
+        limits: FrontLimits,
+        known: KnownFloors,
         *,
-        slack_ms: int,
-        opening: int,
-        window: Window,
-        max_future_ms: int,
-        floors: Iterable[Floor] = (),
-        unreported: Iterable[Floor] = (),
-        relied_on: int = NO_TICK,
-        highest_floor: int = NO_TICK,
         offset: int = 0,
         before: int = NO_TICK,
         stop: int | None = None,
         preloaded: int = 0,
-        lift_ms: int = LIFT_MS,
     ) -> None:
+        slack_ms, window, opening = limits.slack_ms, limits.window, known.opening
         assert slack_ms >= 1, "a tick lasts 1 ms at least"
         assert window.lead_ticks >= 1, "a front that may not be ahead at all never starts"
-        known, later = list(floors), [floor for floor in unreported if floor.front == number]
-        now_tick = max([relied_on, highest_floor, opening, *(floor.tick for floor in (*known, *later))])
+        durable, later = list(known.durable), [floor for floor in known.unreported if floor.front == number]
+        now_tick = max([known.relied_on, known.highest, opening, *(floor.tick for floor in (*durable, *later))])
         self.number = number
         self.next_offset = offset
         self._stop_at = LAST_TICK if stop is None else stop
         self._end = end_tick(slack_ms)
         self.own_floors = 0
         self._own = OwnFloors(
-            slack_ms=slack_ms, lift_ms=lift_ms, relied_on=max(relied_on, opening), max_bytes=window.max_bytes
+            slack_ms=slack_ms,
+            lift_ms=limits.lift_ms,
+            relied_on=max(known.relied_on, opening),
+            max_bytes=window.max_bytes,
         )
         self._window = window
         self._slack_ms = slack_ms
         self._now_ms = now_tick * slack_ms
-        self._max_future_ms = max_future_ms
-        self._floors = Floors(floor for floor in known if floor.front == number)
+        self._max_future_ms = limits.max_future_ms
+        self._floors = Floors(floor for floor in durable if floor.front == number)
         self._floors.add(Floor(number, offset, opening))
         self._preloaded = preloaded
         if preloaded > offset:
@@ -137,7 +161,7 @@ class Front:
         for floor in later:
             self._floors.add(floor)
         if before > opening:
-            # It may rest on a floor granted after T was told, which no lane has yet: report it from now on.
+            # It may rest on a floor granted after T was published, which no lane has yet: report it from now on.
             self._floors.add(Floor(number, offset, before))
         self._history = History(before)
         self._parked: deque[SourceRows] = deque()

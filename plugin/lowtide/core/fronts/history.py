@@ -7,8 +7,6 @@ from bisect import bisect_left, bisect_right
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.fronts.source_rows import SourceRows
 
-__all__ = ["History"]
-
 
 class History:
     """Per tick, from the prune time on, the first message labelled with it.
@@ -44,9 +42,9 @@ class History:
             self._begin(first, rows.offsets[0], self.bytes)
         tick = first
         while tick != last:
-            place = bisect_right(ticks, tick)
-            tick = ticks[place]
-            self._begin(tick, rows.offsets[place], self.bytes + rows.ends()[place - 1])
+            index = bisect_right(ticks, tick)
+            tick = ticks[index]
+            self._begin(tick, rows.offsets[index], self.bytes + rows.ends()[index - 1])
         self.label = last
         self.bytes += rows.size
 
@@ -55,10 +53,10 @@ class History:
 
         `tick` is at or above what was pruned; O(log ticks).
         """
-        place = bisect_left(self._ticks, tick)
-        if place == len(self._ticks):
+        index = bisect_left(self._ticks, tick)
+        if index == len(self._ticks):
             return None
-        return self._offsets[place], self._ticks[place - 1] if place else self._before_start
+        return self._offsets[index], self._ticks[index - 1] if index else self._before_start
 
     def bytes_below(self, tick: int) -> int:
         """Return the bytes of the messages labelled below `tick`; O(log ticks)."""
@@ -72,9 +70,9 @@ class History:
         ticks = self._ticks
         if not ticks or ticks[0] >= tick:
             return
-        place = bisect_left(ticks, tick)
-        self._before_start = ticks[place - 1]
-        del ticks[:place], self._offsets[:place], self._bytes[:place]
+        index = bisect_left(ticks, tick)
+        self._before_start = ticks[index - 1]
+        del ticks[:index], self._offsets[:index], self._bytes[:index]
 
     def _begin(self, tick: int, offset: int, before_bytes: int) -> None:
         self._ticks.append(tick)

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from lowtide.core.fronts.floors import LAST_TICK, Floors
 from lowtide_tracker import Floor
 
-__all__ = ["Clock", "calm_labels", "label"]
-
 
 @dataclass(frozen=True, slots=True)
 class Clock:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from lowtide.core.fronts.floors import NO_TICK
 
-__all__ = ["LIFT_MS", "Grants", "OwnFloors"]
-
 LIFT_MS = 50
-"""A front whose label has stood for so long while it reads on sets a floor of its own, and again once it is so far
-behind what it was granted. A floor costs about 40 bytes in the sinks until a commit covers it: 20 a second at most."""
+"""A front whose label has stood for so long while it reads on sets a floor of its own, and again once it lags its grant
+by as much. A floor costs about 40 bytes in the sinks until a commit covers it: 20 a second at most."""
 
 
 class Grants:
@@ -61,7 +59,7 @@ class OwnFloors:
     Args:
         slack_ms: How many milliseconds one tick is long.
         lift_ms: See `LIFT_MS`.
-        relied_on: The largest tick that anything relies on; see `Front`.
+        relied_on: The largest tick that anything relies on; see `KnownFloors`.
         max_bytes: What one tick may have.
 
     Attributes:

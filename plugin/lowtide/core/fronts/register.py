@@ -17,8 +17,6 @@ from lowtide.core.fronts.floors import NO_TICK
 from lowtide.errors import LifeEnded, RecordRefused
 from lowtide_tracker import Floor
 
-__all__ = ["FrontEntry", "FrontRegister", "Partition", "RegisterDamaged", "SourceGone", "SourceTooShort"]
-
 MAX_FRONTS = 1 << 31
 """A front's number is an int32 in every order key."""
 
@@ -85,12 +83,12 @@ class FrontEntry:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain values, for storing."""
-        told: dict[str, Any] = {} if self.start == "earliest" else {"start": self.start}
+        options: dict[str, Any] = {} if self.start == "earliest" else {"start": self.start}
         if self.preloaded is not None:
-            told["preloaded"] = self.preloaded
+            options["preloaded"] = self.preloaded
         ends = {} if self.stop is None else {"stop": self.stop, "ends": self.ends}
         return {
-            **told,
+            **options,
             **ends,
             "number": self.number,
             "source": self.partition.source,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import accumulate
 
-__all__ = ["ROW_BYTES", "SourceRows"]
-
 ROW_BYTES = 24
 """The bytes of a message in a front's window besides its key, value and headers: offset, timestamp and label."""
 

@@ -9,35 +9,43 @@ from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.operators.held.pending import Pending
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.bundle import NO_KEY, Bundle, Piece
-from lowtide.core.operators.order.order import OrderKey
+from lowtide.core.operators.order.order import OrderKey, mark_key
 from lowtide_tracker import Floor
-
-__all__ = ["Barrier"]
 
 
 class _Lane:
     """The records that one lane has released and not yet made durable.
 
     Attributes:
-        last: Of the last record that was given to the sink, or was there when the life began.
+        last: Of the last record or mark that was given to the sink, or was there when the life began.
         durable: `last` as far as it is durable.
         given: The version of the floors that the sink was given.
         released: Pieces that wait for a bundle, in order.
         in_flight: The bundle that the sink has.
         bundles: How many there have been.
+        marked: The mark that the sink was given last.
+        owed: The lowest mark that is due and not durable; None if there is none.
     """
 
-    __slots__ = ("bundles", "durable", "given", "in_flight", "last", "released")
+    __slots__ = ("bundles", "durable", "given", "in_flight", "last", "marked", "owed", "released")
 
     def __init__(self, last: bytes) -> None:
         self.last = self.durable = last
+        self.marked = NO_TICK
         self.given = 0
         self.released: deque[Piece] = deque()
         self.in_flight: Bundle | None = None
         self.bundles = 0
+        self.owed: int | None = None
 
     def first_tick(self) -> int | None:
-        """The tick below which all that was released is durable; None if all of it is."""
+        """The tick below which all that was released is durable, marks included; None if all of it is."""
+        first = self._first_piece()
+        if self.owed is not None:
+            return self.owed - 1 if first is None else min(first, self.owed - 1)
+        return first
+
+    def _first_piece(self) -> int | None:
         flying = self.in_flight
         if flying is not None and flying.pieces:
             return flying.pieces[0].tick
@@ -54,7 +62,7 @@ class Barrier:
         last: Per lane what the sink said at recovery; a lane that is missing was never delivered to.
         max_bundle_records: No bundle has more records.
         keeps_floors: True if `delivered_time` is used; a barrier of dead letters, whose floors others keep, has only
-            `durable_time`.
+            `durable_time`. False too where others call `rest`.
 
     Attributes:
         backlog: The number of records released and not durable.
@@ -82,6 +90,7 @@ class Barrier:
         self._given: dict[int, Floor] = {}
         self._max_bundle_records = max_bundle_records
         # Only where a lane has a last record, and only until min time has passed it, is there anything to drop.
+        self._mark_every, self._mark = 0, NO_TICK
         own = sorted(lanes)
         self._found = {lane: key.packed() for lane, key in (last or {}).items() if lane in own}
         self._found_tick = max((key.tick for lane, key in (last or {}).items() if lane in own), default=NO_TICK)
@@ -91,6 +100,17 @@ class Barrier:
         # (version of the floors, min time released with them), until some lane has made that version durable.
         self._resting: deque[tuple[int, int]] = deque()
         self._kept_time = NO_TICK
+
+    def mark_lanes(self, every: int, start: int = NO_TICK) -> None:
+        """Give each lane a mark when min time has passed it, by which the sink knows that the lane is complete below.
+
+        Args:
+            every: The distance of marks in ticks.
+            start: The min time at which the life begins: marks up to it are durable, or say nothing.
+        """
+        self._mark_every, self._mark = every, start // every * every
+        for lane in self._lanes.values():
+            lane.marked = self._mark
 
     def __len__(self) -> int:
         """Return the number of records and tombstones that wait for min time."""
@@ -113,8 +133,34 @@ class Barrier:
 
     @property
     def released(self) -> int:
-        """The min time that was told last: everything below it has been released."""
+        """The last min time it got: everything below it has been released."""
         return self._pending.released
+
+    def mark_due(self, min_time: int) -> bool:
+        """Return whether lanes are to be marked once everything below min time is released."""
+        every = self._mark_every
+        return every > 0 and min_time // every * every > self._mark
+
+    @property
+    def kept_time(self) -> int:
+        """The min time that rests on floors alone which are durable here, as far as it is known by `rest`."""
+        return self._kept_time
+
+    def rest_on(self, floors: Iterable[Floor]) -> None:
+        """Take the floors that came with min times; `advance` does as much."""
+        self._floors.merge(floors)
+
+    def rest(self, min_time: int) -> None:
+        """Note that a min time rests on all floors so far; of a barrier that lags behind it others call this."""
+        version = self._floors.version
+        if version <= self._kept_version:
+            self._resting.clear()
+            self._kept_time = min_time  # All of them are durable.
+            return
+        if self._resting and self._resting[-1][0] == version:
+            self._resting.pop()
+        self._resting.append((version, min_time))
+        self._keep()
 
     def add(self, batch: Batch) -> None:
         """Take items and tombstones, an item before its tombstone; see `Pending.add`.
@@ -132,7 +178,7 @@ class Barrier:
             floors: The floors and caps that came with it.
 
         Returns:
-            A bundle for every lane that has something released and nothing in flight.
+            A bundle for every lane that has something released, or is to be marked, and nothing in flight.
 
         Raises:
             UnmatchedTombstone: a tombstone came without its item, or a second item with the same order key.
@@ -144,8 +190,8 @@ class Barrier:
         if self._found and self.released > self._found_tick:
             self._found.clear()
         if self._keeps_floors:
-            self._rest()
-        if not released:
+            self.rest(self.released)
+        if not self._due_mark() and not released:
             return []
         return [bundle for lane in self._lanes if (bundle := self._next(lane)) is not None]
 
@@ -157,11 +203,17 @@ class Barrier:
         self.backlog -= len(flying)
         state.durable = flying.last
         state.in_flight = None
+        if flying.mark is not None:
+            state.owed = self._mark if self._mark > flying.mark else None
         if state.given > self._kept_version:
             self._kept_version = state.given
             self._floors.settle(state.given)
             self._keep()
         return self._next(lane)
+
+    def passed(self, unit: int, at: bytes) -> bool:
+        """Return whether a record of a hash unit lies at or below what its lane had when the life began."""
+        return bool(self._found) and at <= self._found.get(self._lane_of_unit[unit], NO_KEY)
 
     def kept(self) -> dict[int, OrderKey]:
         """By lane the order key up to which records are durable, of lanes that have any."""
@@ -182,6 +234,11 @@ class Barrier:
         """The tick below which every record is durable in the sink, of all lanes here; O(lanes)."""
         ticks = [tick for state in self._lanes.values() if (tick := state.first_tick()) is not None]
         return min([self.released, *ticks])
+
+    @property
+    def sent_time(self) -> int:
+        """The tick below which every record has been given to the sink, durable or not, of all lanes here; O(lanes)."""
+        return min([self.released, *[state.released[0].tick for state in self._lanes.values() if state.released]])
 
     @property
     def floors_to_keep(self) -> bool:
@@ -230,7 +287,7 @@ class Barrier:
             self._release(lane, batch.pick(chosen))
 
     def _release(self, lane: int, batch: Batch) -> None:
-        """Put what an earlier life has not delivered behind what waits for a bundle, in pieces that fit into one."""
+        """Append what an earlier life has not delivered to what waits for a bundle, in pieces that fit into one."""
         state = self._lanes.get(lane)
         assert state is not None, f'lane {lane} of "{self._name}" has another owner'
         tick = batch.ticks[0]
@@ -247,28 +304,28 @@ class Barrier:
             stop = min(at + size, n)
             state.released.append(Piece(tick, batch.ats[at:stop], batch.rows[at:stop]))
 
-    def _rest(self) -> None:
-        """Note which floors the min time that was just released rests on."""
-        version = self._floors.version
-        if version <= self._kept_version:
-            self._resting.clear()
-            self._kept_time = self.released  # All of them are durable.
-            return
-        if self._resting and self._resting[-1][0] == version:
-            self._resting.pop()
-        self._resting.append((version, self.released))
-        self._keep()
-
     def _keep(self) -> None:
         """Note how far min time rests on durable floors alone."""
         while self._resting and self._resting[0][0] <= self._kept_version:
             self._kept_time = self._resting.popleft()[1]
 
+    def _due_mark(self) -> bool:
+        """Note the newest mark that min time has passed; return whether there is one that was not there before."""
+        if not self.mark_due(self.released):
+            return False
+        self._mark = self.released // self._mark_every * self._mark_every
+        for state in self._lanes.values():
+            if state.owed is None:
+                state.owed = self._mark
+        return True
+
     def _next(self, lane: int) -> Bundle | None:
-        """The lane's next bundle, of as many pieces as fit; None if one is in flight, or nothing is released."""
+        """The lane's next bundle, of as many pieces as fit; None if one is in flight, or there is nothing to say."""
         state = self._lanes[lane]
-        if state.in_flight is not None or not state.released:
+        if state.in_flight is not None:
             return None
+        if not state.released:
+            return self._send(lane, []) if state.marked < self._mark else None
         pieces = [state.released.popleft()]
         room = self._max_bundle_records - len(pieces[0])
         while state.released and len(state.released[0]) <= room:
@@ -285,7 +342,13 @@ class Barrier:
             state.last = pieces[-1].ats[-1]
         state.given = version
         state.bundles += 1
-        state.in_flight = Bundle(lane, state.bundles, pieces, state.last, floors, self._covered(floors))
+        mark = None
+        if state.marked < self._mark and not state.released:
+            # All that was released goes with this bundle, or went before it.
+            mark = state.marked = self._mark
+            # A later life relies on it as on a record: its new fronts open above (R3).
+            state.last = max(state.last, mark_key(mark))
+        state.in_flight = Bundle(lane, state.bundles, pieces, state.last, floors, self._covered(floors), mark)
         return state.in_flight
 
     def _covered(self, floors: Iterable[Floor]) -> tuple[Floor, ...]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.faults.failure import Failure, Fault, faults
 from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.bundle import Bundle
 from lowtide.core.operators.order.order import step_id, with_child, with_trace
+from lowtide.core.operators.questions import Question
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.schema.fields import fits_of
 from lowtide.flow.schema.schema import schema_of
-from lowtide.flow.steps.steps import Write
-
-__all__ = ["Feed", "Node", "Parcel"]
 
 
 class Parcel:
@@ -50,9 +49,11 @@ class Feed:
             tombstone may take them back.
         held: By segment ticks of what is held by ordered steps, and will come out there (R6).
         again: What goes back to a loop's head.
+        questions: Records that an outside service is to be asked about.
+        kept: Answers for the logs of calls, as barriers have released them, by the log's vertex.
     """
 
-    __slots__ = ("again", "delivers", "faults", "held", "parcels", "rows")
+    __slots__ = ("again", "delivers", "faults", "held", "kept", "parcels", "questions", "rows")
 
     def __init__(self, rows: SourceRows | None = None) -> None:
         self.rows = rows
@@ -61,6 +62,8 @@ class Feed:
         self.faults: list[Batch] = []
         self.held: dict[int, set[int]] = {}
         self.again: deque[tuple[Node, Batch]] = deque()
+        self.questions: list[Question] = []
+        self.kept: list[tuple[int, Bundle]] = []
 
     def fail(self, batch: Batch) -> None:
         """Put `Fault`s aside, and tombstones of such, each with its step's id folded into its trace (R4).
@@ -77,9 +80,9 @@ class Feed:
 
 
 def _place_of(fault: Fault) -> str:
-    """The step's name; of a sink, which may be called as a step before it is, something that is no step's name."""
+    """The step's name; of a sink, which may be called as a step before it is, something that is not a step's name."""
     vertex = fault.vertex
-    return f"write {vertex.name}" if isinstance(vertex.step, Write) else vertex.name
+    return f"write {vertex.name}" if vertex.step.writes else vertex.name
 
 
 @cache
@@ -96,21 +99,34 @@ class Node(ABC):
         sound: Whether its records surely fit their type, because they were made by a typed decoder or are bytes as
             they came: then no one looks at their fields again.
         looks: Whether it needs records whose fields are what they are declared to be.
+        states: What it keeps, as `KeyedState` does, by the name of the step, or of a join's side.
     """
 
     sound = False
-    looks = False
 
     def __init__(self, vertex: Vertex) -> None:
         self.vertex = vertex
+        self.looks = vertex.step.looks or vertex.is_exchange
         self._followers: list[tuple[Node, int, bool]] = []
         """The nodes that take its records, each with the port and whether fields are looked at before it."""
+        self._lates: Mapping[int, Node] = {}
+        self.states: Mapping[str, Any] = {}
 
-    def lead(self, followers: Sequence[tuple[Node, int]]) -> None:
+    @property
+    def repairs(self) -> int:
+        """The number of its outputs taken back so far."""
+        return 0
+
+    def lead(self, followers: Sequence[tuple[Node, int]], lates: Mapping[int, Node] | None = None) -> None:
         """Say who takes its records, and at which port, in the order they were written.
 
         Fields are looked at once, before the first follower that needs it: what does not fit is gone for those after.
+
+        Args:
+            followers: The nodes that take its records, each with the port.
+            lates: Those that take what is late, by the port at which it comes; without one it is dropped.
         """
+        self._lates = lates or {}
         looked = self.sound
         for follower, port in followers:
             self._followers.append((follower, port, follower.looks and not looked))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from lowtide.core.operators.asking import AskNode
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.core.operators.held.ordered import OrderedNode
 from lowtide.core.operators.joins.join_asof import AsofNode
@@ -34,7 +35,7 @@ from lowtide.core.operators.windows.window_node import LateNode, WindowNode
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.plan.segments import Segments
 from lowtide.flow.steps import steps
-from lowtide.flow.steps.steps import KINDS, Step
+from lowtide.flow.steps.steps import Step
 from lowtide.flow.time.durations import ticks_of
 
 
@@ -79,7 +80,7 @@ class Level:
 def _keyed(vertex: Vertex, at: Level, grouping: Grouping) -> Node:
     """A step with a group for each key: mended or, where the plan says so, in order."""
     if vertex.id in at.segments.round_trips:
-        grouping.settles = True  # In order it would wait for itself, and mended anew it would mend itself for long.
+        grouping.settles = True  # In order it would wait for itself; without, it would repair itself for long.
         return GroupingNode(vertex, grouping)
     return (OrderedNode if at.grouping == "ordered" else GroupingNode)(vertex, grouping)
 
@@ -136,18 +137,16 @@ def _join_asof(vertex: Vertex[steps.JoinAsof], at: Level) -> Node:
 
 
 def _join_table(vertex: Vertex[steps.JoinTable], at: Level) -> Node:
-    table = at.plan.table_of(vertex).step
-    return TableJoinNode(vertex, at.plan, table, at.ticks(table.ttl))
+    return TableJoinNode(vertex, at.plan, at.ticks(vertex.step.table.ttl))
 
 
 def _again(vertex: Vertex[steps.Again], at: Level) -> Node:
     feedback = at.plan.feedback_of(vertex)
     if feedback is not None:
-        return AgainNode(vertex, at.plan, at.sender(feedback))
+        return AgainNode(vertex, at.plan, at.sender(feedback), None)
     assert vertex.back is not None, "a loop's tail knows its head"
     head = at.nodes[vertex.back]
-    assert isinstance(head, LoopNode), "a loop's head stands before its tail"
-    return AgainNode(vertex, at.plan, head)
+    return AgainNode(vertex, at.plan, head, at.plan.key_of(head.vertex))
 
 
 NODES: dict[type[Step], Callable[[Vertex[Any], Level], Node]] = {
@@ -180,9 +179,8 @@ NODES: dict[type[Step], Callable[[Vertex[Any], Level], Node]] = {
     steps.JoinAsof: _join_asof,
     steps.Loop: lambda vertex, at: LoopNode(vertex, crosses=at.plan.crosses(vertex)),
     steps.Again: _again,
-    steps.Write: lambda vertex, _: WriteNode(vertex),
+    steps.Ask: lambda vertex, at: AskNode(vertex, at_once=vertex.id in at.segments.certain),
+    steps.Answers: lambda vertex, _: ThroughNode(vertex),
+    steps.Write: lambda vertex, at: WriteNode(vertex, at.plan.units),
 }
-"""How the node of a kind of step is made; exchanges have theirs by the end that they are."""
-
-_MISSING = {each for each in KINDS if not each.exchange} - NODES.keys() - {steps.Running}
-assert not _MISSING, f"steps without a node: {_MISSING}"
+"""Makers of nodes, by kind of step; exchanges have theirs by the end that they are."""

@@ -7,43 +7,41 @@
     feed = program.advance(min_time)    # what they were holding below it
     program.prune(global_min_time)
 
-The steps are nodes, each told its followers: a batch goes through one branch after the other.
+The steps are nodes that know their followers: a batch goes through one branch after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
+from lowtide.core.operators.asking import AskNode
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.core.operators.held.ordered import Holding
-from lowtide.core.operators.joins.join_node import JoinNode
 from lowtide.core.operators.joins.join_side import JoinSide
-from lowtide.core.operators.joins.join_table import TableJoinNode
 from lowtide.core.operators.keyed.beside import BesideNode
 from lowtide.core.operators.keyed.ended import EndedGrouping
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.nodes import Level
 from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.late_seen import LateSeen
 from lowtide.core.operators.order.memory import Kept
 from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.order.portion import Portion
-from lowtide.core.operators.plain.exchange import ExchangeNode
 from lowtide.core.operators.plain.loop import BACK
 from lowtide.core.operators.plain.source import SourceNode
+from lowtide.core.operators.questions import Answered
 from lowtide.core.operators.state.group import Key
-from lowtide.core.operators.state.grouping import Grouping, GroupingNode
-from lowtide.core.operators.state.keyed_state import NOTHING
+from lowtide.core.operators.state.keyed_state import NOTHING, KeyedState
+from lowtide.core.operators.state.packing import packing_of, packs
+from lowtide.core.operators.state.shelf import Shelves
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
-from lowtide.core.operators.windows.late_seen import LateSeen
 from lowtide.core.operators.windows.window_node import WindowNode
-from lowtide.flow.plan.plan import Plan, is_of
+from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.plan.segments import segments_of
-from lowtide.flow.steps.steps import (
-    Feedback,
-    Read,
-)
+from lowtide.flow.steps.steps import Late
 
 Captured = dict[str, dict[int, list[tuple[Key, Any]]]]
 """State by vertex and hash unit: each key with what is saved of it."""
@@ -61,6 +59,7 @@ class Program:
 
     Attributes:
         segments: The plan's.
+        asking: The steps that ask outside services, by vertex.
         holding: The steps that hold records until min time has passed them, in topological order.
     """
 
@@ -83,39 +82,32 @@ class Program:
             if vertex.level == level or (vertex.is_exchange and plan.sender_level(vertex) == level):
                 made.make(vertex)
         self.holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
+        self.asking = {node.vertex.id: node for node in self.holding if isinstance(node, AskNode)}
         self._clocks = [node for node in self.holding if node.vertex.id in plan.clocked]
-        self._states: dict[str, Grouping | BesideNode | WindowNode | TableJoinNode | JoinSide] = {}
+        self._sources = {id_: node for id_, node in self._nodes.items() if isinstance(node, SourceNode)}
+        self._besides = [node for node in self.holding if isinstance(node, BesideNode)]
+        self._states: dict[str, KeyedState | WindowNode | JoinSide] = {}
         """By the name of the step, or of a join's side."""
         for node in self._nodes.values():
-            if isinstance(node, GroupingNode):
-                self._states[node.vertex.name] = node.grouping
-            elif isinstance(node, BesideNode | WindowNode | TableJoinNode):
-                self._states[node.vertex.name] = node
-            elif isinstance(node, JoinNode):
-                self._states |= {side.name: side for side in node.sides}
+            self._states |= node.states
         self._lead()
 
     def _lead(self) -> None:
-        """Tell every node its followers, and holding ones whether what they give goes on behind this level."""
+        """Connect every node to its followers, and let holding ones know whether their output leaves this level."""
         for vertex in self.plan.vertices:
-            node = self._nodes.get(vertex.id)
-            if node is None or isinstance(node, ExchangeNode):
+            if vertex.level != self.level:
                 continue
-            if isinstance(vertex.step, Feedback):
-                assert vertex.back is not None, "a way back leads to a head"
+            node = self._nodes[vertex.id]
+            if vertex.is_exchange and vertex.back is not None:
                 node.lead([(self._nodes[vertex.back], BACK)])
                 continue
             children = self.plan.children(vertex.id)
-            if isinstance(node, SourceNode) and is_of(vertex, Read):
-                node.lead_signs([self._nodes[sign.id] for sign in self.plan.signs_of(vertex)])
-            node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
-            if isinstance(node, WindowNode) and (late := self.plan.late_of(vertex.id)) is not None:
-                node.lead_late(self._nodes[late.id])
-            if isinstance(node, JoinNode):
-                for port in range(2):
-                    late = self.plan.late_of(vertex.id, port)
-                    if late is not None:
-                        node.lead_late(port, self._nodes[late.id])
+            followers = [(self._nodes[child.id], child.parents.index(vertex.id)) for child in children]
+            lates = [late for late in self.plan.those(Late) if vertex.id in late.parents]
+            node.lead(followers, {late.step.port: self._nodes[late.id] for late in lates})
+        for source in self.plan.sources():
+            if source.id in self._sources:
+                self._sources[source.id].lead_signs([self._nodes[sign.id] for sign in self.plan.signs_of(source)])
         for node in self.holding:
             node.sends = self.segments.sends[node.vertex.id]
 
@@ -144,34 +136,26 @@ class Program:
     @property
     def repairs(self) -> int:
         """The number of outputs of groupings taken back so far."""
-        return sum([state.repairs for state in self._states.values() if isinstance(state, Grouping)])
+        return sum([node.repairs for node in self._nodes.values()])
 
     @property
     def late(self) -> dict[str, LateSeen]:
         """Return the late records so far, by window step and by side of a join."""
-        found: dict[str, LateSeen] = {}
-        for node in self.holding:
-            if isinstance(node, WindowNode):
-                found[node.vertex.name] = node.late_seen
-            elif isinstance(node, JoinNode):
-                found |= {side.name: seen for side, seen in zip(node.sides, node.late_seen, strict=True)}
-        return found
+        return {name: seen for node in self.holding for name, seen in node.late_seen.items()}
 
     @property
     def kept(self) -> dict[str, Kept]:
         """Counts and bytes that steps and sides of joins keep, by their names; a step's timers as `NAME/timers`."""
         found = {name: state.kept for name, state in self._states.items()}
-        timed = ((name, state) for name, state in self._states.items() if isinstance(state, TimedScanNode))
-        return found | {f"{name}/timers": state.timers for name, state in timed}
+        timed = (node for node in self._besides if isinstance(node, TimedScanNode))
+        return found | {f"{node.vertex.name}/timers": node.timers for node in timed}
 
     # -- input -----------------------------------------------------------------------------------------------------
 
     def feed_source(self, vertex: int, rows: SourceRows) -> Feed:
         """Take labelled messages of a source of this level."""
         feed = Feed(rows)
-        source = self._nodes[vertex]
-        assert isinstance(source, SourceNode), "messages come to sources"
-        source.feed(rows, feed)
+        self._sources[vertex].feed(rows, feed)
         return self._finished(feed)
 
     def feed(self, vertex: int, batch: Batch) -> Feed:
@@ -207,32 +191,93 @@ class Program:
             head.take(batch, 0, feed)
         return feed
 
+    def answered(self, ask: int, answers: Sequence[Answered]) -> Feed:
+        """Take answers to questions of a call (errors: CallGivenUp)."""
+        feed = Feed()
+        self.asking[ask].answered(answers, feed)
+        return self._finished(feed)
+
     # -- state -----------------------------------------------------------------------------------------------------
+
+    def shelvable(self, in_memory: Collection[str] = ()) -> list[str]:
+        """The names of the steps whose groups can lie on shelves, but for those named."""
+        return [name for name, _, _ in self._shelvable(in_memory)]
+
+    def shelve(self, shelves: Shelves, in_memory: Collection[str] = ()) -> None:
+        """Have the groups of steps lie on the shelves of the process, but for those named; before there are any."""
+        for _, state, vertex in self._shelvable(in_memory):
+            state.shelve(shelves, packing_of(self.plan, vertex))
+
+    def _shelvable(self, in_memory: Collection[str]) -> list[tuple[str, KeyedState, Vertex]]:
+        return [
+            (name, state, node.vertex)
+            for node in self._nodes.values()
+            if packs(self.plan, node.vertex)
+            for name, state in node.states.items()
+            if isinstance(state, KeyedState) and name not in in_memory
+        ]
 
     def prune(self, tick: int) -> None:
         """Forget what only records below `tick` could need: below the global min time only (R14)."""
         for state in self._states.values():
             state.prune(tick)
 
-    def capture(self, tick: int, since: int = FIRST_TICK) -> Captured:
+    def capture(self, tick: int, since: int = FIRST_TICK, *, whole: bool = True) -> Captured:
         """The state below a tick, which must not be below one that was pruned at; O(keys).
 
         Args:
             tick: The T of a snapshot.
             since: Only of hash units that may have changed at this tick or later: the T of a snapshot that has the
                 others (papers: *Fault tolerance*).
+            whole: False to leave out keys that are not in memory: they may be more than fit, and are asked for by hash
+                unit (`away`).
         """
         captured: Captured = {}
         for name, state in self._states.items():
-            captured[name] = state.capture(tick, since)
-            if self._saves_shared and isinstance(state, BesideNode) and state.beside is not None:
-                captured.setdefault(state.beside, {}).update(state.capture_beside(tick, since))
+            if not whole and isinstance(state, KeyedState):
+                captured[name] = state.capture_here(tick, since)
+            else:
+                captured[name] = state.capture(tick, since)
+        for node in self._besides if self._saves_shared else ():
+            if node.beside is not None:
+                captured.setdefault(node.beside, {}).update(node.capture_beside(tick, since))
         return captured
+
+    def away(self, name: str, unit: int, tick: int) -> list[tuple[Key, Any]]:
+        """Return what `capture(tick, whole=False)` has left out of a step's hash unit."""
+        state = self._states.get(name)
+        return state.away(unit, tick) if isinstance(state, KeyedState) else []
+
+    def has_away(self, name: str, unit: int) -> bool:
+        """Return whether `away` may find anything."""
+        state = self._states.get(name)
+        return isinstance(state, KeyedState) and state.has_away(unit)
 
     def look(self, name: str, key: Key, tick: int) -> Any:
         """The state of one key of a step below a tick; `NOTHING` if it has none here."""
         state = self._states.get(name)
         return NOTHING if state is None else state.look(key, tick)
+
+    def look_around(self, name: str, unit: int | None, tick: int) -> Iterator[tuple[Key, Any]]:
+        """Go through the keys of a step below a tick, of one hash unit or of all, each with what is saved of it.
+
+        Nothing may be fed meanwhile. O(keys of all units), but for the way to the first few.
+        """
+        state = self._states.get(name)
+        if state is None:
+            return iter(())
+        if isinstance(state, KeyedState):
+            return state.walk(unit, tick)
+        units = state.capture(tick)
+        return chain.from_iterable(units.values() if unit is None else [units.get(unit, [])])
+
+    def look_beside(self, name: str, tick: int) -> Any:
+        """The state of a broadcast below a tick; `NOTHING` before its first record."""
+        for node in self._besides:
+            if node.beside == name:
+                for states in node.capture_beside(tick).values():
+                    return states[0][1]
+        return NOTHING
 
     def ended(self, name: str, labels: Sequence[Key], tick: int) -> dict[Key, int]:
         """By label the tick of its last end below a tick, of those that have ended here; see `EndedGrouping`."""
@@ -241,15 +286,19 @@ class Program:
 
     def changed(self, since: int) -> bool:
         """Return whether `capture` would find anything."""
-        states = self._states.values()
-        beside = self._saves_shared and any(
-            [state.changed_beside(since) for state in states if isinstance(state, BesideNode)]
-        )
-        return beside or any([state.changed(since) for state in states])
+        beside = self._saves_shared and any([node.changed_beside(since) for node in self._besides])
+        return beside or any([state.changed(since) for state in self._states.values()])
+
+    def restore_unit(self, name: str, unit: int, keys: Iterable[tuple[Key, Any]], tick: int) -> None:
+        """Take over the captured state of one hash unit of a shelved step, before `restore`: all may not fit memory."""
+        state = self._states[name]
+        assert isinstance(state, KeyedState)
+        state.restore({unit: keys}, tick)
 
     def restore(self, captured: Captured, tick: int) -> None:
         """Take over captured state; the hash units of other workers may be left out, but nothing that all share."""
         for name, state in self._states.items():
             state.restore(captured.get(name, {}), tick)
-            if isinstance(state, BesideNode) and state.beside is not None:
-                state.restore_beside(captured.get(state.beside, {}), tick)
+        for node in self._besides:
+            if node.beside is not None:
+                node.restore_beside(captured.get(node.beside, {}), tick)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import accumulate
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from lowtide.conf import Conf
 from lowtide.core.fronts.end import END_MS, end_tick
 from lowtide.core.fronts.floors import NO_TICK
-from lowtide.core.fronts.front import Front, OffsetWentBack, Report, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, OffsetWentBack, Report, Window
 from lowtide.core.fronts.source_rows import ROW_BYTES, SourceRows
 from lowtide_tracker import Floor
 
@@ -34,10 +36,9 @@ def rows(messages: list[tuple[int, int]], front: int = 0) -> SourceRows:
     )
 
 
-def make(window: Window = WIDE, **changes: object) -> Front:
-    """A front with ticks of 10 ms that opened at tick 0."""
-    values: dict[str, object] = {"slack_ms": 10, "opening": 0, "window": window, "max_future_ms": 1000}
-    return Front(0, **(values | changes))  # type: ignore[arg-type]
+def make(window: Window = WIDE, opening: int = 0, floors: Iterable[Floor] = (), **read: Any) -> Front:
+    """A front with ticks of 10 ms."""
+    return Front(0, FrontLimits(10, window, 1000), KnownFloors(opening, floors, read.pop("unreported", ())), **read)
 
 
 def labels(out: list[SourceRows]) -> list[int]:
@@ -108,7 +109,7 @@ def test_a_long_backlog_has_no_more_under_way_than_a_short_one_by_default() -> N
 
 def test_a_parked_front_does_not_pull_and_one_with_a_full_window_neither() -> None:
     front = make(Window(5, 2 * SIZE))
-    pulling = [front.pulling]  # No min time has been told yet.
+    pulling = [front.pulling]  # No min time has come yet.
     front.take(rows([(0, 10), (1, 11), (2, 20)]), 0)
     pulling.append(front.pulling)
     assert handed(front.admitted(0)) == [0, 1]
@@ -224,8 +225,8 @@ def test_a_front_that_was_idle_is_restored_with_its_floor_even_if_floors_below_a
     assert again.start_at(1000) == (9, 1000), "the message is remembered though its label is the one before it"
 
 
-def test_what_a_snapshot_says_of_labels_is_told_as_a_floor() -> None:
-    """It may be a floor that was granted after T was told: no lane has it, and an older commit does not know it."""
+def test_what_a_snapshot_says_of_labels_is_reported_as_a_floor() -> None:
+    """It may be a floor granted after T was published: no lane has it, and an older commit does not know it."""
     assert make(offset=9, before=1000).report().floors == (Floor(0, 9, 1000),)
     assert make(offset=9, before=1000, floors=[Floor(0, 7, 1000)]).report().floors == ()
     assert make(offset=9, before=1000, opening=1000).report().floors == ()
@@ -308,11 +309,11 @@ def test_slices_are_the_same_messages() -> None:
 def test_bytes_of_messages_are_those_of_key_value_and_headers() -> None:
     keys: list[bytes | None] = [b"a", None, b"ccc"]
     values: list[bytes | None] = [VALUE, None, VALUE]
-    plain, told = (SourceRows(4, [1, 2, 5], [10, 20, 30], keys, values, each) for each in (None, [b"", b"h", b"hh"]))
+    plain, sized = (SourceRows(4, [1, 2, 5], [10, 20, 30], keys, values, each) for each in (None, [b"", b"h", b"hh"]))
     assert [plain.bytes_of(index) - ROW_BYTES for index in range(3)] == [9, 0, 11]
-    assert [told.bytes_of(index) - ROW_BYTES for index in range(3)] == [9, 1, 13]
-    assert told.ends() == [ROW_BYTES + 9, 2 * ROW_BYTES + 10, 3 * ROW_BYTES + 23]
-    for rows_ in (plain, told):
+    assert [sized.bytes_of(index) - ROW_BYTES for index in range(3)] == [9, 1, 13]
+    assert sized.ends() == [ROW_BYTES + 9, 2 * ROW_BYTES + 10, 3 * ROW_BYTES + 23]
+    for rows_ in (plain, sized):
         assert rows_.size == rows_.ends()[-1]
         assert [rows_.pick([index]).size for index in range(3)] == [rows_.bytes_of(index) for index in range(3)]
         assert rows_.pick([]).size == 0

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide.core.fronts.floors import NO_TICK, Floors
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.fronts.labels import Clock, calm_labels, label
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide_tracker import Floor
@@ -121,7 +121,7 @@ def test_a_front_labels_by_the_formula_whatever_floors_it_knows(
 ) -> None:
     """Its short way is taken only where no floor begins and no cap stands."""
     window = Window(1 << 40, 1 << 40)
-    front = Front(0, slack_ms=SLACK, opening=-20, window=window, max_future_ms=MAX_FUTURE, floors=floors)
+    front = Front(0, FrontLimits(SLACK, window, MAX_FUTURE), KnownFloors(-20, floors))
     found: list[int] = []
     for start in range(0, len(log), size):
         part = log[start : start + size]
@@ -154,12 +154,12 @@ def test_a_clock_set_back_changes_no_label_that_was_relied_on(
     below = [tick for tick in first if tick < min_time]
     front = Front(
         0,
-        slack_ms=SLACK,
-        opening=-20,
-        window=Window(1 << 40, 1 << 40),
-        max_future_ms=MAX_FUTURE,
-        floors=[floor for floor in known if floor.offset <= log[min(len(below), len(log) - 1)][0]],
-        relied_on=min_time,
+        FrontLimits(SLACK, Window(1 << 40, 1 << 40), MAX_FUTURE),
+        KnownFloors(
+            -20,
+            [floor for floor in known if floor.offset <= log[min(len(below), len(log) - 1)][0]],
+            relied_on=min_time,
+        ),
     )
     offsets, timestamps = [offset for offset, _ in log], [timestamp for _, timestamp in log]
     nothing: list[bytes | None] = [None] * len(log)

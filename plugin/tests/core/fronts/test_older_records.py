@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.core.fronts.floors import NO_TICK
-from lowtide.core.fronts.front import Front, Report, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Report, Window
 from lowtide.core.fronts.own_floors import Grants
 from lowtide.core.fronts.source_rows import ROW_BYTES, SourceRows
 from lowtide_tracker import Floor
@@ -33,9 +34,17 @@ def rows(first: int, stamps: list[int]) -> SourceRows:
     return SourceRows(0, list(range(first, first + count)), stamps, [None] * count, [VALUE] * count)
 
 
-def make(window: Window = WIDE, **changes: object) -> Front:
-    values: dict[str, object] = {"slack_ms": SLACK_MS, "opening": 0, "window": window, "max_future_ms": 60_000}
-    return Front(0, **(values | changes))  # type: ignore[arg-type]
+def make(
+    window: Window = WIDE,
+    *,
+    lift_ms: int = LIFT_MS,
+    preloaded: int = 0,
+    stop: int | None = None,
+    opening: int = 0,
+    **known: Any,
+) -> Front:
+    limits = FrontLimits(SLACK_MS, window, 60_000, lift_ms)
+    return Front(0, limits, KnownFloors(opening, **known), preloaded=preloaded, stop=stop)
 
 
 def read(front: Front, stamps: list[int], now_ms: int = NOW_MS, min_time: int | None = None) -> list[int]:
@@ -45,7 +54,7 @@ def read(front: Front, stamps: list[int], now_ms: int = NOW_MS, min_time: int | 
     return [tick for part in out for tick in part.ticks]
 
 
-def backfilled(window: Window = WIDE, **changes: object) -> Front:
+def backfilled(window: Window = WIDE, **changes: Any) -> Front:
     """A front that has had one record of now, and has read records of an hour ago for a while since."""
     front = make(window, **changes)
     read(front, [NOW_MS])
@@ -149,12 +158,12 @@ def test_labels_are_a_function_of_the_log_and_of_the_floors_that_were_reported(
             looks.append((len(log) + rng.choice([0, 0, 3]), now_ms // SLACK_MS))
         else:
             front.grant(Floor(0, *rng.choice(looks)))
-        told = front.report()
-        floors += told.floors
+        reported = front.report()
+        floors += reported.floors
         front.check()
         labels += [tick for part in front.admitted(front.heartbeat) for tick in part.ticks]
     assert all(one <= other for one, other in pairwise(labels))
-    later = make(floors=floors, relied_on=front.heartbeat)
+    later = make(durable=floors, relied_on=front.heartbeat)
     again: list[int] = []
     while len(again) < len(log):
         count = rng.randint(1, 9)
@@ -201,7 +210,7 @@ def test_a_tick_that_something_relies_on_is_not_closed() -> None:
 
 def test_a_tick_below_floors_is_closed_if_nothing_was_let_out_of_it() -> None:
     """A backlog from before the life has the label of a floor, and floors of other fronts lie above that."""
-    front = make(Window(1 << 40, 4 * SIZE), relied_on=NOW, floors=[Floor(0, 0, NOW)], highest_floor=NOW + 9)
+    front = make(Window(1 << 40, 4 * SIZE), relied_on=NOW, durable=[Floor(0, 0, NOW)], highest=NOW + 9)
     for _ in range(5):
         read(front, [NOW_MS - HOUR_MS] * 3, LATER_MS + HOUR_MS)
     assert front.heartbeat > NOW

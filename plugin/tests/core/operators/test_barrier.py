@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lowtide.core.operators.barrier import Barrier
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.bundle import NO_KEY, Bundle
-from lowtide.core.operators.order.order import OrderKey
+from lowtide.core.operators.order.order import OrderKey, mark_key
 from lowtide.core.operators.order.unmatched import UnmatchedTombstone
 from lowtide.errors import TimeWentBack
 from lowtide_tracker import Floor
@@ -42,9 +42,12 @@ def items(ticks: list[int], unit: int = 0) -> Batch:
     return batch([(OrderKey(tick, 0, sequence), unit, False) for sequence, tick in enumerate(ticks)])
 
 
-def make(**changes: object) -> Barrier:
+def make(*, mark_every: int = 0, **changes: object) -> Barrier:
     values: dict[str, object] = {"lanes": range(LANES), "lane_of_unit": LANE_OF_UNIT}
-    return Barrier("out", **(values | changes))  # type: ignore[arg-type]
+    barrier = Barrier("out", **(values | changes))  # type: ignore[arg-type]
+    if mark_every:
+        barrier.mark_lanes(mark_every)
+    return barrier
 
 
 def ticks(bundle: Bundle | None) -> list[int]:
@@ -93,7 +96,7 @@ def valid(records: list[Record]) -> dict[int, list[OrderKey]]:
 
 
 class Sink:
-    """Takes bundles, and makes them durable when told."""
+    """Takes bundles, and makes them durable on request."""
 
     def __init__(self, barrier: Barrier) -> None:
         self.barrier = barrier
@@ -115,6 +118,9 @@ class Sink:
         assert found == bundle.rows, "rows go with their order keys"
         assert all({key.tick for key in piece.rows} == {piece.tick} for piece in bundle.pieces)
         last = found[-1] if found else self.last.get(lane)
+        if bundle.mark is not None:
+            key = OrderKey.of(mark_key(bundle.mark))
+            last = key if last is None else max(last, key)
         assert (bundle.last_key, bundle.last) == (last, last.packed() if last else NO_KEY)
         self.delivered[lane] += found
         if last is not None:
@@ -182,6 +188,58 @@ def test_after_a_crash_each_lane_goes_on_behind_its_last(
         second_life.check()
     sink.finish()
     assert sink.delivered == valid(records)
+
+
+@settings(max_examples=300)
+@given(
+    arrivals(),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(-1, 2))),
+    st.integers(1, 9),
+    st.integers(1, 5),
+)
+def test_r20_a_mark_comes_behind_all_that_is_below_it(
+    records: list[Record], steps: list[tuple[int, int, int]], size: int, every: int
+) -> None:
+    barrier = make(max_bundle_records=size, mark_every=every)
+    sink, marks, left, min_time = Sink(barrier), dict.fromkeys(range(LANES), -1), list(records), 0
+
+    def done(lane: int) -> None:
+        bundle = sink.in_flight.get(lane)
+        if bundle is not None and bundle.mark is not None:
+            assert bundle.mark > marks[lane]
+            assert bundle.mark % every == 0
+            marks[lane] = bundle.mark
+        sink.done(lane)
+
+    for count, advance, lane in steps:
+        add(barrier, left[:count])
+        del left[:count]
+        min_time = min([min_time + advance, *(key.tick for key, *_ in left)])
+        sink.take(barrier.advance(min_time))
+        before = dict(marks)
+        done(lane)
+        barrier.check()
+        for owned, bundle in sink.in_flight.items():
+            assert all(piece.tick >= before[owned] for piece in bundle.pieces), "nothing follows below a mark"
+            assert bundle.mark is None or barrier.delivered_time < bundle.mark, "delivered time waits for marks"
+    add(barrier, left)
+    sink.take(barrier.advance(END))
+    while sink.in_flight:
+        done(min(sink.in_flight))
+    assert marks == dict.fromkeys(range(LANES), END // every * every), "lanes without records, too"
+    assert (sink.delivered, barrier.delivered_time) == (valid(records), END)
+
+
+def test_r20_a_mark_brings_the_floors_that_it_rests_on() -> None:
+    barrier = make(mark_every=50)
+    bundles = barrier.advance(120, [Floor(0, 5, 120)])
+    assert [(bundle.lane, bundle.mark, bundle.floors) for bundle in bundles] == [
+        (lane, 100, (Floor(0, 5, 120),)) for lane in range(LANES)
+    ]
+    assert barrier.delivered_time < 100
+    for lane in range(LANES):
+        assert barrier.durable(lane) is None
+    assert barrier.delivered_time == 120
 
 
 def test_min_time_is_strict() -> None:

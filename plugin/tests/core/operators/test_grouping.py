@@ -129,7 +129,7 @@ def batch(events: Iterable[tuple[int, str] | tuple[int, str, bool]]) -> Batch:
 
 
 def given_by(result: tuple[Batch | None, Batch | None]) -> list[Batch]:
-    """What an insertion gives: outputs, then faults."""
+    """The result of an insertion: outputs, then faults."""
     return [each for each in result if each is not None]
 
 
@@ -165,7 +165,7 @@ def test_a_late_record_takes_back_the_windows_it_changes_and_gives_them_anew() -
     assert grouping.repairs == 1
 
 
-def test_windows_shorter_than_the_size_come_out_at_the_start_unless_told_otherwise() -> None:
+def test_windows_shorter_than_the_size_come_out_at_the_start_unless_asked_otherwise() -> None:
     grouping = last_grouping(2, partial=False)
     steps = [said(insert(grouping, [(tick, "a")])) for tick in (1, 3, 2)]
     assert steps == [[], ["+1,3"], ["-1,3", "+1,2", "+2,3"]]
@@ -207,7 +207,7 @@ def test_pruning_leaves_the_tick_itself() -> None:
 
 
 def test_a_snapshot_has_the_units_that_may_have_changed_since_the_one_before() -> None:
-    """W9: by tick, not by arrival; a record behind T that came before the snapshot counts with the next one."""
+    """W9: by tick, not by arrival; a record after T that came before the snapshot counts with the next one."""
     for make in MAKE:
         grouping = make()
         insert(grouping, [(1, "a"), (2, "b"), (12, "c")])
@@ -218,7 +218,7 @@ def test_a_snapshot_has_the_units_that_may_have_changed_since_the_one_before() -
         assert list(grouping.capture(13, 1 << 40)) == []
         insert(grouping, [(30, "d")])
         insert(grouping, [(30, "d", True)])
-        assert grouping.capture(40, 30) == {ord("d"): []}, "one without state any more is told as well"
+        assert grouping.capture(40, 30) == {ord("d"): []}, "one without state any more is reported as well"
         restored = make()
         restored.restore(grouping.capture(20), 20)
         assert restored.changed(20) == []
@@ -265,7 +265,7 @@ def test_a_key_whose_records_were_all_taken_back_leaves_nothing(make: Callable[[
 def test_an_item_taken_back_may_come_again() -> None:
     grouping = last_grouping(2)
     assert said(insert(grouping, [(1, "a"), (1, "a", True), (1, "a")])) == ["+1"]
-    # The replaced item was another object: the window that holds it is given anew, tombstone first.
+    # The replaced item was another object: the window that holds it is sent again, tombstone first.
     assert said(insert(grouping, [(1, "a", True), (1, "a")])) == ["-1", "+1"]
 
 
@@ -361,7 +361,7 @@ logs = st.lists(st.tuples(st.integers(0, 40), keys), max_size=24, unique_by=lamb
 
 
 def settled(batches: list[Batch]) -> list[str]:
-    """What is left in the end, in order, when every tombstone has met its item."""
+    """The items left in the end, in order, when every tombstone has met its own."""
     outputs, faults = Pending("outputs"), Pending("faults")  # They go to barriers of their own.
     for each in batches:
         (faults if isinstance(each.rows[0], Fault) else outputs).add(each)

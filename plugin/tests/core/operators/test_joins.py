@@ -282,11 +282,13 @@ def test_a_join_says_so_before_it_outgrows_its_limit() -> None:
     assert {name: each.number for name, each in kept.items()} == {"near/left": 2_000, "near/right": 2_000}
     size = sum(each.bytes for each in kept.values())
     assert 2_000 * 2 * 400 < size < 2_000 * 2 * 2_000
-    with pytest.raises(StateTooLarge, match=r'join "near" keeps about .* may keep 1,048,576: .* left .* right') as told:
+    with pytest.raises(
+        StateTooLarge, match=r'join "near" keeps about .* may keep 1,048,576: .* left .* right'
+    ) as caught:
         Level(plan, Limits(1 << 18, 1 << 22, 8192, max_join_bytes=1 << 20)).feed(parcels, first // SLACK_MS + 2_000)
-    assert told.value.kind == "flow"
-    assert "raise worker.max_join_bytes" in told.value.way_out
-    assert "test_joins.py" in told.value.where
+    assert caught.value.kind == "flow"
+    assert "raise worker.max_join_bytes" in caught.value.way_out
+    assert "test_joins.py" in caught.value.where
 
 
 def both_numbers(left: Left, right: Right) -> Pair:

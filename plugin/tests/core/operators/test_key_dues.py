@@ -59,7 +59,7 @@ def test_what_counts_no_more_is_never_more_than_what_does() -> None:
 
 
 def test_the_entries_of_keys_that_are_taken_do_not_outlast_them() -> None:
-    """Keys that were put far, then sooner, then taken, leave a second entry each behind the one that was taken."""
+    """Keys that were put far, then sooner, then taken, leave a second entry each after the one that was taken."""
     dues = KeyDues()
     for number in range(5_000):
         dues.put(number, 0, 1_000_000, 0, lambda _: b"")

@@ -11,7 +11,7 @@ from programs import source_rows
 from stage_rig import NOW, Kept, Rig, Served, deployment, kept, opened, orders, packed, stage_of
 
 from lowtide import Flow, json, kafka, raw
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.operators.faults.limits import LETTER_BYTES, Limits
 from lowtide.core.operators.order.order import Position
 from lowtide.core.worker import WorkerCore
@@ -126,14 +126,14 @@ def beside(state: int, event: Event, longest: int) -> tuple[int, Event]:
 
 
 def behind_an_exchange(parallelism: int, grouping: str, *, letters: bool) -> list[Any]:
-    """What level 1 buries of records that grow there, on their way to level 2."""
+    """Dead letters of level 1, of records that grow there, on their way to level 2."""
     flow = Flow("test", dead_letters=kafka("dead", raw()) if letters else None)
     events = flow.read("events", kafka("events", json(Event)))
     stream = events.key_by("key", name="first").scan("one", grown, 0).key_by("text", name="second")
     stream.write("out", kafka("out", json(Event)))
     plan = compile_flow(flow, parallelism=parallelism, units=8, lanes=parallelism, slack_ms=1)
     limits = Limits(1 << 20, 2_000, 100)
-    front = Front(0, slack_ms=1, opening=0, window=Window(1000, 1 << 20), max_future_ms=1000)
+    front = Front(0, FrontLimits(1, Window(1000, 1 << 20), 1000), KnownFloors(0))
     reader = WorkerCore(plan, 0, 0, tracker=LocalTracker(99, 1, start=0), front=front, limits=limits)
     cores = [
         WorkerCore(plan, 1, place, tracker=LocalTracker(place, 1, start=0), limits=limits, grouping=grouping)
@@ -169,7 +169,7 @@ def test_a_message_that_two_sources_read_is_buried_by_both() -> None:
         events = flow.read(name, kafka("events", json(Event))).key_by("key", name=f"{name}-by-key")
         events.write(f"{name}-out", kafka(name, json(Event)))
     plan = compile_flow(flow, parallelism=1, units=8, lanes=1, slack_ms=1)
-    front = Front(0, slack_ms=1, opening=0, window=Window(1000, 1 << 20), max_future_ms=1000)
+    front = Front(0, FrontLimits(1, Window(1000, 1 << 20), 1000), KnownFloors(0))
     core = WorkerCore(plan, 0, 0, tracker=LocalTracker(0, 1, start=0), front=front, limits=Limits(1 << 20, 2_000, 100))
     core.rows(source_rows([Message(Position(0, 0), 5, None, b'{"key":"a","text":"' + b"x" * 3000 + b'"}')]), 0)
     ((_, bundle),) = core.notice(Notice(1, 1, 0, dict.fromkeys(segments_of(plan).inbound, 6), 6, ())).bundles
@@ -183,7 +183,7 @@ def test_what_is_too_large_for_a_broadcast_is_buried_once() -> None:
     longest = flow.read("texts", kafka("texts", json(Event))).map(larger).broadcast("longest", longer, 0)
     events.key_by("key").scan("one", beside, 0, broadcast=longest).write("out", kafka("out", json(Event)))
     plan = compile_flow(flow, parallelism=2, units=8, lanes=2, slack_ms=1)
-    front = Front(0, slack_ms=1, opening=0, window=Window(1000, 1 << 20), max_future_ms=1000)
+    front = Front(0, FrontLimits(1, Window(1000, 1 << 20), 1000), KnownFloors(0))
     core = WorkerCore(plan, 0, 0, tracker=LocalTracker(0, 1, start=0), front=front, limits=Limits(1 << 20, 2_000, 100))
     core.read_by(vertex.id for vertex in plan.sources() if vertex.name == "texts")
     texts = ["a", "grow", "b"]

@@ -93,7 +93,7 @@ def oracle(plan: Plan) -> Any:
     return by_lane(run_log(plan, {"parcels": [each for log in logs() for each in log]}, [])[0])
 
 
-def test_versions_that_go_round_on_different_ways_are_told_apart() -> None:
+def test_versions_that_go_round_on_different_ways_are_distinguished() -> None:
     plan = plan_of(starts_with_a_key)
     for seed in range(60):
         assert run(plan, seed).delivered == oracle(plan), seed

@@ -106,7 +106,7 @@ def test_a_child_and_a_trace_change_nothing_else_of_a_key(key: OrderKey, element
 
 
 @given(st.lists(order_keys, max_size=8) | st.lists(order_keys, max_size=8).map(sorted))
-def test_keys_in_order_are_told_from_others(keys: list[OrderKey]) -> None:
+def test_keys_in_order_are_distinguished_from_others(keys: list[OrderKey]) -> None:
     ats = [key.packed() for key in keys]
     assert ascending(ats) == (keys == sorted(keys))
     assert strictly_ascending(ats) == (keys == sorted(set(keys)))
@@ -188,7 +188,7 @@ def vertex_of(step: Any, name: str, plan: Plan) -> Vertex:
 
 
 def exchanged(step: Any, name: str, units: int, batch: Batch) -> Batch:
-    """What an exchange sends to the only worker there is."""
+    """The frame of an exchange to the only worker."""
     plan = plan_of(units)
     feed = Feed()
     ExchangeNode(vertex_of(step, name, plan), plan, None).take(batch, 0, feed)

@@ -1,4 +1,4 @@
-"""What waits for min time, against a model that keeps plain Python lists."""
+"""Records that wait for min time, against a model that keeps plain Python lists."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Model:
 
 
 def out(released: list[Batch]) -> list[tuple[OrderKey, int]]:
-    assert all(len(each) for each in released), "nothing is no batch"
+    assert all(len(each) for each in released), "nothing is not a batch"
     assert all(each.flags is None for each in released)
     found = [OrderKey.of(at) for each in released for at in each.ats]
     assert [each.ticks for each in released] == [[tick] for tick in sorted({key.tick for key in found})], "one per tick"

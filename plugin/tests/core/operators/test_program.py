@@ -125,7 +125,7 @@ def order(user: str, at: int) -> bytes:
 
 
 def numbers(programs: Programs) -> list[int]:
-    """Which orders came out."""
+    """The orders that came out."""
     sent = [value for lane in programs.delivered["out"].values() for _, value, _ in lane]
     return sorted({msgspec.json.decode(value or b"")["at"] for value in sent})
 

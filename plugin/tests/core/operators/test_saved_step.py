@@ -149,7 +149,7 @@ def test_a_step_that_forgets_keeps_when_a_key_was_touched() -> None:
     kept = [(key, state) for key, (state, _) in entries]
     assert compare([before.shape], [step.shape], {}) == [], "a ttl comes and goes without another name"
     assert compare([step.shape], [before.shape], {}) == []
-    assert before.shape != step.shape, "but what is kept is written anew"
+    assert before.shape != step.shape, "but what is kept is rewritten"
     assert (ttl_of(before.shape), ttl_of(step.shape)) == (None, 86_400_000 // PLAN.slack_ms)
     assert before.entries(step.table(entries)) == kept
     assert step.entries(before.table(kept)) == [(key, (state, None)) for key, state in kept]

@@ -151,7 +151,7 @@ def in_a_second(_: float) -> datetime:
 
 
 def test_a_letter_says_what_json_cannot_of_a_state_too() -> None:
-    """What failed when time called a key is no record, but what is kept of the key."""
+    """What failed when time called a key is not a record, but what is kept of the key."""
     flow = Flow("test", dead_letters=kafka("dead", raw()))
     sums = flow.read("in", kafka("in", json(Sum))).key_by("key")
     called = sums.flat_scan("lowest", lowest, 0.0, timer=in_a_second, on_timer=failing)

@@ -29,7 +29,7 @@ class Sale:
 
 
 @dataclass(frozen=True)
-class Told:
+class Posted:
     user: str
     text: str
 
@@ -53,14 +53,14 @@ class Upper:
         object.__setattr__(self, "name", self.name + "!")
 
 
-SALES, TOLD, DEAD = kafka("sales", json(Sale)), kafka("told", json(Told)), kafka("dead", raw())
+SALES, POSTED, DEAD = kafka("sales", json(Sale)), kafka("posted", json(Posted)), kafka("dead", raw())
 VALUES = [b'{"user":"ann","amount":1,"items":["gin"]}', b'{"user":"bob","amount":2,"items":["tea"]}']
 
 Build = Callable[[KeyedStream[Sale]], Stream[Any]]
 
 
 def outcomes(
-    build: Build, *, values: list[bytes] = VALUES, sink: Any = TOLD, grouping: str = "optimistic"
+    build: Build, *, values: list[bytes] = VALUES, sink: Any = POSTED, grouping: str = "optimistic"
 ) -> list[Any]:
     """What `run_locally`, the oracle and a job's programs make of messages: what comes out, or how they fail."""
 
@@ -98,19 +98,19 @@ def alike(found: list[Any]) -> Any:
     return found[0]
 
 
-def cart(state: dict[str, int], sale: Sale) -> tuple[dict[str, int], Told]:
+def cart(state: dict[str, int], sale: Sale) -> tuple[dict[str, int], Posted]:
     state[sale.items[0]] = sale.amount
-    return state, Told(sale.user, " ".join(state))
+    return state, Posted(sale.user, " ".join(state))
 
 
-def failing_cart(state: dict[str, int], sale: Sale) -> tuple[dict[str, int], Told]:
+def failing_cart(state: dict[str, int], sale: Sale) -> tuple[dict[str, int], Posted]:
     state[sale.items[0]] = sale.amount
     raise ValueError("too late")
 
 
-def counted(state: Loose, sale: Sale) -> tuple[Loose, Told]:
+def counted(state: Loose, sale: Sale) -> tuple[Loose, Posted]:
     state.count += 1
-    return state, Told(sale.user, str(state.count))
+    return state, Posted(sale.user, str(state.count))
 
 
 @pytest.mark.parametrize("grouping", ["optimistic", "ordered"])
@@ -126,14 +126,14 @@ def test_a_state_changed_in_place_ends_a_run_of_either_kind(function: Any, initi
 
 
 def test_a_repair_sees_a_state_changed_in_place_too() -> None:
-    def late(state: dict[str, int], sale: Sale) -> tuple[dict[str, int], Told]:
+    def late(state: dict[str, int], sale: Sale) -> tuple[dict[str, int], Posted]:
         if sale.amount == 1:
             state["gin"] = 1
-        return state, Told(sale.user, "")
+        return state, Posted(sale.user, "")
 
     flow = Flow("test")
     empty: dict[str, int] = {}
-    flow.read("sales", SALES).key_by("user").scan("cart", late, empty).write("out", TOLD)
+    flow.read("sales", SALES).key_by("user").scan("cart", late, empty).write("out", POSTED)
     job = Programs(compile_flow(flow, parallelism=1, slack_ms=1))
     job.feed("sales", [Message(Position(0, 5), 9, None, b'{"user":"ann","amount":2}')])
     job.run()
@@ -142,8 +142,8 @@ def test_a_repair_sees_a_state_changed_in_place_too() -> None:
         job.run()
 
 
-def first_item(sale: Sale) -> Told:
-    return Told(sale.user, sale.items.pop())
+def first_item(sale: Sale) -> Posted:
+    return Posted(sale.user, sale.items.pop())
 
 
 def sort_items(sale: Sale) -> bool:
@@ -151,19 +151,19 @@ def sort_items(sale: Sale) -> bool:
     return True
 
 
-def listed(sale: Sale) -> list[Told]:
+def listed(sale: Sale) -> list[Posted]:
     sale.items.clear()
     return []
 
 
-def scanned(state: int, sale: Sale) -> tuple[int, Told]:
+def scanned(state: int, sale: Sale) -> tuple[int, Posted]:
     sale.items.append("more")
-    return state + 1, Told(sale.user, str(state))
+    return state + 1, Posted(sale.user, str(state))
 
 
-def window(sales: tuple[Sale, ...]) -> Told:
+def window(sales: tuple[Sale, ...]) -> Posted:
     sales[0].items.append("more")
-    return Told(sales[0].user, "")
+    return Posted(sales[0].user, "")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,9 @@ def window(sales: tuple[Sale, ...]) -> Told:
     [
         (lambda keyed: keyed.map(first_item), "first_item"),
         (
-            lambda keyed: keyed.filter(sort_items).map(lambda sale: Told(sale.user, ""), name="told", returns=Told),
+            lambda keyed: keyed.filter(sort_items).map(
+                lambda sale: Posted(sale.user, ""), name="posted", returns=Posted
+            ),
             "sort_items",
         ),
         (lambda keyed: keyed.flat_map(listed), "listed"),
@@ -207,25 +209,25 @@ def largest(state: float, sale: Sale) -> tuple[float, Ratio]:
     return state, Ratio(sale.user, state)
 
 
-def far(state: dict[str, int], sale: Sale) -> tuple[dict[str, int], Told]:
-    return {"far": 1 << 63}, Told(sale.user, "")
+def far(state: dict[str, int], sale: Sale) -> tuple[dict[str, int], Posted]:
+    return {"far": 1 << 63}, Posted(sale.user, "")
 
 
-def nested(state: list[int], sale: Sale) -> tuple[list[int], Told]:
-    return ["1"], Told(sale.user, "")  # type: ignore[list-item]
+def nested(state: list[int], sale: Sale) -> tuple[list[int], Posted]:
+    return ["1"], Posted(sale.user, "")  # type: ignore[list-item]
 
 
-def local_time(state: datetime, sale: Sale) -> tuple[datetime, Told]:
-    return datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1))), Told(sale.user, "")
+def local_time(state: datetime, sale: Sale) -> tuple[datetime, Posted]:
+    return datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1))), Posted(sale.user, "")
 
 
 @pytest.mark.parametrize(
     ("function", "initial", "sink", "text"),
     [
-        (largest, 0.0, kafka("told", json(Ratio)), "cannot be saved as it is: 1 comes back from a snapshot as 1.0"),
-        (far, {}, TOLD, "cannot be saved: state{} is 9223372036854775808, expected int that int64 can hold"),
-        (nested, [], TOLD, "cannot be saved: state[] is '1', expected int"),
-        (local_time, datetime(2026, 1, 1, tzinfo=UTC), TOLD, "comes back from a snapshot as datetime.datetime(2025"),
+        (largest, 0.0, kafka("posted", json(Ratio)), "cannot be saved as it is: 1 comes back from a snapshot as 1.0"),
+        (far, {}, POSTED, "cannot be saved: state{} is 9223372036854775808, expected int that int64 can hold"),
+        (nested, [], POSTED, "cannot be saved: state[] is '1', expected int"),
+        (local_time, datetime(2026, 1, 1, tzinfo=UTC), POSTED, "comes back from a snapshot as datetime.datetime(2025"),
     ],
 )
 @pytest.mark.parametrize("grouping", ["optimistic", "ordered"])
@@ -243,11 +245,11 @@ def test_a_state_that_no_snapshot_gives_back_ends_a_run_of_either_kind(
 def test_a_state_that_never_was_ends_nothing() -> None:
     """What an optimistic step makes of a record too early is taken back."""
 
-    def over(state: int, sale: Sale) -> tuple[int, Told]:
-        return (1 << 63 if state == 0 and sale.amount == 2 else state + sale.amount), Told(sale.user, str(state))
+    def over(state: int, sale: Sale) -> tuple[int, Posted]:
+        return (1 << 63 if state == 0 and sale.amount == 2 else state + sale.amount), Posted(sale.user, str(state))
 
     flow = Flow("test")
-    flow.read("sales", SALES).key_by("user").scan("over", over, 0).write("out", TOLD)
+    flow.read("sales", SALES).key_by("user").scan("over", over, 0).write("out", POSTED)
     plan = compile_flow(flow, parallelism=1, slack_ms=1)
     log = [
         Message(Position(0, 5), 9, None, b'{"user":"ann","amount":2}'),
@@ -261,9 +263,9 @@ def test_a_state_that_never_was_ends_nothing() -> None:
     assert job.delivered == by_lane(run_log(plan, {"sales": log})[0])
 
 
-def look_it_up(state: int, sale: Sale, prices: dict[str, int]) -> tuple[int, Told]:
+def look_it_up(state: int, sale: Sale, prices: dict[str, int]) -> tuple[int, Posted]:
     prices.clear()
-    return state, Told(sale.user, "")
+    return state, Posted(sale.user, "")
 
 
 def price(state: dict[str, int], sale: Sale) -> dict[str, int]:
@@ -279,8 +281,8 @@ def price_nested(state: dict[str, int], sale: Sale) -> dict[str, int]:
     return {"a": None}  # type: ignore[dict-item]
 
 
-def share(state: int, sale: Sale, prices: dict[str, int]) -> tuple[int, Told]:
-    return state, Told(sale.user, str(prices))
+def share(state: int, sale: Sale, prices: dict[str, int]) -> tuple[int, Posted]:
+    return state, Posted(sale.user, str(prices))
 
 
 @pytest.mark.parametrize(
@@ -346,7 +348,7 @@ def test_a_loop_keeps_records_as_columns_give_them_back() -> None:
         ),
         (list[float], [[], [1.0]], [[1], (1.0,), [None]]),
         (dict[str, float], [{}, {"a": 1.0}], [{"a": 1}, {1: 1.0}]),
-        (Ratio, [Ratio("u", 1.0)], [Ratio("u", 1), Told("u", "")]),
+        (Ratio, [Ratio("u", 1.0)], [Ratio("u", 1), Posted("u", "")]),
         (list[Ratio], [[Ratio("u", 1.0)]], [[Ratio("u", 1)]]),
         (Loose, [Loose(1)], [Loose(1.0)]),  # type: ignore[arg-type]
         (Upper, [], [Upper("a")]),

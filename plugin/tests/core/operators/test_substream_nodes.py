@@ -14,7 +14,7 @@ from state_flows import total as counted
 import lowtide as lt
 from lowtide.assignment.messages import LabelsEnded, LookForLabels
 from lowtide.core.fronts.end import end_tick
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.operators.keyed import ended as ended_module
 from lowtide.core.operators.order.order import Position, tick_of
 from lowtide.core.operators.program import Captured, Program
@@ -49,7 +49,7 @@ class Rig:
     """A reader, and the worker of level 1 that gets all it sends."""
 
     def __init__(self, plan: Plan, lead_ticks: int = 20, start: int = 0) -> None:
-        front = Front(0, slack_ms=SLACK_MS, opening=start, window=Window(10**6, 10**9), max_future_ms=10**12)
+        front = Front(0, FrontLimits(SLACK_MS, Window(10**6, 10**9), 10**12), KnownFloors(start))
         self.reader = WorkerCore(plan, 0, 0, tracker=LocalTracker(0, 1, start=start), front=front)
         self.worker = WorkerCore(
             plan, 1, 0, tracker=LocalTracker(1, 1, start=start), lead_ticks=lead_ticks, max_bundle_records=10**6
@@ -195,7 +195,7 @@ def test_labels_are_known_from_their_end_on_as_long_as_they_are_kept() -> None:
     assert looking.look_for_labels(LookForLabels(1, "done", ["a"])).ended == {}, "it has no labels"
 
 
-def test_a_label_that_is_waited_for_is_not_forgotten_before_it_is_told() -> None:
+def test_a_label_that_is_waited_for_is_not_forgotten_before_it_is_reported() -> None:
     """Though more log time goes by between two questions than labels are kept for."""
     rig = Rig(plan_of())
     looking = KeyLookup(rig.worker)

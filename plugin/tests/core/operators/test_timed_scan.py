@@ -192,18 +192,18 @@ def test_what_has_changed_since_a_snapshot_holds_every_state_that_differs(
 @settings(deadline=None)
 @given(logs, st.sets(st.integers(0, END - 1), max_size=3))
 def test_due_is_the_tick_at_which_it_next_gives_something(arrivals: list[Arrival], restored: set[int]) -> None:
-    """R6b: what is told is never above what comes, also by a worker that has only been restored."""
+    """R6b: what is reported is never above what comes, also by a worker that has only been restored."""
     plan = a_plan(ttl=False)
     node = a_scan(plan)
     given_to(node, arrivals)
     for tick in range(END):
         advanced(node, tick)
-        told = node
+        shown = node
         if tick in restored:
-            told = a_scan(plan)
-            told.restore(by_way_of_parts(plan, node.capture(tick)), tick)
+            shown = a_scan(plan)
+            shown.restore(by_way_of_parts(plan, node.capture(tick)), tick)
         dues = [at for at, *_ in expected([each for each in arrivals if each[0] < tick], ttl=False) if at >= tick]
-        assert told.due_tick == min(dues, default=None)
+        assert shown.due_tick == min(dues, default=None)
 
 
 @settings(deadline=None)

@@ -15,13 +15,15 @@ import msgspec
 
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.keys import plain
 from lowtide.core.operators.order.order import CLOCK, Position, delivered_ms, position_of, tick_of
-from lowtide.errors import FrameTooLarge, LowtideError, RecordRefused, UserCodeFailed
-from lowtide.flow.formats.formats import Format
+from lowtide.errors import FrameTooLarge, LifeEnded, LowtideError, RecordRefused, UserCodeFailed
+from lowtide.flow.formats.endpoints import Sink
 from lowtide.flow.formats.json_writable import json_rule, json_writable, sayable
 from lowtide.flow.formats.writable import Writable
 from lowtide.flow.plan.plan import Plan, Vertex, is_of
-from lowtide.flow.steps.steps import MapBatches, Read, Write
+from lowtide.flow.steps.steps import Write
+from lowtide_snapshots.keys.hashing import hash_unit
 
 _PACKAGE = str(Path(__file__).parents[3])
 _NOT_ITERABLE = "object is not iterable"
@@ -108,11 +110,42 @@ class NotWritable(AtRecord, RecordRefused):
         super().__init__(
             vertex,
             position,
-            f'sink "{vertex.name}", topic "{vertex.step.sink.topic}": a record {failure.error}',
+            f'sink "{vertex.name}", {vertex.step.sink.place}: a record {failure.error}',
             where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
             way_out=failure.way_out
             or "correct the step before it, or write another type, or send such records to "
             "Flow(..., dead_letters=kafka(topic, raw()))",
+        )
+
+
+class CallGivenUp(AtRecord, LifeEnded):
+    """See to the service, or give the call more retries, another value when it fails, or a dead letter."""
+
+    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+        super().__init__(
+            vertex,
+            position,
+            f'call "{vertex.name}": {failure.error}',
+            where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
+            way_out="see to the service, and recover the job: it asks again. If such records are to go on, give the "
+            'call more retries, or failed="value" or "letter"',
+            details=failure.traceback_text,
+        )
+
+
+class CallChanged(AtRecord, UserCodeFailed):
+    """Take back the change of the steps before a call until the job has passed this record, or redeliver."""
+
+    def __init__(self, vertex: Vertex, position: Position, record: Any, what: str) -> None:
+        super().__init__(
+            vertex,
+            position,
+            f'call "{vertex.name}": {what}',
+            where=f"{vertex.site}, record at {position}: {shortened(record)}",
+            way_out="if a step before the call was changed, take that back, correct what comes after the call instead, "
+            "and change it once a snapshot is committed beyond this record; or `lowtide recover --redeliver`, which "
+            "asks about everything again. If nothing was changed, a step before the call is not deterministic: "
+            "`lowtide check` names it",
         )
 
 
@@ -140,10 +173,27 @@ def unreadable(index: int, value: bytes | None, format_: object, record: type, r
     return Failure(index, value, f"cannot be read as {format_} of {record.__qualname__}: {reason}")
 
 
-def unwritable(index: int, record: object, format_: Format[Any]) -> Failure | None:
-    """Make the failure of a record that a sink's format cannot write; None if it can."""
-    what = format_.writable.fault(record)
-    return None if what is None else Failure(index, record, f"cannot be written as {format_}: {what}")
+def unwritable(index: int, record: object, sink: Sink) -> Failure | None:
+    """Make the failure of a record that a sink cannot write; None if it can."""
+    what = sink.writable.fault(record)
+    return None if what is None else Failure(index, record, f"cannot be written as {sink.form}: {what}")
+
+
+def astray(index: int, record: object, sink: Sink, unit: int, units: int) -> Failure | None:
+    """Make the failure of a record that did not come by its key, at a sink that needs it so; None if it did.
+
+    Args:
+        index: The record's place in its batch.
+        record: The record.
+        sink: The sink.
+        unit: The hash unit by which the record came.
+        units: Number of hash units.
+    """
+    column = sink.key_column
+    if not sink.by_key or column is None or hash_unit([plain(getattr(record, column))], units) == unit:
+        return None
+    what = f"came by another key than its {column}, so that the order of the records of one {column} would be random"
+    return Failure(index, record, what, way_out=f'put .key_by("{column}") right before the write')
 
 
 def raised(index: int, record: object, error: BaseException) -> Failure:
@@ -283,7 +333,7 @@ def faults(vertex: Vertex, batch: Batch, failures: Sequence[Failure], rows: Sour
 
 def ends_life(plan: Plan, fault: Fault) -> bool:
     """Return whether a fault ends the life, unless it is taken back; else it becomes a dead letter."""
-    return plan.dead_letters is None or isinstance(fault.vertex.step, MapBatches) or bool(fault.failure.way_out)
+    return plan.dead_letters is None or fault.vertex.step.batched or bool(fault.failure.way_out)
 
 
 def error_of(at: bytes, fault: Fault) -> AtRecord:
@@ -295,7 +345,7 @@ def failed_at(vertex: Vertex, position: Position, failure: Failure) -> AtRecord:
     """Return the error that ends the job at a failure, if there are no dead letters."""
     if failure.too_large:
         return TooLarge(vertex, position, failure)
-    if isinstance(vertex.step, Read):
+    if vertex.step.reads:
         return MessageRefused(vertex, position, failure)
     return NotWritable(vertex, position, failure) if is_of(vertex, Write) else UserError(vertex, position, failure)
 

@@ -11,8 +11,6 @@ from lowtide.core.operators.order.batch import Batch
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.schema.fields import encode_rows
 
-__all__ = ["Limits"]
-
 LETTER_BYTES = 64 << 10
 """The bytes of a too large record that a dead letter holds."""
 PLACE_BYTES = 48

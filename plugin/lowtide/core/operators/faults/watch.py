@@ -12,9 +12,6 @@ from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.schema.fields import encode_rows, is_fixed
 from lowtide.flow.schema.schema import schema_of
 from lowtide.flow.site import Function
-from lowtide.flow.steps.steps import Again, Broadcast, Filter, FlatMap, Map, Scan, Split
-
-__all__ = ["WATCHED_BYTES", "RecordWatch", "Watch", "record_watch", "shown_function", "watch_of"]
 
 WATCHED_BYTES = 1_024
 """So much is looked at for each record, on average: larger values in turn, one of 10 KiB with every tenth record."""
@@ -65,12 +62,12 @@ class RecordWatch(Watch):
         """
         if looked is None or self.same(rows, looked):
             return
-        place, first = len(encode_rows([None] * len(rows))) - len(rows), 0
+        offset, first = len(encode_rows([None] * len(rows))) - len(rows), 0
         for index, row in enumerate(rows):
             alone, first = _encoded([row])[1:], index
-            if not looked.startswith(alone, place):
+            if not looked.startswith(alone, offset):
                 break
-            place += len(alone)
+            offset += len(alone)
         raise self.changed(rows[first], position_of(ats[first]))
 
     def changed(self, record: object, position: Position) -> UserError:
@@ -81,12 +78,12 @@ class RecordWatch(Watch):
 
 def record_watch(vertex: Vertex) -> RecordWatch | None:
     """The watch of what a step calls its function with; None where nobody can change a record in place."""
-    step = vertex.step
-    if not isinstance(step, Map | FlatMap | Filter | Split | Scan | Broadcast | Again):
+    function = vertex.step.functions.get("function")
+    if function is None or not vertex.step.per_record:
         return None
     origin, arguments = get_origin(vertex.takes), get_args(vertex.takes)
     taken = arguments[:1] if origin is tuple else arguments if origin in (Union, UnionType) else (vertex.takes,)
-    return watch_of(vertex, step.function, taken)
+    return watch_of(vertex, function, taken)
 
 
 def watch_of(vertex: Vertex, function: Function, taken: Sequence[type]) -> RecordWatch | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from lowtide.core.operators.held.pending import Pending
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.late_seen import LateSeen
 from lowtide.core.operators.order.order import tick_of
 from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.state.grouping import Grouping, GroupingNode
@@ -30,9 +32,11 @@ class Holding(Node):
     Attributes:
         sends: The segments in which others wait for its output, faults included: its holds and dues there go to
             the tracker (R6, R6b).
+        late_seen: What was late so far, by the name of the step, or of a join's side.
     """
 
     sends: tuple[int, ...] = ()
+    late_seen: Mapping[str, LateSeen] = MappingProxyType({})
 
     @abstractmethod
     def advance(self, min_time: int, feed: Feed) -> None:
@@ -63,7 +67,7 @@ class Holding(Node):
         return None
 
     def time_ends(self) -> None:
-        """Hear that no record can come any more: all that is held or due is to be done, however far ahead it lies."""
+        """Finish, as no record can come any more: do all that is held or due, however far ahead it lies."""
 
 
 class OrderedNode(Holding, GroupingNode):

@@ -20,14 +20,14 @@ class Pending:
     tick at which more has been taken back than is left, and `SPARE`, what is left is kept alone.
 
     Args:
-        place: What holds them, for errors.
+        owner: What holds them, for errors.
 
     Attributes:
         released: Everything below this tick has been released; what comes below it later is an error.
     """
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
         self._parts: dict[int, list[Batch]] = {}
         """By tick, in the order they came."""
         self._taken_back: dict[int, tuple[int, int]] = {}
@@ -54,7 +54,7 @@ class Pending:
         """
         ticks = batch.ticks
         if ticks[0] < self.released:
-            raise TimeWentBack(self._place, ticks[0], self.released)
+            raise TimeWentBack(self._owner, ticks[0], self.released)
         self._size += len(batch.ats)
         if len(ticks) == 1:
             self._put(ticks[0], batch)
@@ -120,7 +120,7 @@ class Pending:
         for index, at in enumerate(batch.ats):
             tombstone = batch.flags is not None and batch.flags[index]
             if tombstone != (at == open_at):
-                raise unmatched(self._place, at, tombstone)
+                raise unmatched(self._owner, at, tombstone)
             if tombstone:
                 kept.pop()
                 open_at = b""

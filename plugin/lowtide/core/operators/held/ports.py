@@ -10,8 +10,6 @@ from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
 from lowtide.flow.plan.plan import Vertex
 
-__all__ = ["PortsNode", "in_turn"]
-
 
 class PortsNode(Holding):
     """A step that holds the records of each port until nothing before them can come at any.

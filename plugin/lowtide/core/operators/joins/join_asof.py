@@ -20,8 +20,6 @@ from lowtide.flow.plan.plan import Plan, Vertex, side_of
 from lowtide.flow.steps.steps import JoinAsof
 from lowtide.flow.time.moments import instant_over, micros
 
-__all__ = ["AsofNearness", "AsofNode"]
-
 
 class AsofNearness(Nearness):
     """The times of a `join_asof`; see `Nearness`."""
@@ -45,8 +43,8 @@ class Partners(JoinSide):
     def newest(self, key: Key, moment: int, back: int) -> Held | None:
         """The newest record of a key that is not after a moment, and not more than `back` before it; O(log of them)."""
         found = [] if meets_nothing(key) else self._by_time.get(key, [])
-        place = bisect_right(found, moment, key=_moment)
-        return found[place - 1][2] if place and found[place - 1][0] >= moment - back else None
+        index = bisect_right(found, moment, key=_moment)
+        return found[index - 1][2] if index and found[index - 1][0] >= moment - back else None
 
     def put(self, held: Held) -> None:
         """Take a record."""
@@ -74,6 +72,7 @@ class AsofNode(JoinNode):
         self._dues = Dues()
         self._partners = Partners(side_of(vertex, RIGHT), RIGHT, self._nearness)
         self.sides = [JoinSide(side_of(vertex, LEFT), LEFT, self._nearness, self._dues), self._partners]
+        self.states = {side.name: side for side in self.sides}
 
     def _pair(self, held: Held, made: Made) -> None:
         """Nothing comes with a record."""
@@ -96,7 +95,7 @@ class AsofNode(JoinNode):
                 made.give(at_of(number), unit, out)
             else:
                 made.fail(at_of(number), unit, Fault(self.vertex, failure, None))
-        self._emit(made, tick, feed)
+        made.pass_on(self, feed, [tick])
 
 
 def _moment(entry: tuple[int, bytes, Held]) -> int:

@@ -9,25 +9,23 @@ from lowtide.core.operators.held.ports import PortsNode, in_turn
 from lowtide.core.operators.joins.join_side import Dues, Held, JoinSide
 from lowtide.core.operators.joins.nearness import Nearness
 from lowtide.core.operators.joins.pairing import Pairing
-from lowtide.core.operators.node import Feed, Node
+from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.clock import ClockKeys, parted_at_the_clock
 from lowtide.core.operators.order.keys import meets_nothing
+from lowtide.core.operators.order.late_seen import LateSeen
 from lowtide.core.operators.order.order import position_of, with_child
-from lowtide.core.operators.windows.late_seen import LateSeen
 from lowtide.core.operators.windows.window_node import Made
 from lowtide.errors import StateTooLarge
 from lowtide.flow.plan.plan import Plan, Vertex, side_of
 from lowtide.flow.schema.fields import key_of
 from lowtide.flow.steps.steps import Join
 
-__all__ = ["JoinNode"]
-
 LEFT, RIGHT = 0, 1
 """The ports."""
 
 Ports = Sequence[Batch | None]
-"""What each port brought, in order; None for nothing."""
+"""Records of each port, in order; None for nothing."""
 
 
 class JoinNode(PortsNode):
@@ -40,7 +38,6 @@ class JoinNode(PortsNode):
 
     Attributes:
         sides: What is kept of the two streams.
-        late_seen: By port what was late so far.
     """
 
     def __init__(self, vertex: Vertex[Join], plan: Plan, max_bytes: int | None = None) -> None:
@@ -52,18 +49,15 @@ class JoinNode(PortsNode):
         self._pairing = Pairing(vertex, [plan.vertices[parent].gives for parent in vertex.parents])
         self._dues = Dues()
         self._clock = ClockKeys(plan, vertex)
-        self._lates: dict[int, Node] = {}
         self._slack_us = plan.slack_ms * 1_000
         self._max_bytes = max_bytes
-        self.late_seen = [LateSeen() for _ in ports]
+        self._late_seen = [LateSeen() for _ in ports]
+        self.late_seen = {side_of(vertex, port): self._late_seen[port] for port in ports}
         self.sides = [
             JoinSide(side_of(vertex, port), port, self._nearness, self._dues if step.outer[port] else None)
             for port in ports
         ]
-
-    def lead_late(self, port: int, follower: Node) -> None:
-        """Say who takes what is late at a port; without one it is dropped."""
-        self._lates[port] = follower
+        self.states = {side.name: side for side in self.sides}
 
     @property
     def due_tick(self) -> int | None:
@@ -121,16 +115,16 @@ class JoinNode(PortsNode):
             row = batch.rows[index]
             held = Held(at, self._keys[port](row), batch.units[index], row, port, self._nearness)
             why = self._nearness.lateness(port, held.moment, tick, first)
-            self.late_seen[port].records += 1
+            self._late_seen[port].records += 1
             if why is not None:
-                self.late_seen[port].add(why, at, tick * self._slack_us, held.moment)
+                self._late_seen[port].add(why, at, tick * self._slack_us, held.moment)
                 lates[port].append(index)
             elif not meets_nothing(held.key):
                 self._pair(held, made)
                 self.sides[port].put(held)
             elif self.sides[port].comes_alone:
                 self.sides[port].put(held)
-        self._emit(made, tick, feed)
+        made.pass_on(self, feed, [tick])
         for port, late in enumerate(lates):
             batch = batches[port]
             if late and batch is not None and port in self._lates:
@@ -169,10 +163,4 @@ class JoinNode(PortsNode):
                 made.give(at_of(number), unit, out)
             else:
                 made.fail(at_of(number), unit, Fault(self.vertex, failure, None))
-        self._emit(made, tick, feed)
-
-    def _emit(self, made: Made, tick: int, feed: Feed) -> None:
-        if made.rows:
-            self.pass_on(Batch(made.ats, made.units, made.rows, None, [tick]), feed)
-        if made.faults:
-            feed.fail(Batch(made.fault_ats, made.fault_units, list(made.faults), None, [tick]))
+        made.pass_on(self, feed, [tick])

@@ -13,8 +13,6 @@ from lowtide.core.operators.order.order import FIRST_TICK, tick_of
 from lowtide.core.operators.state.group import Key, Touched
 from lowtide.core.operators.state.keyed_state import NOTHING
 
-__all__ = ["Dues", "Held", "JoinSide", "SavedRecord"]
-
 HELD_BYTES = 500
 """About what a record takes beside itself: its place by key, by the tick at which it ends, and among the dues."""
 
@@ -101,7 +99,7 @@ class JoinSide:
         self._ticks: list[int] = []
         """A heap of the ticks in `_ending`."""
         self._ended: deque[tuple[int, list[Held]]] = deque()
-        """What has ended and may still be asked for, by ascending ticks."""
+        """Ended records that may still be asked for, by ascending ticks."""
         self._touched = Touched()
         self._pruned = FIRST_TICK
         self._scale = Scale()

@@ -21,9 +21,7 @@ from lowtide.core.operators.state.group import Group, Key
 from lowtide.core.operators.state.keyed_state import ValueState
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.fields import key_of
-from lowtide.flow.steps.steps import JoinTable, Table
-
-__all__ = ["TableJoinNode", "TableNode"]
+from lowtide.flow.steps.steps import JoinTable
 
 RECORDS, ROWS = 0, 1
 """The ports."""
@@ -47,18 +45,19 @@ class TableJoinNode(PortsNode, ValueState):
     Args:
         vertex: The step.
         plan: The plan.
-        table: What the table says of its rows.
         ttl: After how many ticks without a record a key has no row any more; None for never.
     """
 
-    def __init__(self, vertex: Vertex[JoinTable], plan: Plan, table: Table, ttl: int | None) -> None:
+    def __init__(self, vertex: Vertex[JoinTable], plan: Plan, ttl: int | None) -> None:
         PortsNode.__init__(self, vertex, 2)
         ValueState.__init__(self, ttl)
         self._keys = [key_of(plan.key_of(vertex, port)) for port in (RECORDS, ROWS)]
-        self._deleted = None if table.deleted is None else attrgetter(table.deleted)
+        deleted = vertex.step.table.deleted
+        self._deleted = None if deleted is None else attrgetter(deleted)
         self._inner = vertex.step.how == "inner"
         self._pairing = Pairing(vertex, [plan.vertices[parent].gives for parent in vertex.parents])
         self._scale = Scale()
+        self.states = {vertex.name: self}
 
     @property
     def kept(self) -> Kept:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowtide.core.operators.windows.late_seen import Why
+from lowtide.core.operators.order.late_seen import Why
 from lowtide.flow.schema.fields import key_of
 from lowtide.flow.steps.steps import Join
 from lowtide.flow.time.moments import instant_over, micros, micros_of
-
-__all__ = ["Nearness"]
 
 
 class Nearness:

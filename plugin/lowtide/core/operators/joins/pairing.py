@@ -12,8 +12,6 @@ from lowtide.core.operators.plain.per_record import said_type
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.steps.steps import Join, JoinTable
 
-__all__ = ["Pairing"]
-
 
 class Pairing:
     """Calls the function with a pair, and says what is wrong with its result.

@@ -32,8 +32,6 @@ from lowtide.flow.schema.fields import key_of
 from lowtide.flow.steps.steps import Broadcast, Scan
 from lowtide_snapshots.format.parts import SHARED_UNIT
 
-__all__ = ["BesideNode", "newest"]
-
 KEYED, BESIDE = 0, 1
 """The ports."""
 COPY_BYTES = 4 + TAIL_BYTES
@@ -61,16 +59,16 @@ class BesideNode(Holding, ValueState):
     ) -> None:
         Holding.__init__(self, vertex)
         ValueState.__init__(self, ttl)
-        place = f'step "{vertex.name}"'
+        owner = f'step "{vertex.name}"'
         self._key = key_of(tuple(columns))
         self._scan = Scanner(vertex, beside)
         self._initial = vertex.step.initial
         self._flat = vertex.step.appends
-        self._pending = [Pending(place)]
+        self._pending = [Pending(owner)]
         if beside is not None:
             self._broadcasts = _Fold(beside)
             self._newest_beside = Group(None, SHARED_UNIT, beside.step.initial)
-            self._pending.append(Pending(f'{place}, broadcast "{beside.name}"'))
+            self._pending.append(Pending(f'{owner}, broadcast "{beside.name}"'))
         self._put: list[Group] = []
         """The groups with elements that `prune` has not been given yet."""
         self._touched_beside: tuple[int, int] | None = None
@@ -78,6 +76,7 @@ class BesideNode(Holding, ValueState):
         self._copied = b""
         """The part of the order key that the copies of the broadcast's newest record share."""
         self.beside = None if beside is None else beside.name
+        self.states = {vertex.name: self}
 
     def key_by_type(self, columns: Mapping[type, tuple[str, ...]]) -> None:
         """Key records by the columns of their type, as connected streams are."""
@@ -105,6 +104,9 @@ class BesideNode(Holding, ValueState):
         if not places:
             return
         outs: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
+        keyed = batches[KEYED]
+        if self._shelf is not None and keyed is not None:
+            self._shelf.admit(list(map(self._key, keyed.rows)), keyed.units)
         for at, port, index in places:
             batch = batches[port]
             assert batch is not None
@@ -199,7 +201,7 @@ class _Fold:
     def __init__(self, vertex: Vertex[Broadcast]) -> None:
         self._vertex = vertex
         self._function = vertex.step.function
-        self._states = States(vertex)
+        self._states = States(vertex, vertex.step.state)
         self._records = record_watch(vertex)
 
     def __call__(self, at: bytes, state: Any, row: Any) -> Any:

@@ -6,8 +6,6 @@ from lowtide.core.operators.held.ports import PortsNode
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
 
-__all__ = ["ConnectNode"]
-
 
 class ConnectNode(PortsNode):
     """Passes on what comes at all ports, in one order, once nothing before it can come."""

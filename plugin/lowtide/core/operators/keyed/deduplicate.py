@@ -13,8 +13,6 @@ from lowtide.core.operators.state.grouping import Appended, Change, Grouping, Me
 from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.flow.plan.plan import Vertex
 
-__all__ = ["DeduplicateGrouping"]
-
 
 class DeduplicateGrouping(Grouping):
     """Keeps of each key the tick of the last record that went on, and what came since the prune time.

@@ -5,7 +5,8 @@ What comes to it is final, as a `when_done` runs in order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from lowtide.core.fronts.end import end_tick
 from lowtide.core.operators.keyed.scan import FlatScanGrouping
@@ -16,8 +17,6 @@ from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.steps.steps import Ended
 from lowtide.flow.time.durations import ticks_of
-
-__all__ = ["EndedGrouping"]
 
 REMEMBERED_QUESTIONS = 200
 """A label that so many questions have not asked for is not waited for any more."""
@@ -64,6 +63,10 @@ class EndedGrouping(FlatScanGrouping):
     def look(self, key: Key, tick: int) -> object:
         """See `Grouping`."""
         return super().look(key, tick if tick < self._end else self._reached)
+
+    def walk(self, unit: int | None, tick: int) -> Iterator[tuple[Key, Any]]:
+        """See `Grouping`."""
+        return super().walk(unit, tick if tick < self._end else self._reached)
 
     def ended(self, labels: Sequence[Key], tick: int) -> dict[Key, int]:
         """By label the tick of its last end below a tick, of those that have ended; they are waited for from now on."""

@@ -77,10 +77,10 @@ class LastGrouping(Grouping):
         start = max(0, end - size)
         if self._ttl is not None and end:
             tick = tick_of(elements[end - 1][0])
-            for place in range(end - 2, start - 1, -1):
-                after, tick = tick, tick_of(elements[place][0])
+            for index in range(end - 2, start - 1, -1):
+                after, tick = tick, tick_of(elements[index][0])
                 if after - tick >= self._ttl:
-                    return place + 1
+                    return index + 1
         return start
 
     def _fold(self, group: Group, count: int) -> None:

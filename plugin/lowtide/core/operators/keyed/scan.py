@@ -17,7 +17,7 @@ from lowtide.core.operators.state.keyed_state import ValueState
 from lowtide.core.operators.state.states import States, classes_of
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.site import Function
-from lowtide.flow.steps.steps import Scan
+from lowtide.flow.steps.steps import Broadcast, Scan
 
 __all__ = ["FlatScanGrouping", "Listing", "ScanGrouping", "Scanner", "calling", "classes_of", "laid_out"]
 
@@ -25,7 +25,7 @@ __all__ = ["FlatScanGrouping", "Listing", "ScanGrouping", "Scanner", "calling", 
 class ScanGrouping(ValueState, Grouping):
     """Keeps the states since the prune time, so that a late record replays from the right one.
 
-    An element is (order key, record, state behind it, output); an output may be a `Fault`, and then the state is the
+    An element is (order key, record, state after it, output); an output may be a `Fault`, and then the state is the
     one before it. A state that is too old when a record comes is the initial one: looked at then, and nowhere else.
     """
 
@@ -106,15 +106,15 @@ class FlatScanGrouping(ScanGrouping):
 
 def laid_out(batch: Batch) -> Batch | None:
     """Tuples of outputs as outputs; None if there are none."""
-    places = [(index, number, out) for index, outs in enumerate(batch.rows) for number, out in enumerate(outs, 1)]
-    if not places:
+    outputs = [(index, number, out) for index, outs in enumerate(batch.rows) for number, out in enumerate(outs, 1)]
+    if not outputs:
         return None
     ats, units, flags = batch.ats, batch.units, batch.flags
     return Batch(
-        [with_child(ats[index], number) for index, number, _ in places],
-        [units[index] for index, _, _ in places],
-        [out for _, _, out in places],
-        None if flags is None else [flags[index] for index, _, _ in places],
+        [with_child(ats[index], number) for index, number, _ in outputs],
+        [units[index] for index, _, _ in outputs],
+        [out for _, _, out in outputs],
+        None if flags is None else [flags[index] for index, _, _ in outputs],
     )
 
 
@@ -132,7 +132,7 @@ class Listing:
         self.__qualname__ = shown_function(function)
 
     def __call__(self, state: Any, row: Any, *beside: Any) -> tuple[Any, Any]:
-        """The state after a record and a tuple of its outputs; if one is no output, that one in a list instead."""
+        """The state after a record and a tuple of its outputs; if one is not an output, that one in a list instead."""
         after, given = self._function(state, row, *beside)
         outs = tuple(given)
         if not set(map(type, outs)) <= self._gives:
@@ -159,12 +159,12 @@ class Scanner:
         fixed: Whether the function's arguments are immutable.
     """
 
-    def __init__(self, vertex: Vertex[Scan], broadcast: Vertex | None = None) -> None:
+    def __init__(self, vertex: Vertex[Scan], broadcast: Vertex[Broadcast] | None = None) -> None:
         """Make one; the function also sees the states of `broadcast`."""
         self._vertex = vertex
-        self._beside = None if broadcast is None else States(broadcast)
+        self._beside = None if broadcast is None else States(broadcast, broadcast.step.state)
         self.function, self.gives, self.says = calling(vertex)
-        self.states = States(vertex)
+        self.states = States(vertex, vertex.step.state)
         self._records = record_watch(vertex)
         self.fixed = self.states.fixed and self._records is None and self._beside is None
 
@@ -203,5 +203,5 @@ class Scanner:
         return (after, out) if failure is None else (state, Fault(self._vertex, failure, None))
 
     def failed(self, row: Any, error: BaseException) -> Fault:
-        """The fault of a call that raised, or whose result is no pair."""
+        """The fault of a call that raised, or whose result is not a pair."""
         return Fault(self._vertex, raised(0, row, error), None)

@@ -8,8 +8,6 @@ from typing import Any
 
 from lowtide.core.operators.order.order import ascending, ticks_in
 
-__all__ = ["Batch"]
-
 
 class Batch:
     """n records, n >= 1 unless said; its lists are never changed once it is made.

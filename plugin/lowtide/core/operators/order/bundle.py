@@ -7,8 +7,6 @@ from typing import Any
 from lowtide.core.operators.order.order import OrderKey
 from lowtide_tracker import Floor
 
-__all__ = ["NO_KEY", "Bundle", "Piece"]
-
 NO_KEY = b""
 """Before every record's packed order key: the `last` of a lane that nothing was delivered to."""
 
@@ -39,15 +37,16 @@ class Bundle:
     Attributes:
         lane: The lane.
         number: Counts the lane's bundles in this life, from 1.
-        pieces: The records in order; none in a bundle that only carries floors.
-        last: The packed order key of the lane's last record, this bundle's or, if it has none, an earlier one's;
-            `NO_KEY` if there is none.
+        pieces: The records in order; none in a bundle that only carries floors or a mark.
+        last: The packed order key of the lane's last record, this bundle's or, if it has none, an earlier one's, or
+            that of its mark (`mark_key`); `NO_KEY` if there is none.
         floors: What the min time rests on that released these records, as far as it is not durable already and the
             lane has not been given it; the sink keeps them beside those it has.
         covered: Floors that the sink may have and does not need beside these.
+        mark: The tick below which nothing of the lane follows this bundle; None if the sink needs no mark.
     """
 
-    __slots__ = ("_size", "covered", "floors", "lane", "last", "number", "pieces")
+    __slots__ = ("_size", "covered", "floors", "lane", "last", "mark", "number", "pieces")
 
     def __init__(
         self,
@@ -57,6 +56,7 @@ class Bundle:
         last: bytes,
         floors: tuple[Floor, ...],
         covered: tuple[Floor, ...] = (),
+        mark: int | None = None,
     ) -> None:
         self.lane = lane
         self.number = number
@@ -64,6 +64,7 @@ class Bundle:
         self.last = last
         self.floors = floors
         self.covered = covered
+        self.mark = mark
         self._size = sum([len(piece.ats) for piece in pieces])
 
     def __len__(self) -> int:

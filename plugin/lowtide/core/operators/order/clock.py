@@ -64,8 +64,8 @@ class ClockKeys:
         tail = self._tails.get(unit)
         if tail is None:
             tail = self._tails[unit] = tail_of(step_id(self._job, self._name, 0, unit))
-        pack, place = packer(1)[0], (tick + SIGN_64, _CLOCK_32, self._first + unit + SIGN_64)
-        return lambda number: pack(*place, number.to_bytes(4, "big") + tail)
+        pack, head = packer(1)[0], (tick + SIGN_64, _CLOCK_32, self._first + unit + SIGN_64)
+        return lambda number: pack(*head, number.to_bytes(4, "big") + tail)
 
 
 def before_clock(at: bytes) -> bool:

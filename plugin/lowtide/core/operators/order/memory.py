@@ -7,8 +7,6 @@ from functools import cache
 from sys import getsizeof
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["Kept", "KeptWhat", "Scale", "memory_of"]
-
 EVERY = 16
 BYTES_A_VALUE = 256
 SHARED = (type(None), bool)

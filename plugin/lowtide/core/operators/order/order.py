@@ -17,33 +17,6 @@ from operator import le, lt
 
 import xxhash
 
-__all__ = [
-    "CLOCK",
-    "FIRST_TICK",
-    "FIRST_TURN",
-    "TAIL_BYTES",
-    "OrderKey",
-    "Position",
-    "ascending",
-    "delivered_ms",
-    "packer",
-    "path_of",
-    "position_of",
-    "step_id",
-    "strictly_ascending",
-    "tail_of",
-    "tick_bytes",
-    "tick_cuts",
-    "tick_of",
-    "ticks_in",
-    "trace_of",
-    "turns_of",
-    "with_child",
-    "with_next_turn",
-    "with_trace",
-    "with_turn",
-]
-
 FIRST_TICK = -(1 << 63)
 """The lowest tick there can be."""
 CLOCK = -1
@@ -52,7 +25,7 @@ SIGN_64 = 1 << 63
 SIGN_32 = 1 << 31
 TAIL_BYTES = 12
 FIRST_TURN = 1
-"""What stands behind the mark of a loop with a `key_by` in its body, in the path of a record that enters it."""
+"""The path's next entry after the mark of a loop with a `key_by` in its body, of a record that enters it."""
 _MASK_64 = (1 << 64) - 1
 _TURN = 0x9E3779B97F4A7C15
 _FIXED_BYTES = 20
@@ -169,25 +142,25 @@ def with_trace(at: bytes, id_: int) -> bytes:
 
 
 def turns_of(at: bytes, mark: int) -> int:
-    """In which turn of a loop with a `key_by` in its body a record is: what stands behind the mark in its path."""
-    place = _behind(at, mark)
-    return int.from_bytes(at[place : place + 4], "big")
+    """In which turn of a loop with a `key_by` in its body a record is: the entry after the mark in its path."""
+    index = _after_mark(at, mark)
+    return int.from_bytes(at[index : index + 4], "big")
 
 
 def with_next_turn(at: bytes, mark: int) -> bytes:
     """The key of a record that goes round such a loop once more (R4): in place, so turn by turn, breadth first."""
-    place = _behind(at, mark)
-    turn = int.from_bytes(at[place : place + 4], "big") + 1
-    return at[:place] + turn.to_bytes(4, "big") + at[place + 4 :]
+    index = _after_mark(at, mark)
+    turn = int.from_bytes(at[index : index + 4], "big") + 1
+    return at[:index] + turn.to_bytes(4, "big") + at[index + 4 :]
 
 
-def _behind(at: bytes, mark: int) -> int:
+def _after_mark(at: bytes, mark: int) -> int:
     """Return where in a key the element after a loop's mark begins; no other element has a mark's value."""
     wanted = mark.to_bytes(4, "big")
-    for place in range(_FIXED_BYTES, len(at) - TAIL_BYTES, 4):
-        if at[place : place + 4] == wanted:
-            return place + 4
-    raise AssertionError("who goes round a loop has entered it")
+    for index in range(_FIXED_BYTES, len(at) - TAIL_BYTES, 4):
+        if at[index : index + 4] == wanted:
+            return index + 4
+    raise AssertionError("a record that goes round a loop has entered it")
 
 
 def with_turn(trace: int) -> int:
@@ -200,6 +173,11 @@ def with_turn(trace: int) -> int:
     trace = ((trace ^ (trace >> 30)) * 0xBF58476D1CE4E5B9) & _MASK_64
     trace = ((trace ^ (trace >> 27)) * 0x94D049BB133111EB) & _MASK_64
     return trace ^ (trace >> 31)
+
+
+def mark_key(tick: int) -> bytes:
+    """Return the packed key after all records below a tick, and before all others: the `last` of a mark."""
+    return OrderKey(tick, -SIGN_32, -SIGN_64).packed()
 
 
 def tick_bytes(tick: int) -> bytes:
@@ -231,10 +209,10 @@ def ticks_in(ats: Sequence[bytes]) -> list[int]:
         return sorted({tick_of(at) for at in ats})
     tick, last = tick_of(ats[0]), tick_of(ats[-1])
     ticks = [tick]
-    place = 0
+    index = 0
     while tick != last:
-        place = bisect_left(ats, tick_bytes(tick + 1), place + 1)
-        tick = tick_of(ats[place])
+        index = bisect_left(ats, tick_bytes(tick + 1), index + 1)
+        tick = tick_of(ats[index])
         ticks.append(tick)
     return ticks
 
@@ -242,9 +220,9 @@ def ticks_in(ats: Sequence[bytes]) -> list[int]:
 def tick_cuts(ats: Sequence[bytes], ticks: Sequence[int]) -> list[int]:
     """Return the end of each tick in ordered keys."""
     cuts = []
-    place = 0
+    index = 0
     for tick in ticks[1:]:
-        place = bisect_left(ats, tick_bytes(tick), place)
-        cuts.append(place)
+        index = bisect_left(ats, tick_bytes(tick), index)
+        cuts.append(index)
     cuts.append(len(ats))
     return cuts

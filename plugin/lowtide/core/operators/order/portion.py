@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Portion"]
-
 
 class Portion:
     """The work that may still be done in one call.
@@ -18,7 +16,7 @@ class Portion:
     __slots__ = ("left",)
 
     def __init__(self, size: int | None = None) -> None:
-        assert size is None or size >= 1, "who may do nothing never gets on"
+        assert size is None or size >= 1, "a portion of nothing never ends"
         self.left = size
 
     @property

@@ -13,7 +13,6 @@ from lowtide.core.operators.order.keys import plain
 from lowtide.core.operators.order.order import SIGN_32, TAIL_BYTES, step_id, tail_of, trace_of, with_child, with_turn
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.fields import encode_rows, key_of
-from lowtide.flow.steps.steps import Broadcast, Feedback, KeyBy
 from lowtide_snapshots.keys.hashing import hash_unit
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -37,8 +36,6 @@ class ExchangeNode(Node):
         limits: How large records and frames may be; None for no limits.
     """
 
-    looks = True
-
     def __init__(self, vertex: Vertex, plan: Plan, limits: Limits | None) -> None:
         super().__init__(vertex)
         self._units = plan.units
@@ -46,10 +43,9 @@ class ExchangeNode(Node):
         self._limits = limits
         self._ids = _ids(plan.name, vertex.name, plan.units)
         self._tails: dict[bytes, list[bytes]] = {}
-        step = vertex.step
-        self._broadcasts = isinstance(step, Broadcast)
-        self._turns = isinstance(step, Feedback)
-        columns = step.columns if isinstance(step, KeyBy | Feedback) else ()
+        self._broadcasts = vertex.step.to_all
+        self._turns = vertex.back is not None
+        columns = vertex.step.by
         self._key: Callable[[Any], Any] | None = key_of(columns) if columns else None
         self._several = len(columns) > 1
         self._unit_of_key: dict[Any, int] = {}

@@ -11,7 +11,6 @@ from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.keys import key_of
 from lowtide.core.operators.order.order import FIRST_TURN, path_of, turns_of, with_child, with_next_turn
-from lowtide.core.operators.plain.exchange import ExchangeNode
 from lowtide.core.operators.plain.per_record import call_each, not_bool
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.fields import encode_rows, fits_of, keeps, kept
@@ -55,9 +54,10 @@ class AgainNode(Node):
         vertex: The tail.
         plan: The plan.
         head: The loop's head: the node, if what goes round stays with its worker, else the exchange on the way there.
+        columns: The key's columns at a head that is the node; None on the way there.
     """
 
-    def __init__(self, vertex: Vertex[Again], plan: Plan, head: LoopNode | ExchangeNode) -> None:
+    def __init__(self, vertex: Vertex[Again], plan: Plan, head: Node, columns: Sequence[str] | None) -> None:
         super().__init__(vertex)
         self._function = vertex.step.function
         self._watch = record_watch(vertex)
@@ -65,7 +65,7 @@ class AgainNode(Node):
         self._head = head
         assert vertex.back is not None, "a loop's tail knows its head"
         self._mark = plan.vertices[vertex.back].loop_mark
-        self._columns = None if isinstance(head, ExchangeNode) else plan.key_of(head.vertex)
+        self._columns = columns
         self._units = plan.units
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
@@ -89,7 +89,7 @@ class AgainNode(Node):
             failures.sort(key=lambda failure: failure.index)
             self.bury(batch, failures, feed)
         going = [index for index, goes in enumerate(again) if goes]
-        if going and isinstance(self._head, ExchangeNode):
+        if going and self._columns is None:
             self._head.take(batch.pick(going), 0, feed)
         elif going:
             feed.again.append((self._head, self._carried(batch.pick(going))))

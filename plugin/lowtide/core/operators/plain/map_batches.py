@@ -26,7 +26,6 @@ class MapBatchesNode(Node):
     """
 
     sound = True
-    looks = True
 
     def __init__(self, vertex: Vertex[MapBatches]) -> None:
         super().__init__(vertex)

@@ -23,13 +23,13 @@ class MergeNode(Node):
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Pass the records on with this port in their traces."""
-        places = batch.units or [int.from_bytes(at[8:12], "big") - SIGN_32 for at in batch.ats]
-        ats = [with_trace(at, self._id(port, place)) for at, place in zip(batch.ats, places, strict=True)]
+        numbers = batch.units or [int.from_bytes(at[8:12], "big") - SIGN_32 for at in batch.ats]
+        ats = [with_trace(at, self._id(port, number)) for at, number in zip(batch.ats, numbers, strict=True)]
         self.pass_on(batch.with_ats(ats), feed)
 
-    def _id(self, port: int, place: int) -> int:
+    def _id(self, port: int, number: int) -> int:
         """The id of a port for one hash unit or front: one hash, once."""
-        id_ = self._ids.get((port, place))
+        id_ = self._ids.get((port, number))
         if id_ is None:
-            id_ = self._ids[port, place] = step_id(self._job, self.vertex.name, port, place)
+            id_ = self._ids[port, number] = step_id(self._job, self.vertex.name, port, number)
         return id_

@@ -148,8 +148,8 @@ class FlatMapNode(PerRecord):
         for index, result in enumerate(results):
             count = len(result)
             at = batch.ats[index]
-            place, tail = at[:-TAIL_BYTES], at[-TAIL_BYTES:]
-            ats += [b"%b%b%b" % (place, number.to_bytes(4, "big"), tail) for number in range(1, count + 1)]
+            head, tail = at[:-TAIL_BYTES], at[-TAIL_BYTES:]
+            ats += [b"%b%b%b" % (head, number.to_bytes(4, "big"), tail) for number in range(1, count + 1)]
             if batch.units:
                 units += [batch.units[index]] * count
             if flags is not None and batch.flags is not None:

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from lowtide.core.operators.faults.failure import Failure, NotWritable, unwritable
+from lowtide.core.operators.faults.failure import Failure, NotWritable, astray, unwritable
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.bundle import Piece
 from lowtide.core.operators.order.order import delivered_ms, position_of
+from lowtide.flow.formats.endpoints import KafkaSink
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.schema.columns import columns_of
 from lowtide.flow.schema.headers import Headers
 from lowtide.flow.steps.steps import Write
-from lowtide.flow.types.inference import key_column
 
 Message = tuple[str, int, "bytes | None", "bytes | None", int, "Headers | None"]
 """Topic, partition, key, value, timestamp in ms (`delivered_ms`, R13), headers."""
@@ -27,12 +27,11 @@ class WriteNode(Node):
     A format that can write every record of its type costs nothing; else it is a look at each.
     """
 
-    looks = True
-
-    def __init__(self, vertex: Vertex[Write]) -> None:
+    def __init__(self, vertex: Vertex[Write], units: int) -> None:
         super().__init__(vertex)
-        self._format = vertex.step.sink.format
-        rule = self._format.writable.rule
+        self._units = units
+        self._sink = vertex.step.sink
+        rule = self._sink.writable.rule
         self._fits = None if rule is None else rule.fits
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
@@ -43,17 +42,27 @@ class WriteNode(Node):
                 if not fits(row):
                     batch = self._writable(batch, feed)
                     break
+        if self._sink.by_key and batch.ats:
+            batch = self._at_home(batch, feed)
         if batch.ats:
             feed.delivers.append((self.vertex.id, batch))
 
     def _writable(self, batch: Batch, feed: Feed) -> Batch:
         """The records that can be written, perhaps none."""
-        found = (unwritable(index, row, self._format) for index, row in enumerate(batch.rows))
+        found = (unwritable(index, row, self._sink) for index, row in enumerate(batch.rows))
         return self.bury(batch, [failure for failure in found if failure is not None], feed)
+
+    def _at_home(self, batch: Batch, feed: Feed) -> Batch:
+        """The records that came by their key; one that did not is a fault of the flow."""
+        sink, units = self._sink, self._units
+        places = zip(batch.rows, batch.units, strict=True)
+        found = [astray(index, row, sink, unit, units) for index, (row, unit) in enumerate(places)]
+        failures = [failure for failure in found if failure is not None]
+        return self.bury(batch, failures, feed) if failures else batch
 
 
 class SinkEncoder:
-    """Makes messages of records that a barrier has released.
+    """Makes Kafka's messages of records that a barrier has released.
 
     Args:
         vertex: What writes.
@@ -62,11 +71,12 @@ class SinkEncoder:
 
     def __init__(self, vertex: Vertex[Write], slack_ms: int) -> None:
         sink = vertex.step.sink
+        assert isinstance(sink, KafkaSink), "other stores bring their encoder"
         self._vertex = vertex
         self._topic = sink.topic
         self._format = sink.format
         self._slack_ms = slack_ms
-        column = key_column(sink)
+        column = sink.message_column
         self._key: Callable[[Any], Any] | None = None if column is None else attrgetter(column)
         columns = columns_of(sink.format.record)
         self._headers = columns.headers if columns.has_headers else None

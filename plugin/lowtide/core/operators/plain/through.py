@@ -5,11 +5,9 @@ from __future__ import annotations
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order.batch import Batch
 
-__all__ = ["ThroughNode"]
-
 
 class ThroughNode(Node):
-    """Stands behind a stream for the segments that this stands behind."""
+    """Follows a stream, for the segments upstream of it."""
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """No record comes here."""

@@ -95,7 +95,7 @@ class Recent:
         self._batches.append((last, groups))
 
     def settle(self, tick: int, fold: Callable[[Group, int], None]) -> None:
-        """Let `fold` take the elements below `tick` out of each group that has any; it is told how many they are.
+        """Let `fold` take the elements below `tick` out of each group that has any; it gets their number.
 
         O(groups touched since), each visited once per element.
         """
@@ -232,8 +232,8 @@ class Expiry:
     def _leave_out(self, by_key: Mapping[Key, Group]) -> None:
         """Leave out the groups that have gone."""
         found = {
-            place: [group for group in groups if by_key.get(group.key) is group]
-            for place, groups in self._buckets.items()
+            bucket: [group for group in groups if by_key.get(group.key) is group]
+            for bucket, groups in self._buckets.items()
         }
-        self._buckets = {place: groups for place, groups in found.items() if groups}
+        self._buckets = {bucket: groups for bucket, groups in found.items() if groups}
         self._count = sum(map(len, self._buckets.values()))

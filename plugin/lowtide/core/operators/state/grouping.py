@@ -1,6 +1,6 @@
 """Grouping: per key a list ordered by order key; a record that comes late is inserted at its place and the rest mended.
 
-What a late record changes is taken back by tombstones (same payload, same order key) and given anew (papers:
+What a late record changes is taken back by tombstones (same payload, same order key) and sent again (papers:
 *Ordering model*; rules R4, R14). The same code serves both modes: in ordered mode `Ordered` lets records in only when
 nothing before them can come any more, so that there is nothing to mend.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from typing_extensions import override
 
 from lowtide.core.operators.faults.failure import Fault
 from lowtide.core.operators.node import Feed, Node
@@ -75,7 +77,7 @@ class Grouping(KeyedState):
     Attributes:
         repairs: How many outputs have been taken back so far.
         settles: Whether an output that a repair leaves as it was stays where it is, instead of being taken back and
-            given anew; see `unchanged.py`.
+            sent again; see `unchanged.py`.
     """
 
     def __init__(self, vertex: Vertex, columns: Sequence[str], ttl: int | None = None) -> None:
@@ -113,6 +115,8 @@ class Grouping(KeyedState):
         appended = Appended()
         if batch.flags is not None:
             appended.changes = {self._key(row): [] for row, flag in zip(batch.rows, batch.flags, strict=True) if flag}
+        if self._shelf is not None:
+            self._shelf.admit(list(map(self._key, batch.rows)), batch.units)
         self._append(batch, appended)
         self._kept.touch(last, appended.touched)
         if not appended.changes:
@@ -154,7 +158,7 @@ def key_by_type(columns: Mapping[type, tuple[str, ...]]) -> Callable[[Any], Key]
     return lambda row: keys[type(row)](row)
 
 
-def apply_changes(place: str, old: Iterable[tuple[bytes, Any]], changes: Iterable[Change]) -> list[tuple[bytes, Any]]:
+def apply_changes(owner: str, old: Iterable[tuple[bytes, Any]], changes: Iterable[Change]) -> list[tuple[bytes, Any]]:
     """Insert and remove elements of an ordered list of (packed order key, row).
 
     Raises:
@@ -163,7 +167,7 @@ def apply_changes(place: str, old: Iterable[tuple[bytes, Any]], changes: Iterabl
     rows = dict(old)
     for change in changes:
         if change.tombstone != (change.at in rows):
-            raise unmatched(place, change.at, change.tombstone)
+            raise unmatched(owner, change.at, change.tombstone)
         if change.tombstone:
             del rows[change.at]
         else:
@@ -189,6 +193,12 @@ class GroupingNode(Node):
     def __init__(self, vertex: Vertex, grouping: Grouping) -> None:
         super().__init__(vertex)
         self.grouping = grouping
+        self.states = {vertex.name: grouping}
+
+    @property
+    @override
+    def repairs(self) -> int:
+        return self.grouping.repairs
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Insert, and pass on what comes of it."""

@@ -8,8 +8,6 @@ from heapq import heapify, heappop, heappush, heapreplace
 from lowtide.core.operators.order.memory import Kept, Scale
 from lowtide.core.operators.state.group import SPARE, Key
 
-__all__ = ["KeyDues"]
-
 DUE_BYTES = 500
 """About what a key that is due takes beside itself: its entry, its moment and its bytes, its places in two dicts."""
 

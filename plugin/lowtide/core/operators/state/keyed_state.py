@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from lowtide.core.operators.order.memory import Kept
 from lowtide.core.operators.order.order import FIRST_TICK, tick_bytes, tick_of
 from lowtide.core.operators.state.group import Group, Groups, Key, Touched
-
-__all__ = ["NOTHING", "KeyedState", "ValueState"]
+from lowtide.core.operators.state.packing import Packing
+from lowtide.core.operators.state.shelf import Shelf, Shelves
 
 NOTHING = object()
 """The state of a key that has nothing to save: not a value, as None may be a state."""
@@ -32,6 +32,23 @@ class KeyedState(ABC):
         self._kept = Groups(ttl, self._fold, self._is_none)
         self._groups = self._kept.by_key
         self._touched = Touched()
+        self._shelf: Shelf | None = None
+        """Where not all groups are in memory: `_kept`."""
+
+    def shelve(self, shelves: Shelves, packing: Packing) -> None:
+        """Have groups at rest leave memory; before it has any."""
+        assert not self._groups, "a step is shelved before it has state"
+        self._kept = self._shelf = Shelf(
+            shelves,
+            packing,
+            self._ttl,
+            self._fold,
+            self._is_none,
+            state=self._state,
+            fill=self._restore,
+            nothing=NOTHING,
+        )
+        self._groups = self._kept.by_key
 
     @abstractmethod
     def _fold(self, group: Group, count: int) -> None:
@@ -77,6 +94,13 @@ class KeyedState(ABC):
         Returns:
             All units that have changed, those without state too.
         """
+        parts = self.capture_here(tick, since)
+        for unit, keys in parts.items():
+            keys.extend(self.away(unit, tick))
+        return parts
+
+    def capture_here(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
+        """Return what `capture` does, without the keys that are not in memory."""
         assert tick >= self._kept.pruned, "the state below a pruned tick is gone"
         parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since)}
         for key, group in self._groups.items():
@@ -86,16 +110,40 @@ class KeyedState(ABC):
                     parts[group.unit].append((key, state))
         return parts
 
+    def away(self, unit: int, tick: int) -> list[tuple[Key, Any]]:
+        """Return the state below a tick of a hash unit's keys that are not in memory: the rest of `capture`."""
+        return [] if self._shelf is None else self._shelf.away(unit, tick)
+
+    def has_away(self, unit: int) -> bool:
+        """Return whether keys of a hash unit may not be in memory."""
+        return self._shelf is not None and self._shelf.has_away(unit)
+
     def look(self, key: Key, tick: int) -> Any:
         """Return the state of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
         group = self._groups.get(key)
-        return NOTHING if group is None else self._below(group, tick)
+        if group is None:
+            return NOTHING if self._shelf is None else self._shelf.look(key, tick)
+        return self._below(group, tick)
+
+    def walk(self, unit: int | None, tick: int) -> Iterator[tuple[Key, Any]]:
+        """Go through the keys with a state below a tick, of one hash unit or of all; nothing may change meanwhile."""
+        assert tick >= self._kept.pruned, "the state below a pruned tick is gone"
+        for key, group in self._groups.items():
+            if unit in (None, group.unit):
+                state = self._below(group, tick)
+                if state is not NOTHING:
+                    yield key, state
+        for each in self.changed(FIRST_TICK) if unit is None else [unit]:
+            yield from self.away(each, tick)
 
     def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
         """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
         self._kept.prune(tick)
         for unit, keys in parts.items():
             self._touched.add([unit], tick - 1)
+            if self._shelf is not None:
+                self._shelf.restore(unit, keys, tick)
+                continue
             for key, state in keys:
                 group = self._groups[key] = Group(key, unit, None)
                 self._restore(group, state, tick)
@@ -109,7 +157,7 @@ class KeyedState(ABC):
 
 
 class ValueState(KeyedState):
-    """A state that is one value per key: the one behind its newest element.
+    """A state that is one value per key: the one after its newest element.
 
     A step that forgets saves the tick of the key's last record beside it.
     """

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from itertools import chain, pairwise
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -23,42 +21,15 @@ from lowtide.flow.schema.kinds import SCALARS, Kind, Mismatch, Nullable
 from lowtide.flow.schema.nested_kinds import Mapping as MappingKind
 from lowtide.flow.schema.nested_kinds import Sequenced, Struct
 from lowtide.flow.schema.schema import kind_of, schema_of
-from lowtide.flow.steps.steps import (
-    KINDS,
-    Aggregated,
-    Applied,
-    Broadcast,
-    Clock,
-    Combined,
-    Connect,
-    Deduplicate,
-    Ended,
-    FlatScan,
-    Folded,
-    Join,
-    JoinAsof,
-    JoinTable,
-    Last,
-    Loop,
-    Reduce,
-    Reduced,
-    Scan,
-    Step,
-    TimedScan,
-    WhenDone,
-    WindowBy,
-)
-from lowtide.flow.steps.windows import Calendar, Span
+from lowtide.flow.steps.step import Saved
+from lowtide.flow.steps.steps import Scan
+from lowtide.flow.steps.windows import Span
 from lowtide.flow.time.durations import ticks_of
-from lowtide.flow.time.moments import said_duration
 from lowtide.flow.time.zones import day_marks, differ
-from lowtide_snapshots.format.manifest import VertexShape, days_of, initial_of, shape_of
-
-__all__ = ["KeyUnreadable", "SavedStep", "saved_steps"]
-
+from lowtide_snapshots.format.manifest import StateSetting, VertexShape, days_of, initial_of, shape_of
 
 UNIT = "hash_unit"
-"""What the key is called of a step whose records go by hash unit alone."""
+"""The name for the key of a step whose records go by hash unit alone."""
 
 
 class KeyUnreadable(ValueError):
@@ -78,10 +49,11 @@ class SavedStep:
 
     def __init__(self, plan: Plan, vertex: Vertex, port: int = 0) -> None:
         """Look at a step, of a join at one of its sides."""
-        saved = SAVED[type(vertex.step)](plan, vertex, port)
-        self.vertex = saved.name
+        saved = _saved(plan, vertex, port)
+        assert saved is not None, f"{vertex.name} keeps no state"
+        self.vertex = side_of(vertex, port) if vertex.step.sides > 1 else vertex.name
         self.kind = saved.kind
-        self._kind = saved.content
+        self._kind = kind_of(saved.content, f"the state of {vertex.name}")
         self._setting = saved.setting
         self._initial = saved.initial
         self._ttl = None if saved.ttl is None else ticks_of(saved.ttl, plan.slack_ms)
@@ -102,7 +74,8 @@ class SavedStep:
     def shape(self) -> VertexShape:
         """Return its shape for a manifest."""
         initial = self._kind.encode([self._initial]) if self.kind == "scan" else None
-        return shape_of(self.vertex, self.kind, self.key, self.state, self._setting, initial, self._ttl, self._days)
+        setting = StateSetting(self._setting, initial, self._ttl, self._days)
+        return shape_of(self.vertex, self.kind, self.key, self.state, setting)
 
     def began_otherwise(self, was: VertexShape) -> str | None:
         """Return the fault if keys that are in no part had another initial state; None if they had this one.
@@ -217,28 +190,38 @@ class SavedStep:
             states = list(zip(states, ticks, strict=True))
         return list(zip(keys, states, strict=True))
 
-    def key_of(self, texts: Mapping[str, str]) -> Key:
-        """A key, given as text by column.
+    def keys_of(self, asked: Sequence[Mapping[str, str]]) -> list[Key]:
+        """Keys, each given as text by column; the only column of a key may be "".
 
         Raises:
             KeyUnreadable: a column is missing or not in the key, or a text is not a value of its type.
         """
-        wrong = set(texts) ^ set(self._names)
-        if wrong:
-            raise KeyUnreadable(f'the key of "{self.vertex}" is {", ".join(self._names)}; give each of them once')
-        values = []
-        for name, kind in zip(self._names, self._keys, strict=True):
+        names = self._names
+        for texts in asked:
+            if set(texts) != set(names) and not (len(names) == 1 and set(texts) == {""}):
+                raise KeyUnreadable(f'the key of "{self.vertex}" is {", ".join(names)}; give each of them once')
+        columns = []
+        for name, kind in zip(names, self._keys, strict=True):
+            found = [texts[name] if name in texts else texts[""] for texts in asked]
             try:
-                column = pa.array([texts[name]]).cast(kind.arrow)
-                values.append(kind.decode(column)[0])
+                columns.append(kind.decode(pa.array(found, pa.string()).cast(kind.arrow)))
             except (pa.ArrowException, KeyError, Mismatch, ValueError) as error:
-                raise KeyUnreadable(f"{name}={texts[name]!r} is not of type {kind.name}") from error
-        return values[0] if len(values) == 1 else tuple(values)
+                if len(asked) > 1:
+                    return [key for texts in asked for key in self.keys_of([texts])]
+                raise KeyUnreadable(f"{name}={found[0]!r} is not of type {kind.name}") from error
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
-    def shown(self, key: Key, state: Any) -> list[dict[str, Any]]:
-        """One key's state as plain values: its rows as a part has them."""
-        rows: list[dict[str, Any]] = self.table([(key, state)]).to_pylist(maps_as_pydicts="strict")
-        return rows
+    def shown(self, entries: Sequence[tuple[Key, Any]]) -> list[list[dict[str, Any]]]:
+        """The states of keys as plain values: for each its rows as a part has them."""
+        rows: list[dict[str, Any]] = self.table(entries).to_pylist(maps_as_pydicts="strict")
+        there = iter(rows)
+        return [list(islice(there, self._rows_of(state))) for _, state in entries]
+
+    def _rows_of(self, state: Any) -> int:
+        """The number of rows of a key's state."""
+        if self.kind == "window_records":
+            return sum(len(elements) for _, elements in state)
+        return len(state) if self.kind in ("last", "window", "join") else 1
 
     def _windows(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
         """One row per open window, or per record of one."""
@@ -250,8 +233,8 @@ class SavedStep:
         rows = [(key, span, state) for key, saved in entries for span, state in saved]
         table = self._elements([(key, elements) for key, _, elements in rows])
         bounds = _bounds([span for _, span, elements in rows for _ in elements])
-        for place, (name, column) in enumerate(bounds.items(), 1):
-            table = table.add_column(place, name, column)
+        for index, (name, column) in enumerate(bounds.items(), 1):
+            table = table.add_column(index, name, column)
         return table
 
     def _windows_of(self, columns: dict[str, pa.Array]) -> list[tuple[Key, Any]]:
@@ -260,9 +243,9 @@ class SavedStep:
         if self.kind == "window":
             states = self._kind.decode(_fitted(self._kind, columns["state"]))
         else:
-            places = list(zip(keys, spans, strict=True))
+            runs = list(zip(keys, spans, strict=True))
             keys, spans, states = [], [], []
-            for (key, span), elements in self._runs(places, columns):
+            for (key, span), elements in self._runs(runs, columns):
                 keys.append(key)
                 spans.append(span)
                 states.append(elements)
@@ -314,13 +297,13 @@ class SavedStep:
         n = len(names)
         if not n:
             return []
-        places = [columns[name].to_pylist() for name in ("tick", "front", "sequence", "child", "trace")]
+        orders = [columns[name].to_pylist() for name in ("tick", "front", "sequence", "child", "trace")]
         ats = [
             OrderKey(tick, front, sequence, _path_of(child), trace).packed()
-            for tick, front, sequence, child, trace in zip(*places, strict=True)
+            for tick, front, sequence, child, trace in zip(*orders, strict=True)
         ]
         rows = self._kind.decode(_fitted(self._kind, columns["record"]))
-        starts = [0, *(place for place in range(1, n) if names[place] != names[place - 1]), n]
+        starts = [0, *(index for index in range(1, n) if names[index] != names[index - 1]), n]
         return [
             (names[start], list(zip(ats[start:end], rows[start:end], strict=True))) for start, end in pairwise(starts)
         ]
@@ -334,7 +317,7 @@ class SavedStep:
         return pa.StructArray.from_arrays(columns, fields=list(self.key))
 
     def _keys_of(self, column: pa.Array) -> list[Key]:
-        parts = [kind.decode(column.field(place)) for place, kind in enumerate(self._keys)]
+        parts = [kind.decode(column.field(index)) for index, kind in enumerate(self._keys)]
         return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
 
 
@@ -342,7 +325,7 @@ def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
     """Return the saving of each step of a plan that keeps state, by name; of one level if it is given."""
     found: dict[str, SavedStep] = {}
     for vertex in plan.vertices:
-        if type(vertex.step) not in SAVED or vertex.step.exchange or level not in (None, vertex.level):
+        if vertex.step.exchange or level not in (None, vertex.level) or _saved(plan, vertex) is None:
             continue
         steps = [SavedStep(plan, vertex, port) for port in range(vertex.step.sides)]
         if is_of(vertex, Scan) and (beside := plan.broadcast_of(vertex)) is not None:
@@ -351,97 +334,8 @@ def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Saved:
-    """The facts about a step that `SavedStep` needs.
-
-    Attributes:
-        name: Its name in snapshots.
-        kind: One of `lowtide_snapshots.format.parts.KINDS`.
-        content: The kind of the state's values.
-        port: Where the records come in by whose key it is kept.
-        ttl: How long a key stays without a record.
-        setting: What else decides what the state means.
-        tz: The zone by whose days it goes; empty for none.
-        initial: The state of a key that has none.
-    """
-
-    name: str
-    kind: str
-    content: Kind
-    port: int = 0
-    ttl: timedelta | None = None
-    setting: str = ""
-    tz: str = ""
-    initial: Any = None
-
-
-def _last(_plan: Plan, vertex: Vertex[Last], _port: int) -> _Saved:
-    return _Saved(vertex.name, "last", kind_of(vertex.takes, vertex.name), ttl=vertex.step.ttl)
-
-
-def _deduplicate(_plan: Plan, vertex: Vertex[Deduplicate], _port: int) -> _Saved:
-    return _Saved(vertex.name, "deduplicate", SCALARS[int], ttl=vertex.step.within)
-
-
-def _scan(_plan: Plan, vertex: Vertex[Scan], _port: int) -> _Saved:
-    step, content = vertex.step, kind_of(vertex.step.state, f"the state of {vertex.name}")
-    return _Saved(vertex.name, "scan", content, ttl=step.ttl, initial=step.initial)
-
-
-def _clock(plan: Plan, vertex: Vertex[Clock], port: int) -> _Saved:
-    assert vertex.step.striking is not None, "it was written down with its functions"
-    every = vertex.step.striking.every
-    return dataclasses.replace(_scan(plan, vertex, port), setting=f"a clock {every}", tz=every.tz or "")
-
-
-def _broadcast(_plan: Plan, vertex: Vertex[Broadcast], _port: int) -> _Saved:
-    content = kind_of(vertex.step.state, f"the state of {vertex.name}")
-    return _Saved(vertex.name, "broadcast", content, initial=vertex.step.initial)
-
-
-def _window(_plan: Plan, vertex: Vertex[WindowBy], _port: int) -> _Saved:
-    step = vertex.step
-    return _Saved(
-        vertex.name,
-        "window_records" if isinstance(step.result, Applied) else "window",
-        kind_of(_window_state(vertex, step), f"the state of {vertex.name}"),
-        setting=f"{step.windows} by {step.time or 'log time'}, waiting {said_duration(step.wait)}",
-        tz=step.windows.tz if isinstance(step.windows, Calendar) else "",
-    )
-
-
-def _join(plan: Plan, vertex: Vertex[Join], port: int) -> _Saved:
-    content = kind_of(plan.vertices[vertex.parents[port]].gives, vertex.name)
-    return _Saved(side_of(vertex, port), "join", content, port, setting=vertex.step.nearness)
-
-
-def _table(plan: Plan, vertex: Vertex[JoinTable], _port: int) -> _Saved:
-    content = kind_of(plan.vertices[vertex.parents[1]].gives, vertex.name)
-    return _Saved(vertex.name, "table", content, 1, ttl=plan.table_of(vertex).step.ttl)
-
-
-SAVED: dict[type[Step], Callable[[Plan, Vertex[Any], int], _Saved]] = {
-    Last: _last,
-    Deduplicate: _deduplicate,
-    Scan: _scan,
-    FlatScan: _scan,
-    TimedScan: _scan,
-    Reduce: _scan,
-    Aggregated: _scan,
-    Ended: _scan,
-    Clock: _clock,
-    Broadcast: _broadcast,
-    WindowBy: _window,
-    WhenDone: _window,
-    Join: _join,
-    JoinAsof: _join,
-    JoinTable: _table,
-}
-"""How the state of each kind of step is saved: a broadcast's with the scans that see it, a join's by its sides."""
-
-_MISSING = {each for each in KINDS if each.stateful} - SAVED.keys() - {Connect, Loop}  # These keep nothing themselves.
-assert not _MISSING, f"steps whose state is not saved: {_MISSING}"
+def _saved(plan: Plan, vertex: Vertex, port: int = 0) -> Saved | None:
+    return vertex.step.saved([plan.vertices[parent].gives for parent in vertex.parents], port)
 
 
 _WINDOWS = ("window", "window_records")
@@ -449,20 +343,9 @@ _BOUNDS = ("window_start", "window_end")
 _MOMENTS = pa.timestamp("us", tz="UTC")
 
 
-def _window_state(vertex: Vertex, step: WindowBy) -> Any:
-    """The type of what a window keeps, or of its records."""
-    if isinstance(step.result, Combined):
-        assert step.result.made is not None, "a plan's aggregates have been put together"
-        return step.result.made.state
-    if isinstance(step.result, Folded):
-        return step.result.state
-    assert isinstance(step.result, Reduced | Applied), f"{vertex.name} has no result"
-    return vertex.takes
-
-
 def _bounds(spans: Sequence[Span]) -> dict[str, pa.Array]:
     return {
-        name: pa.array([span[place] for span in spans], pa.int64()).cast(_MOMENTS) for place, name in enumerate(_BOUNDS)
+        name: pa.array([span[index] for span in spans], pa.int64()).cast(_MOMENTS) for index, name in enumerate(_BOUNDS)
     }
 
 

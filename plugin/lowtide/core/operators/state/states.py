@@ -17,9 +17,6 @@ from lowtide.flow.schema.fields import encode_rows, is_fixed, saves_of
 from lowtide.flow.schema.kinds import Kind, Mismatch, encode_strictly
 from lowtide.flow.schema.schema import kind_of
 from lowtide.flow.site import Function
-from lowtide.flow.steps.steps import Broadcast, Scan
-
-__all__ = ["States", "classes_of"]
 
 _MAKE_ANEW = "make a new state: dataclasses.replace(state, ...), {**state, key: value}, [*state, item]"
 _AS_SAVED = "use floats where floats are declared, not ints, and datetimes in UTC"
@@ -31,18 +28,15 @@ class States(Watch):
 
     Args:
         vertex: The step.
-        hint: The states' type, where the step itself does not say it.
+        hint: The states' type.
 
     Attributes:
         fixed: Whether they are immutable and small: then each is looked at by `saves` alone, and none is watched.
         saves: Whether a state comes back from a snapshot as it is; quick, and `fault` is the judge of what it refuses.
     """
 
-    def __init__(self, vertex: Vertex, hint: Any = None) -> None:
+    def __init__(self, vertex: Vertex, hint: Any) -> None:
         super().__init__()
-        if hint is None:
-            assert isinstance(vertex.step, Scan | Broadcast)
-            hint = vertex.step.state
         self._vertex = vertex
         self._kind = kind_of(hint, "its state")
         self._classes = classes_of(hint)
@@ -77,8 +71,7 @@ class States(Watch):
         if type(after) not in self._classes:
             names = " or ".join(sorted(each.__qualname__ for each in self._classes))
             found = "None" if after is None else type(after).__qualname__
-            expected = f", expected {names}" if isinstance(self._vertex.step, Scan) else ""
-            return Failure(0, record, f"returned the state {found}{expected}")
+            return Failure(0, record, f"returned the state {found}, expected {names}")
         if (looked is None and not self.fixed) or self.saves(after):
             return None
         try:

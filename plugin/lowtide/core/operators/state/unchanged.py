@@ -13,8 +13,6 @@ from typing import Any
 from lowtide.core.operators.faults.failure import Fault
 from lowtide.flow.schema.fields import encode_rows, fits_of
 
-__all__ = ["changed_only"]
-
 Output = tuple[bytes, int, Any]
 """Order key, hash unit and output; of a step that gives several for a record, a tuple of them."""
 

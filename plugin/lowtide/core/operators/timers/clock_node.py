@@ -1,4 +1,4 @@
-"""A clock at work: signs that there are records, at level 0, and what strikes behind the exchange."""
+"""A clock at work: signs that there are records, at level 0, and its strikes after the exchange."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.steps.clocks import Sighted
 from lowtide.flow.steps.steps import Clock, Sign
 from lowtide.flow.time.moments import micros_of, moment
-
-__all__ = ["ClockNode", "SignNode"]
 
 
 class SignNode(Node):
@@ -70,7 +68,7 @@ class ClockNode(TimedScanNode):
         self._striking = vertex.step.striking
         self._is_over = False
         self._last: int | None = None
-        """Where the newest span ends that has a record, in microseconds: of all that came, processed or not."""
+        """End of the newest span with a record, in microseconds: of all that came, processed or not."""
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Hold signs."""
@@ -79,7 +77,7 @@ class ClockNode(TimedScanNode):
         super().take(batch, port, feed)
 
     def time_ends(self) -> None:
-        """Hear that no record can come any more: it stops where the span of the last one ends."""
+        """Finish, as no record can come any more: stop where the span of the last one ends."""
         self._is_over = True
 
     @property

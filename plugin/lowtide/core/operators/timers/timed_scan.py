@@ -13,7 +13,6 @@ from lowtide.core.operators.faults.failure import Fault, UserError
 from lowtide.core.operators.held.ports import in_turn
 from lowtide.core.operators.keyed.beside import BESIDE, BesideNode, newest
 from lowtide.core.operators.node import Feed
-from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.clock import ClockKeys, before_clock
 from lowtide.core.operators.order.keys import plain
 from lowtide.core.operators.order.memory import Kept
@@ -26,8 +25,6 @@ from lowtide.core.operators.windows.window_node import Made
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.steps.steps import Broadcast, TimedScan
 from lowtide_snapshots.keys.canonical import encode_key
-
-__all__ = ["TimedScanNode"]
 
 
 class TimedScanNode(BesideNode):
@@ -88,10 +85,7 @@ class TimedScanNode(BesideNode):
         if self._put:
             self._kept.touch(last, self._put)
             self._put = []
-        if made.rows:
-            self.pass_on(Batch(made.ats, made.units, made.rows), feed)
-        if made.faults:
-            feed.fail(Batch(made.fault_ats, made.fault_units, list[Any](made.faults)))
+        made.pass_on(self, feed)
 
     def _called(self, group: Group, at: bytes, state: Any, row: Any) -> tuple[Any, Any]:
         """See `BesideNode`; what a key asks for with its new state takes the place of what it asked for before."""

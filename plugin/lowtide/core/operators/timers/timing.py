@@ -19,8 +19,6 @@ from lowtide.flow.steps.signature import said
 from lowtide.flow.steps.steps import TimedScan
 from lowtide.flow.time.moments import FIRST_US, LAST_US, micros_of, moment, tick_due
 
-__all__ = ["Timing"]
-
 _LATER = "return None or a later moment from timer= for the state that on_timer= returns"
 
 
@@ -40,7 +38,7 @@ class Timing:
         self._timer, self._on_timer = step.timer, step.on_timer
         self._listing = Listing(step.on_timer, vertex.gives)
         self._gives = vertex.gives.__qualname__
-        self._states = States(vertex)
+        self._states = States(vertex, step.state)
 
     def fires(self, asked: int, tick: int) -> int:
         """The tick at which a moment is due that was asked for at a tick: one in the past comes one tick on."""

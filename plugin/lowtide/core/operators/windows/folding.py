@@ -22,8 +22,6 @@ from lowtide.flow.steps.steps import Applied, Combined, Folded, Reduced, WindowB
 from lowtide.flow.steps.windows import Span, Window, is_sayable
 from lowtide.flow.time.moments import moment
 
-__all__ = ["EMPTY", "Folding", "Refused", "window_of"]
-
 EMPTY = object()
 """The state of a window that has no record yet."""
 

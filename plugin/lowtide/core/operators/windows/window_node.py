@@ -12,21 +12,18 @@ from lowtide.core.operators.held.pending import Pending
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.clock import ClockKeys, Due, parted_at_the_clock
+from lowtide.core.operators.order.late_seen import LateSeen
 from lowtide.core.operators.order.memory import Kept
 from lowtide.core.operators.order.order import FIRST_TICK, Position, position_of, with_child
 from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.state.group import Key, Touched
 from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.windows.folding import Folding, Refused, window_of
-from lowtide.core.operators.windows.late_seen import LateSeen
 from lowtide.core.operators.windows.windows import LATE, Arrival, Saved, open_windows, rows_of
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.fields import key_of
-from lowtide.flow.steps.steps import WhenDone, WindowBy
+from lowtide.flow.steps.steps import WindowBy
 from lowtide.flow.time.moments import micros, micros_of
-
-__all__ = ["LATE_NUMBER", "LateNode", "WindowNode"]
-
 
 LATE_NUMBER = 1
 """The number in the child path of what is late for a window that gives results with each record; theirs follow."""
@@ -56,6 +53,13 @@ class Made:
         self.fault_ats.append(at)
         self.fault_units.append(unit)
         self.faults.append(fault)
+
+    def pass_on(self, node: Node, feed: Feed, ticks: list[int] | None = None) -> None:
+        """Hand on all results and faults; `ticks` are theirs, in order, where that is known."""
+        if self.rows:
+            node.pass_on(Batch(self.ats, self.units, self.rows, None, ticks), feed)
+        if self.faults:
+            feed.fail(Batch(self.fault_ats, self.fault_units, list[Any](self.faults), None, ticks))
 
 
 class _Closing:
@@ -89,19 +93,15 @@ class WindowNode(Holding):
     Args:
         vertex: The step.
         plan: The plan.
-
-    Attributes:
-        late_seen: What was late so far.
     """
 
     def __init__(self, vertex: Vertex[WindowBy], plan: Plan) -> None:
         super().__init__(vertex)
         step = vertex.step
-        self.looks = isinstance(step, WhenDone)  # No exchange has looked at its records, and a snapshot may have them.
         columns = plan.key_of(vertex)
         self._several = len(columns) > 1
         self._key = key_of(columns) if columns else None
-        """How to get a record's key; None where it is its hash unit."""
+        """Returns a record's key; None where it is its hash unit."""
         self._time = None if step.time is None else key_of((step.time,))
         self._slack_us = plan.slack_ms * 1_000
         self._ahead = self._slack_us - 1 + micros(step.ahead)
@@ -109,17 +109,14 @@ class WindowNode(Holding):
         self._folding = Folding(vertex)
         self._windows = open_windows(step, self._folding, self._slack_us, self._several)
         self._clock = ClockKeys(plan, vertex)
-        self._late: Node | None = None
         self._pending = Pending(f'step "{vertex.name}"')
         self._touched = Touched()
         self._pruned = FIRST_TICK
         self._closing: _Closing | None = None
         """The tick that has been begun, and not ended."""
-        self.late_seen = LateSeen()
-
-    def lead_late(self, follower: Node) -> None:
-        """Say who takes what is late; without one it is dropped."""
-        self._late = follower
+        self._late_seen = LateSeen()
+        self.late_seen = {vertex.name: self._late_seen}
+        self.states = {vertex.name: self}
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Hold records."""
@@ -188,7 +185,7 @@ class WindowNode(Holding):
         keys = batch.units if self._key is None else map(self._key, batch.rows)
         began = moment = tick * self._slack_us
         latest = moment + self._ahead
-        late_seen = self.late_seen
+        late_seen = self._late_seen
         late_seen.records += len(batch.ats)
         for index, (at, unit, row, key) in enumerate(zip(batch.ats, batch.units, batch.rows, keys, strict=True)):
             if time is not None:
@@ -208,12 +205,12 @@ class WindowNode(Holding):
             if missed:
                 late_seen.add("closed", at, began, moment)
                 lates.append(index)
-        self._emit(made, tick, feed)
-        if lates and self._late is not None:
+        made.pass_on(self, feed, [tick])
+        if lates and 0 in self._lates:
             late = batch.pick(lates)
             if self._updates:  # One that is late for some of its windows gives results, too.
                 late = late.with_ats([with_child(at, LATE_NUMBER) for at in late.ats])
-            self._late.take(late, 0, feed)
+            self._lates[0].take(late, 0, feed)
 
     def _update(self, at: bytes, unit: int, key: Key, taken: Sequence[tuple[Any, Any]], made: Made) -> None:
         """Give a result for each window that took a record; or none, where one fails."""
@@ -238,7 +235,7 @@ class WindowNode(Holding):
             if not self._updates:
                 self._give(due, closing, made)
         portion.spend(closed)
-        self._emit(made, tick, feed)
+        made.pass_on(self, feed, [tick])
         if portion.spent:
             return False
         self._closing = None
@@ -262,12 +259,6 @@ class WindowNode(Holding):
     def _rows(self, state: Any) -> Any:
         """Return what functions get of what a window keeps."""
         return rows_of(state) if self._folding.keeps else state
-
-    def _emit(self, made: Made, tick: int, feed: Feed) -> None:
-        if made.rows:
-            self.pass_on(Batch(made.ats, made.units, made.rows, None, [tick]), feed)
-        if made.faults:
-            feed.fail(Batch(made.fault_ats, made.fault_units, list[Any](made.faults), None, [tick]))
 
     # -- state -----------------------------------------------------------------------------------------------------
 

@@ -25,10 +25,8 @@ from lowtide.flow.steps.windows import Session, Span, longest_us, spans_of
 from lowtide.flow.time.moments import instant_over, micros, span_over
 from lowtide_snapshots.keys.canonical import encode_key, encode_value
 
-__all__ = ["LATE", "Arrival", "FixedWindows", "OpenWindows", "Saved", "SessionWindows", "open_windows", "rows_of"]
-
 Saved = list[tuple[Span, Any]]
-"""What is saved of a key: its open windows by their starts, each with its state, or its (order key, record)s."""
+"""The saved state of a key: its open windows by their starts, each with its state, or its (order key, record)s."""
 
 Parts = dict[int, list[tuple[Key, Saved]]]
 """By hash unit the keys that have open windows, with these."""
@@ -37,7 +35,7 @@ WINDOW_BYTES = 200
 """About what an open window takes beside its state, its key among it."""
 
 Records = list[Any]
-"""What a window keeps of its records, in Lowtide's order: an order key, its record, the next order key, and so on.
+"""A window's records, in Lowtide's order: an order key, its record, the next order key, and so on.
 
 A list of pairs would cost 56 bytes more for each record.
 """
@@ -46,7 +44,7 @@ RECORD_BYTES = 90
 """About what a record takes that a window keeps, beside itself: its order key, and two places in a list."""
 
 LATE = object()
-"""What becomes of a record that is not taken at all."""
+"""The fate of a record that no window takes."""
 
 TAKEN_IN = object()
 """Marks a session that another one has taken in; an object of its own, as None may be a state."""
@@ -95,7 +93,7 @@ class OpenWindows(ABC):
         self._scale = Scale(thrifty=True)
         self._windows_kept = 0
         self._records_kept = 0
-        """Where windows keep their records, how many there are in all."""
+        """Number of all records that windows keep; 0 where they keep none."""
 
     @property
     def kept(self) -> Kept:

@@ -6,8 +6,6 @@ from typing import Literal
 
 from lowtide.core.operators.order.order import Position, position_of
 
-__all__ = ["LateSeen", "Why"]
-
 US_PER_MINUTE = 60_000_000
 
 Why = Literal["closed", "ahead"]

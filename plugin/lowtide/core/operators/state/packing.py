@@ -1,0 +1,151 @@
+"""The bytes of one key's state in a cold store, and the key's place there."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from lowtide.core.operators.order.keys import plain
+from lowtide.core.operators.state.cold import LONGEST_KEY_BYTES, Entry
+from lowtide.core.operators.state.group import Key
+from lowtide.errors import LifeEnded
+from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.schema.fields import encode_rows, is_made_by_code
+from lowtide.flow.schema.schema import hints_of, kind_of
+from lowtide.flow.steps.step import Saved, Step
+from lowtide.flow.steps.steps import Aggregated, Deduplicate, FlatScan, Last, Reduce, Scan
+from lowtide_snapshots.keys.canonical import encode_key, encode_value
+from lowtide_snapshots.keys.hashing import hash_unit
+
+GROUP_KIND = 1
+"""What lies at a place: a key's state. Other kinds may follow, as an index of what is due."""
+HEAD = struct.Struct(">HHB")
+"""Hash unit, vertex and kind before each key: a hash unit's keys of a step are one range."""
+WHOLE_BYTES, DIGEST_BYTES = 384, 16
+"""Of a longer key so much is at its place, and so much of the whole key's SHA-256; the value has all of it."""
+
+SHELVED: frozenset[type[Step]] = frozenset({Scan, FlatScan, Reduce, Aggregated, Last, Deduplicate})
+"""The steps whose groups need not be in memory: they bring those into it that they need."""
+
+_CHECK = struct.Struct(">I")
+
+
+class ColdDamaged(LifeEnded):
+    """Start the job again, on another disk if it happens again: a cold store gave other bytes than it was given."""
+
+
+class Packing:
+    """The packing of one step's groups.
+
+    A packed state is what a snapshot has of it, after a checksum: the store has none, and a wrong page must not become
+    output.
+
+    Args:
+        owner: The step, for errors.
+        number: The step's number in the store.
+        units: The number of hash units.
+        several: Whether a key is a tuple of several columns' values.
+        key: The type of a key.
+        state: The type of what is saved of it.
+    """
+
+    def __init__(self, owner: str, number: int, units: int, *, several: bool, key: Any, state: Any) -> None:
+        self._owner = owner
+        self._number = number
+        self._units = units
+        self._several = several
+        self._heads = [HEAD.pack(unit, number, GROUP_KIND) for unit in range(units)]
+        self._type: Any = tuple[key, state]
+        self._decode: Callable[[bytes | memoryview], tuple[Key, Any]] | None = None
+        """Made when it is needed: it leaves a mark on the user's classes with which no plan can be pickled."""
+
+    def place(self, unit: int, key: Key) -> bytes:
+        """The key in the store of a step's key."""
+        packed = encode_key(self._columns(key)) if self._several else encode_value(plain(key))
+        if len(packed) > LONGEST_KEY_BYTES - HEAD.size:
+            packed = packed[:WHOLE_BYTES] + sha256(packed).digest()[:DIGEST_BYTES]
+        return self._heads[unit] + packed
+
+    def unit_of(self, key: Key) -> int:
+        """A key's hash unit."""
+        return hash_unit(self._columns(key), self._units)
+
+    def bounds(self, unit: int) -> tuple[bytes, bytes]:
+        """The first place of a hash unit, and the first after it."""
+        return HEAD.pack(unit, self._number, GROUP_KIND), HEAD.pack(unit, self._number, GROUP_KIND + 1)
+
+    def pack(self, key: Key, state: Any) -> bytes:
+        """The value of a key in the store."""
+        packed = encode_rows([key, state])
+        return _CHECK.pack(crc32(packed)) + packed
+
+    def packed(self, unit: int, keys: Iterable[tuple[Key, Any]]) -> list[Entry]:
+        """The entries of keys of one hash unit, as the store takes them."""
+        place, pack = self.place, self.pack
+        return sorted([(place(unit, key), pack(key, state)) for key, state in keys])
+
+    def unpack(self, value: bytes | bytearray) -> tuple[Key, Any]:
+        """The inverse of `pack`.
+
+        Raises:
+            ColdDamaged: the value is not what was packed.
+        """
+        packed = memoryview(value)[_CHECK.size :]
+        if len(value) <= _CHECK.size or crc32(packed) != _CHECK.unpack_from(value)[0]:
+            raise self.damaged("a checksum does not match")
+        decode = self._decode
+        if decode is None:
+            decode = self._decode = msgspec.msgpack.Decoder(self._type).decode
+        return decode(packed)
+
+    def damaged(self, what: str) -> ColdDamaged:
+        """The error for a store that is not as it was left."""
+        return ColdDamaged(
+            f"the state on disk is damaged: {what}",
+            where=self._owner,
+            way_out="the next life begins from the last commit and makes its state anew; if it happens again, check "
+            "the disk and the memory of this machine",
+        )
+
+    def _columns(self, key: Key) -> list[Any]:
+        return [plain(each) for each in key] if self._several else [plain(key)]
+
+
+def packs(plan: Plan, vertex: Vertex) -> bool:
+    """Return whether a step's groups need not be in memory; it leaves the plan as it is.
+
+    Not so of steps other than `SHELVED`, and where a dataclass of the state is made by code of the user's, which may
+    leave more in it than its fields.
+    """
+    if type(vertex.step) not in SHELVED:
+        return False
+    saved = _saved(plan, vertex)
+    return saved.kind == "deduplicate" or not is_made_by_code(kind_of(saved.content, f"the state of {vertex.name}"))
+
+
+def packing_of(plan: Plan, vertex: Vertex) -> Packing:
+    """Return the packing of the groups of a step of which `packs` is true."""
+    assert packs(plan, vertex), f"the groups of {vertex.name} are in memory"
+    saved, hints = _saved(plan, vertex), hints_of(plan.keyed(vertex).gives)
+    keys = [hints[column] for column in plan.key_of(vertex)]
+    state: Any = saved.content
+    if saved.kind == "last":
+        state = list[tuple[bytes, saved.content]]  # type: ignore[name-defined]  # a type made here
+    elif saved.kind == "deduplicate":
+        state = int
+    elif saved.ttl is not None:
+        state = tuple[saved.content, int]  # type: ignore[name-defined]
+    several = len(keys) > 1
+    key = tuple[tuple(keys)] if several else keys[0]  # type: ignore[misc]
+    return Packing(f'step "{vertex.name}"', vertex.id, plan.units, several=several, key=key, state=state)
+
+
+def _saved(plan: Plan, vertex: Vertex) -> Saved:
+    saved = vertex.step.saved([plan.vertices[parent].gives for parent in vertex.parents], 0)
+    assert saved is not None, f"{vertex.name} keeps no state"
+    return saved

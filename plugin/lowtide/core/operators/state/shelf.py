@@ -1,0 +1,404 @@
+"""The groups of a step of which only some are in memory; the others lie packed in a cold store.
+
+Operators go on working on a dict of groups. It has all groups with elements from the prune time on, so late records,
+repairs and holds never meet the store; what is at rest may leave it, and comes back before a record of its key is
+looked at. Leaving and coming back is a snapshot and restore of one key: it changes no output.
+
+    shelf.admit(keys, units)    # before a batch: what its keys have in the store is in memory now
+    shelf.prune(tick)           # what has come to rest may be written and leave
+
+What leaves collects in a buffer, as the store takes many keys at once for much less. An entry stays in the buffer until
+it has been written, deletions too: whoever found one there and took it out would find the old state in the store.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from lowtide.core.operators.order.memory import Kept
+from lowtide.core.operators.order.order import FIRST_TICK, tick_bytes
+from lowtide.core.operators.state.cold import ColdStore, Entry
+from lowtide.core.operators.state.group import GROUP_BYTES, Group, Groups, Key
+from lowtide.core.operators.state.packing import Packing
+
+WRITE_AT = 256
+"""So many entries of the buffer are worth a commit."""
+SHELF_BYTES = 250
+"""About what a key in memory takes for its place in the order in which keys leave."""
+PAGE = 500
+"""So many entries of the store are read at once where all are."""
+SWEEP = 32
+"""So many entries of the store are looked at in one turn for what is to be forgotten."""
+
+
+class Shelves:
+    """The shelves of one process: they share a store, its buffer, and the memory for groups at rest.
+
+    Args:
+        store: The cold store.
+        limit_bytes: About how much memory the groups of all shelves may take; those not at rest stay anyway.
+        write_at: So many entries in the buffer are written at once.
+
+    Attributes:
+        held: Whether nothing may be written to the store, which is then as it was; for as long as a snapshot takes to
+            pin it.
+        written: The number of entries written so far, deletions too.
+    """
+
+    def __init__(self, store: ColdStore, limit_bytes: int, *, write_at: int = WRITE_AT) -> None:
+        self._store = store
+        self._write_at = write_at
+        self._limit_bytes = limit_bytes
+        self._late: dict[bytes, bytes | None] = {}
+        """What the store does not have yet: values by their places, None where one is to be deleted."""
+        self._shelves: list[Shelf] = []
+        self._rested = 0
+        self._told = False
+        """Whether the store knows what is in the buffer, and will be given it."""
+        self.held = False
+        self.written = 0
+
+    def add(self, shelf: Shelf) -> None:
+        """Take one more shelf in."""
+        self._shelves.append(shelf)
+
+    @property
+    def hits(self) -> int:
+        """The number of keys of batches that were in memory."""
+        return sum([shelf.hits for shelf in self._shelves])
+
+    @property
+    def misses(self) -> int:
+        """Of those that were not."""
+        return sum([shelf.misses for shelf in self._shelves])
+
+    @property
+    def evicted(self) -> int:
+        """The number of groups that have left memory."""
+        return sum([shelf.evicted for shelf in self._shelves])
+
+    def read_from(self, store: ColdStore) -> None:
+        """Read from another store with the same content: in a copy of the process that cannot use its own."""
+        self._store = store
+
+    def stamp(self) -> int:
+        """The number of a group that comes to rest: of two the smaller one has been there for longer."""
+        self._rested += 1
+        return self._rested
+
+    def read(self, places: Sequence[bytes]) -> list[bytes | None]:
+        """The value at each place, None where there is none; one call to the store at most."""
+        late = self._late
+        if not late:
+            return self._store.get(places)
+        there = [place for place in places if place not in late]
+        found = dict(zip(there, self._store.get(there), strict=True)) if there else {}
+        return [late[place] if place in late else found[place] for place in places]
+
+    def write(self, place: bytes, value: bytes | None) -> None:
+        """Put a value at a place, soon; None to delete it."""
+        self._late[place] = value
+
+    def take(self, entries: Sequence[Entry]) -> None:
+        """Take over entries that nothing has been written of yet: into the store, if it can be written."""
+        if self.held:
+            self._late.update(entries)
+            return
+        self.flush()
+        if entries:
+            self._store.put(entries)
+            self.written += len(entries)
+
+    def flush(self) -> None:
+        """Write what is in the buffer."""
+        assert not self.held, "a snapshot pins the store"
+        if self._late:
+            self._store.put(sorted(self._late.items()))
+            self.written += len(self._late)
+            self._late.clear()
+            self._told = False
+
+    def settle(self) -> None:
+        """Let the groups go that have been at rest for longest while there is too little memory, and write them."""
+        over = sum([shelf.all_bytes for shelf in self._shelves]) - self._limit_bytes
+        while over > 0:
+            resting = [(stamp, index) for index, shelf in enumerate(self._shelves) if (stamp := shelf.oldest)]
+            if not resting:
+                break
+            shelf = self._shelves[min(resting)[1]]
+            over -= shelf.group_bytes
+            shelf.evict()
+        if len(self._late) >= self._write_at and not self.held:
+            if self._told:
+                self.flush()
+            else:
+                # Written the next time: until then the store may have read ahead what it has to change.
+                self._store.soon(list(self._late))
+                self._told = True
+
+    def walk(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All places with their values from `first` on and below `end`, as the buffer has them."""
+        late = self._late
+        for place, value in self.stored(first, end):
+            if place not in late:
+                yield place, value
+        for place, waiting in list(late.items()):
+            if waiting is not None and first <= place < end:
+                yield place, waiting
+
+    def stored(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The same of the store alone."""
+        while page := self._store.range(first, end, PAGE):
+            yield from page
+            first = page[-1][0] + b"\0"
+
+    def page(self, first: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first ones of the store, up to `limit`."""
+        return self._store.range(first, end, limit)
+
+    def waits(self, place: bytes) -> bool:
+        """True if the buffer has an entry for a place."""
+        return place in self._late
+
+
+class Shelf(Groups):
+    """The groups of a step, see `Groups`.
+
+    A group is *clean* if the store, with its buffer, has its state: then it may go without being written.
+
+    Args:
+        shelves: Those of its process.
+        packing: The packing of its groups.
+        ttl: See `Groups`.
+        fold: See `Groups`.
+        is_none: See `Groups`.
+        state: What to save of a group's first `count` elements at a tick; `nothing` if there is nothing.
+        fill: Its inverse, for a new group, at a tick.
+        nothing: What `state` gives for nothing.
+
+    Attributes:
+        hits: The number of keys of batches that were in memory.
+        misses: Of those that were not.
+        evicted: The number of groups that have left memory.
+    """
+
+    __slots__ = (
+        "_fill",
+        "_nothing",
+        "_packing",
+        "_resting",
+        "_shelves",
+        "_state",
+        "_stored",
+        "_sweep",
+        "_swept",
+        "_ttl",
+        "_units",
+        "evicted",
+        "hits",
+        "misses",
+    )
+
+    def __init__(
+        self,
+        shelves: Shelves,
+        packing: Packing,
+        ttl: int | None,
+        fold: Callable[[Group, int], None],
+        is_none: Callable[[Group, int], bool],
+        *,
+        state: Callable[[Group, int, int], Any],
+        fill: Callable[[Group, Any, int], None],
+        nothing: object,
+    ) -> None:
+        super().__init__(ttl, fold, is_none)
+        self._shelves = shelves
+        self._packing = packing
+        self._ttl = ttl
+        self._state = state
+        self._fill = fill
+        self._nothing = nothing
+        self._stored: dict[Key, bool] = {}
+        """By key in memory that the store has: whether it is clean."""
+        self._resting: OrderedDict[Key, tuple[int, Group]] = OrderedDict()
+        """The groups at rest with their stamps, in the order in which they go."""
+        self._units: set[int] = set()
+        """The hash units of which the store has had something."""
+        self._sweep: list[tuple[bytes, bytes]] = []
+        """The ranges of places that are still to be looked at for what is too old."""
+        self._swept = FIRST_TICK
+        """The prune time at which that began."""
+        self.hits = 0
+        self.misses = 0
+        self.evicted = 0
+        shelves.add(self)
+
+    # -- in and out of memory --------------------------------------------------------------------------------------
+
+    def admit(self, keys: Sequence[Key], units: Sequence[int]) -> None:
+        """Bring what the store has of these keys into memory; n keys and their hash units."""
+        by_key = self.by_key
+        absent = {key: unit for key, unit in zip(keys, units, strict=True) if key not in by_key}
+        self.hits += len(keys) - len(absent)
+        if not absent:
+            return
+        self.misses += len(absent)
+        place = self._packing.place
+        values = self._shelves.read([place(unit, key) for key, unit in absent.items()])
+        for (key, unit), value in zip(absent.items(), values, strict=True):
+            if value is not None:
+                group = by_key[key] = self._loaded(key, unit, value)
+                self._stored[key] = True
+                self._resting[key] = self._shelves.stamp(), group
+
+    def touch(self, last: int, groups: list[Group]) -> None:
+        """See `Groups`; such a group is not at rest, and not clean any more."""
+        super().touch(last, groups)
+        stored, resting = self._stored, self._resting
+        for group in groups:
+            key = group.key
+            if key in resting:
+                del resting[key]
+            if key in stored:
+                stored[key] = False
+
+    def rest(self, group: Group) -> None:
+        """See `Groups`; it may leave memory from now on."""
+        key = group.key
+        if self.by_key.get(key) is not group:
+            return  # It has left already.
+        super().rest(group)
+        self._resting.pop(key, None)
+        if key in self.by_key:
+            self._resting[key] = self._shelves.stamp(), group
+        elif self._stored.pop(key, None) is not None:
+            self._shelves.write(self._packing.place(group.unit, key), None)
+
+    @property
+    def oldest(self) -> int | None:
+        """The stamp of the group that goes next; None if none is at rest."""
+        for stamp, _ in self._resting.values():
+            return stamp
+        return None
+
+    @property
+    def group_bytes(self) -> float:
+        """About how many bytes a group in memory takes."""
+        return GROUP_BYTES + SHELF_BYTES + self._scale.mean
+
+    @property
+    def all_bytes(self) -> float:
+        """About how many bytes all of them take."""
+        return self.group_bytes * len(self.by_key)
+
+    def evict(self) -> None:
+        """Let the group go that has been at rest for longest, of which there is one."""
+        key, (_, group) = self._resting.popitem(last=False)
+        assert not group.elements or group.elements[-1][0] < tick_bytes(self.pruned), "only groups at rest leave"
+        clean = self._stored.pop(key, None)
+        if not clean:
+            state = self._state(group, len(group.elements), self.pruned)
+            if state is not self._nothing:
+                self.put(group.unit, key, state)
+            elif clean is not None:
+                self._shelves.write(self._packing.place(group.unit, key), None)
+        del self.by_key[key]
+        if self._expiry is not None:
+            self._expiry.bound(self.by_key)
+        self.evicted += 1
+
+    def prune(self, tick: int) -> None:
+        """See `Groups`; then too many groups at rest leave."""
+        super().prune(tick)
+        self._shelves.settle()
+        if self._ttl is not None:
+            self._forget(self._ttl)
+
+    @property
+    def kept(self) -> Kept:
+        """See `Groups`: what is in memory."""
+        return Kept("keys", len(self.by_key), round(self.group_bytes * len(self)))
+
+    # -- all there is ----------------------------------------------------------------------------------------------
+
+    def away(self, unit: int, tick: int) -> list[tuple[Key, Any]]:
+        """The keys of a hash unit that are not in memory, each with what is to be saved of it at a tick."""
+        found = []
+        for _, value in self._shelves.walk(*self._packing.bounds(unit)):
+            key, state = self._packing.unpack(value)
+            if key not in self.by_key:
+                if self._ttl is not None:
+                    state = self._now(key, unit, state, tick)
+                if state is not self._nothing:
+                    found.append((key, state))
+        return found
+
+    def has_away(self, unit: int) -> bool:
+        """Return whether a hash unit may have keys that are not in memory."""
+        return next(self._shelves.walk(*self._packing.bounds(unit)), None) is not None
+
+    def look(self, key: Key, tick: int) -> Any:
+        """The state at a tick of a key that is not in memory; `nothing` if there is nothing."""
+        unit = self._packing.unit_of(key)
+        (value,) = self._shelves.read([self._packing.place(unit, key)])
+        if value is None:
+            return self._nothing
+        return self._now(key, unit, self._unpacked(key, value), tick)
+
+    def restore(self, unit: int, keys: Iterable[tuple[Key, Any]], tick: int) -> None:
+        """Have what a snapshot at a tick has of a hash unit: in the store, as it may be more than fits memory."""
+        now, nothing = self._now, self._nothing
+        # Without a time to live it is as it was saved.
+        current = (
+            keys
+            if self._ttl is None
+            else [(key, state) for key, saved in keys if (state := now(key, unit, saved, tick)) is not nothing]
+        )
+        self._units.add(unit)
+        self._shelves.take(self._packing.packed(unit, current))
+
+    def put(self, unit: int, key: Key, state: Any) -> None:
+        """Have the store have what is saved of a key."""
+        self._units.add(unit)
+        self._shelves.write(self._packing.place(unit, key), self._packing.pack(key, state))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _unpacked(self, key: Key, value: bytes) -> Any:
+        its_key, state = self._packing.unpack(value)
+        if its_key != key:
+            raise self._packing.damaged("another key lies in a key's place")
+        return state
+
+    def _loaded(self, key: Key, unit: int, value: bytes) -> Group:
+        group = Group(key, unit, None)
+        self._fill(group, self._unpacked(key, value), self.pruned)
+        return group
+
+    def _now(self, key: Key, unit: int, state: Any, tick: int) -> Any:
+        """The state at a tick of a key that was saved with a state; `nothing` if it is too old by then."""
+        group = Group(key, unit, None)
+        self._fill(group, state, tick)
+        return self._state(group, len(group.elements), tick)
+
+    def _forget(self, ttl: int) -> None:
+        """Delete from the store what is too old: `SWEEP` entries at a time, once in a sixteenth of `ttl`."""
+        if not self._sweep:
+            if self.pruned - self._swept < max(1, ttl // 16):
+                return
+            self._swept = self.pruned
+            self._sweep = [self._packing.bounds(unit) for unit in sorted(self._units, reverse=True)]
+            if not self._sweep:
+                return
+        first, end = self._sweep.pop()
+        page = self._shelves.page(first, end, SWEEP)
+        for place, value in page:
+            if self._shelves.waits(place):
+                continue
+            key, state = self._packing.unpack(value)
+            if key not in self.by_key and self._now(key, 0, state, self.pruned) is self._nothing:
+                self._shelves.write(place, None)
+        if len(page) == SWEEP:
+            self._sweep.append((page[-1][0] + b"\0", end))
