@@ -10,7 +10,9 @@ import click
 
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
+from lowtide.driver.state import explain_state
 from lowtide.errors import FlowError
+from lowtide.flow.parameters import unasked
 from lowtide.flow.plan.check import advice, check_flow, load_flow, render
 from lowtide.flow.plan.compiler import compile_flow, compile_job
 from lowtide.flow.plan.explain import explain as explain_plan
@@ -41,9 +43,11 @@ def check(*, conf: Conf, flow: str, explain: bool, calls: bool, samples: tuple[s
     if calls and not findings:
         tried = try_flow(loaded, flow, given)
         findings = tried.findings
-    notes = list(tried.notes) if tried else []
+    notes = [Finding(None, loaded.name, each) for each in unasked(loaded.parameters)]
+    notes += tried.notes if tried else []
     notes += [] if findings else advice(compile_flow(loaded, parallelism=1))
     plan = compile_job(loaded, conf) if explain and not findings else None
+    where = explain_state(plan, conf) if plan else ""
     if as_json:
         said = {
             "flow": loaded.name,
@@ -53,7 +57,7 @@ def check(*, conf: Conf, flow: str, explain: bool, calls: bool, samples: tuple[s
             "notes": _listed(notes),
             "failing": [{"step": step.step, "error": step.error} for step in tried.failing] if tried else [],
         }
-        click.echo(json.dumps(said | ({"plan": explain_plan(plan)} if plan else {}), indent=2))
+        click.echo(json.dumps(said | ({"plan": explain_plan(plan), "state": where} if plan else {}), indent=2))
     else:
         click.echo(render(loaded, findings))
         for note in notes:
@@ -63,6 +67,8 @@ def check(*, conf: Conf, flow: str, explain: bool, calls: bool, samples: tuple[s
             click.echo("  pass your own records: --samples SOURCE=FILE")
         if plan:
             click.echo(f"\n{explain_plan(plan)}")
+            if where:
+                click.echo(f"\n{where}")
     return FlowError.exit_code if findings else 0
 
 

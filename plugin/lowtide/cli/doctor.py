@@ -24,7 +24,9 @@ NAME_WIDTH = max(len(check.name) for check in CHECKS)
 
 @click.command()
 @click.argument("flow", required=False)
-@click.option("--probe", is_flag=True, help="Make a scratch topic to compare the clocks, and delete it again.")
+@click.option(
+    "--probe", is_flag=True, help="Make a scratch topic to compare the clocks, try stores with a put, and delete both."
+)
 @click.option("--lateness", is_flag=True, help="Show how late the newest records come to FLOW's windows and joins.")
 @with_conf
 @as_json

@@ -14,8 +14,6 @@ from lowtide.service.graph.messages import Forget, FromGraph, Look, Whole, read_
 from lowtide_tracker.handshake import HandshakeError
 from lowtide_tracker.job_graph import JobKnown
 
-__all__ = ["ask_graph", "graph_address", "readers_of", "refuse_readers"]
-
 LIMIT_S = 10
 
 

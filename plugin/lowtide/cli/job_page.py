@@ -15,9 +15,7 @@ from cryptography import x509
 from lowtide.errors import LowtideError, NotRunning
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState
-from lowtide.status.control_client import TokenRefused
-
-__all__ = ["open_page", "page_address"]
+from lowtide_snapshots.errors import TokenRefused
 
 REDIRECTION = """\
 <!doctype html>

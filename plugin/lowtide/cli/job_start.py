@@ -16,7 +16,7 @@ import msgspec
 from lowtide.conf import Conf
 from lowtide.driver.recovery import StartFrom
 from lowtide.driver.spark_conf import conf_settings, submitted
-from lowtide.flow.parameters import refuse_early, refuse_unasked
+from lowtide.flow.parameters import refuse_early, refuse_unasked, unasked
 from lowtide.flow.plan.flow_file import load_flow
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.graph import FlowGraph
@@ -27,8 +27,6 @@ from lowtide.jobs.state import JobState
 from lowtide.process.identity import Process
 from lowtide.process.mark import new_life
 from lowtide.process.pandas_later import leave_pandas_for_later
-
-__all__ = ["Running", "flow_of", "refuse_detaching", "run_flow", "with_running"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +91,8 @@ def run_flow(
         running: In this process or detached.
         as_json: True to print the last state.
     """
+    for note in unasked(flow.parameters):
+        click.echo(f"note: {note}", err=True)
     if running.detach:
         return _run_detached(context, flow.name, conf, start, as_json=as_json)
     folder = JobFolder(Path(conf.job.folder), flow.name)

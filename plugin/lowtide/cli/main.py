@@ -27,9 +27,12 @@ COMMANDS = {
     "check": ("check", "check", "Check a flow without running it."),
     "run": ("run", "run", "Run a flow."),
     "status": ("status", "status", "Show the jobs."),
+    "logs": ("logs", "logs", "Show the log of a job."),
     "stop": ("status", "stop", "Stop a job."),
+    "forget": ("logs", "forget", "Forget ended jobs: their logs, and how they ended."),
     "snapshot": ("snapshot", "snapshot", "Take a snapshot of a running job."),
     "snapshots": ("snapshots", "snapshots", "List, show, verify, commit and prune the snapshots of a job."),
+    "state": ("state", "state", "Show the state of keys of a running job."),
     "wait": ("wait", "wait", "Wait until a job reaches a time."),
     "recover": ("recover", "recover", "Show what a recovery will do, then run the flow from that commit."),
     "submit-args": ("submit", "submit_args", "Print the arguments for spark-submit."),
@@ -37,6 +40,7 @@ COMMANDS = {
     "up": ("services", "up", "Start the embedded Kafka and ZooKeeper."),
     "down": ("services", "down", "Stop the embedded services; their data stays."),
     "services": ("services", "services", "Show the embedded services."),
+    "sinks": ("sinks", "sinks", "Make the tables that a flow writes; take staged records into their stores."),
     "topic": ("topic", "topic", "Create, list, read, write and delete Kafka topics."),
 }
 
@@ -100,7 +104,7 @@ def run(arguments: Sequence[str], given: object = None) -> int:
         given: The flow of a program that runs itself; commands find it as `click.get_current_context().obj`.
     """
     # Our error reports a lost connection; kazoo's own lines would come before it.
-    logging.getLogger("kazoo").addHandler(logging.NullHandler())
+    logging.getLogger("lowtide_snapshots").addHandler(logging.NullHandler())
     try:
         code = commands.main(list(arguments), prog_name="lowtide", standalone_mode=False, obj=given)
     except LowtideError as error:

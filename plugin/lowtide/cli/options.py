@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from lowtide.conf import Conf, parse_settings
+from lowtide.conf import PARAMETERS, Conf, parse_settings
 from lowtide.driver.spark_conf import conf_settings as conf_settings_of_spark
 from lowtide.errors import ConfError
 from lowtide.flow.parameters import give
@@ -27,9 +27,7 @@ def with_conf(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--set", "conf_settings", multiple=True, metavar="TABLE.KEY=VALUE", help="Set one key of the conf.")
     @wraps(command)
     def loaded(*args: Any, conf_file: Path | None, conf_settings: tuple[str, ...], **kwargs: Any) -> Any:
-        conf = Conf.load(conf_file, parse_settings(conf_settings), spark=conf_settings_of_spark())
-        give(conf.job.parameters)
-        return command(*args, conf=conf, **kwargs)
+        return command(*args, conf=_loaded(conf_file, conf_settings), **kwargs)
 
     return loaded
 
@@ -42,8 +40,16 @@ def give_from_arguments(arguments: Sequence[str]) -> None:
     options = click.Command("program", params=[_CONF, _SET], context_settings=_LAX)
     with suppress(ConfError, click.ClickException):
         found = options.make_context("program", list(arguments)).params
-        settings = parse_settings(found["conf_settings"])
-        give(Conf.load(found["conf_file"], settings, spark=conf_settings_of_spark()).job.parameters)
+        _loaded(found["conf_file"], found["conf_settings"])
+
+
+def _loaded(file: Path | None, settings: Sequence[str]) -> Conf:
+    """Return the conf, and give its parameters to the flows that are loaded from now on."""
+    overrides, of_spark = parse_settings(settings), conf_settings_of_spark()
+    conf = Conf.load(file, overrides, spark=of_spark)
+    named = (key.partition(PARAMETERS) for key in (*of_spark, *overrides))
+    give(conf.job.parameters, [name for before, found, name in named if found and not before])
+    return conf
 
 
 _CONF = click.Option(["--conf", "conf_file"], type=click.Path(path_type=Path))

@@ -19,15 +19,13 @@ from lowtide_snapshots.commits.retention import Rule, Swept, bases, plan, sweep
 from lowtide_snapshots.errors import FormatTooNew, ManifestDamaged
 from lowtide_snapshots.format.manifest import Manifest
 
-__all__ = ["PrunePlan", "gone", "unreachable"]
-
 
 @dataclass(slots=True)
 class PrunePlan:
     """One prune: planned, then carried out or only shown.
 
     Attributes:
-        place: The job's snapshots.
+        job_snapshots: The job's snapshots.
         kept: The commits that stay.
         dropped: Those that go.
         swept: What has gone; None before it was carried out.
@@ -35,7 +33,7 @@ class PrunePlan:
         unknown: Why that is not known; empty if it is.
     """
 
-    place: KnownSnapshots
+    job_snapshots: KnownSnapshots
     kept: list[Commit]
     dropped: list[Commit]
     swept: Swept | None = None
@@ -43,51 +41,51 @@ class PrunePlan:
     unknown: str = ""
 
     @classmethod
-    def planned(cls, place: KnownSnapshots, rule: Rule) -> PrunePlan:
+    def planned(cls, job_snapshots: KnownSnapshots, rule: Rule) -> PrunePlan:
         """Say what the rule keeps and drops; nothing is done."""
-        log = place.log
-        based_on = bases(log, place.files)
+        log = job_snapshots.log
+        based_on = bases(log, job_snapshots.files)
         kept, dropped = plan(log.commits(), log.last(), log.restored(), rule, datetime.now(UTC), based_on=based_on)
-        return cls(place, kept, dropped)
+        return cls(job_snapshots, kept, dropped)
 
     @classmethod
-    def of(cls, place: KnownSnapshots, snapshots: Iterable[str]) -> PrunePlan:
+    def of(cls, job_snapshots: KnownSnapshots, snapshots: Iterable[str]) -> PrunePlan:
         """Say that these go, ids or names, and all others stay; nothing is done.
 
         Raises:
             ConfError: there is no such commit, or it is needed: it is the last one, or the current life, or a
                 snapshot that may still be committed, needs it.
         """
-        log = place.log
+        log, job = job_snapshots.log, job_snapshots.job
         last, restored = log.last(), log.restored()
-        needed = dict.fromkeys(bases(log, place.files), "a snapshot that may still be committed needs it")
+        needed = dict.fromkeys(bases(log, job_snapshots.files), "a snapshot that may still be committed needs it")
         if restored is not None and restored.commit is not None:
             needed[restored.commit.id] = "the current life began from it"
         if last is not None:
             needed[last.id] = "it is the last one, from which a recovery would begin"
         dropped = []
         for asked in snapshots:
-            commit = place.find(asked).commit
+            commit = job_snapshots.find(asked).commit
             if commit is None:
                 raise ConfError(
                     f"snapshot {asked} is not committed, so there is nothing to drop",
-                    where=f'job "{place.job}"',
-                    way_out=f"lowtide snapshots prune {place.job} deletes it once it can no longer be committed",
+                    where=f'job "{job}"',
+                    way_out=f"lowtide snapshots prune {job} deletes it once it can no longer be committed",
                 )
             if commit.id in needed:
                 raise ConfError(
                     f"commit {asked} is needed: {needed[commit.id]}",
-                    where=f'job "{place.job}"',
-                    way_out=f"take another snapshot first: lowtide snapshot {place.job}",
+                    where=f'job "{job}"',
+                    way_out=f"take another snapshot first: lowtide snapshot {job}",
                 )
             dropped.append(commit)
         gone = {commit.id for commit in dropped}
         commits = log.commits()
-        return cls(place, [c for c in commits if c.id not in gone], [c for c in commits if c.id in gone])
+        return cls(job_snapshots, [c for c in commits if c.id not in gone], [c for c in commits if c.id in gone])
 
     def carry_out(self) -> None:
         """Drop the commits, then delete everything that nothing needs."""
-        self.swept = sweep(self.place.log, self.place.files, self.dropped)
+        self.swept = sweep(self.job_snapshots.log, self.job_snapshots.files, self.dropped)
 
     def look_at_sources(self, conf: Conf) -> None:
         """Ask Kafka whether each kept commit can still be begun from."""
@@ -96,7 +94,7 @@ class PrunePlan:
 
     def warnings(self) -> list[str]:
         """Return warnings for the person who prunes."""
-        job = self.place.job
+        job = self.job_snapshots.job
         said = [
             f'job "{job}" can no longer begin from commit {id_}: the sources do not reach back to it: {"; ".join(what)}'
             for id_, what in self.lost.items()
@@ -138,7 +136,7 @@ class PrunePlan:
 
     def _manifest(self, commit: Commit) -> Manifest | None:
         try:
-            return manifest_of(self.place.log, self.place.files, commit)
+            return manifest_of(self.job_snapshots.log, self.job_snapshots.files, commit)
         except (ManifestDamaged, FormatTooNew):
             return None
 
@@ -173,10 +171,10 @@ def gone(manifest: Manifest, topics: Sequence[Topic], earliest: Mapping[tuple[st
     ids = {topic.name: topic.id for topic in topics}
     found = []
     for front in manifest.fronts:
-        place = f"{front.source}-{front.partition}"
+        partition = f"{front.source}-{front.partition}"
         first = earliest.get((front.source, front.partition))
         if first is None or ids.get(front.source) != front.topic_id:
-            found.append(f"{place} is gone")
+            found.append(f"{partition} is gone")
         elif first > front.offset:
-            found.append(f"{place} begins at offset {first}, but would be read from {front.offset}")
+            found.append(f"{partition} begins at offset {first}, but would be read from {front.offset}")
     return found

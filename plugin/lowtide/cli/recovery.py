@@ -10,12 +10,12 @@ from lowtide.cli.output import OnProgress, size, table, time_of
 from lowtide.cli.snapshot_place import opened
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
-from lowtide.connectors.lasts import newest, topic_of
-from lowtide.connectors.lasts_records import durable_of
 from lowtide.connectors.topics import Topics
 from lowtide.core.fronts.register import FrontRegister, Partition
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.driver.frozen import settled
+from lowtide.driver.homes import read_elsewhere
 from lowtide.driver.placement import START, refuse_forgotten, refuse_other_delivery
 from lowtide.driver.preflight import Surroundings, sink_topics
 from lowtide.driver.preflight import look as look_at_kafka
@@ -25,12 +25,13 @@ from lowtide.errors import LowtideError
 from lowtide.flow.plan.compiler import compile_job
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.graph import FlowGraph
+from lowtide.sinks.contract import LaneName
+from lowtide.sinks.kafka.lasts import newest, topic_of
+from lowtide.sinks.kafka.lasts_records import durable_of
 from lowtide.wording import count_of
 from lowtide_snapshots.commits.choice import Choice, choose
 from lowtide_snapshots.format.fingerprint import Difference, compare
 from lowtide_snapshots.job.store import JobStore
-
-__all__ = ["Again", "Recovery", "look"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +201,13 @@ def look(flow: FlowGraph, conf: Conf, start: StartFrom, progress: OnProgress) ->
     plan, conf = settled(compile_job(flow, conf), conf)
     found = look_at_kafka(plan, conf)
     ends = Topics(conf.kafka).ends(found.sources)
-    with opened(conf, flow.name) as (place, store):
-        commits = place.log.commits()
+    with opened(conf, flow.name) as (snapshots, store):
+        commits = snapshots.log.commits()
         choice = None
         if not start.without_state(commits):
-            choice = choose(place.log, place.files, commit=start.commit, before_ms=start.before_ms, progress=progress)
+            choice = choose(
+                snapshots.log, snapshots.files, commit=start.commit, before_ms=start.before_ms, progress=progress
+            )
         register, leader = FrontRegister.from_json(store.fronts()), store.holder()
         refusal = _refusal(plan, conf, store, choice, again=start.redeliver)
         kept = store.records()
@@ -231,8 +234,12 @@ def _refusal(plan: Plan, conf: Conf, store: JobStore, choice: Choice | None, *, 
     known, generation = store.lasts()
     if known is None or conf.job.delivery != "exactly_once":
         return None
-    topic = topic_of(plan.name, generation)
-    last = durable_of(newest(librdkafka_settings(conf.kafka), topic, conf.kafka.delivery_limit_ms / 1000), topic).last
+    last = dict[LaneName, OrderKey]()
+    if known:
+        topic = topic_of(plan.name, generation)
+        table = newest(librdkafka_settings(conf.kafka), topic, conf.kafka.delivery_limit_ms / 1000)
+        last |= durable_of(table, topic).last
+    last |= read_elsewhere(store, plan, conf)
     manifest = None if choice is None else choice.manifest
     begins = START if manifest is None else manifest.tick
     try:
@@ -248,7 +255,7 @@ def _delivered_since(topics: Topics, names: list[str], ms: int) -> int:
     """Count the offsets of sinks' topics with a timestamp from `ms` on, transaction markers included."""
     sinks = topics.describe_all(names)
     firsts, ends = topics.since(sinks, ms), topics.ends(sinks)
-    return sum(ends[place] - first for place, first in firsts.items() if first >= 0)
+    return sum(ends[key] - first for key, first in firsts.items() if first >= 0)
 
 
 def _again(
@@ -265,11 +272,11 @@ def _again(
     commit = "" if choice is None else choice.manifest.id
     starts = register.starts({number: front.offset for number, front in fronts.items()}, there, commit=commit)
     for entry in register.entries:
-        place = (entry.partition.source, entry.partition.partition)
+        key = (entry.partition.source, entry.partition.partition)
         front = fronts.get(entry.number)
         label_ms = None if front is None or front.label is None else front.label * slack_ms
-        yield Again(*place, entry.number, starts[entry.number], ends[place], label_ms)
+        yield Again(*key, entry.number, starts[entry.number], ends[key], label_ms)
     for partition, offset in sorted(there.items()):
         if register.find(partition) is None:
-            place = (partition.source, partition.partition)
-            yield Again(*place, None, offset, ends[place], None)
+            key = (partition.source, partition.partition)
+            yield Again(*key, None, offset, ends[key], None)

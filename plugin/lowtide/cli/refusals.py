@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from lowtide.errors import SnapshotFailed
 from lowtide_snapshots.errors import EntryDiffers, Fenced
 
-__all__ = ["fence_fails_snapshot"]
-
 
 @contextmanager
 def fence_fails_snapshot() -> Iterator[None]:

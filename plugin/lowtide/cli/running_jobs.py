@@ -9,10 +9,9 @@ from lowtide.conf.token import job_token
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.errors import NotRunning
 from lowtide.jobs.folder import JobFolder, states
-from lowtide.status.control_client import ControlClient, TokenRefused
+from lowtide.status.control_client import ControlClient
+from lowtide_snapshots.errors import TokenRefused
 from lowtide_snapshots.job.control_address import ControlAddress
-
-__all__ = ["control_of", "only_job"]
 
 
 def only_job(root: Path) -> JobFolder:
@@ -30,6 +29,18 @@ def only_job(root: Path) -> JobFolder:
             way_out=f"name one: {names}" if running else "`lowtide status` shows how the last ones ended",
         )
     return running[0]
+
+
+def latest_job(root: Path) -> JobFolder:
+    """Return the one job of a folder that runs, or the one that ended last if none does.
+
+    Raises:
+        NotRunning: several run, or there is no job.
+    """
+    known = [(state.ended_at or state.started_at, folder) for folder, state in states(root) if state.ended]
+    if not known or any(not state.ended for _, state in states(root)):
+        return only_job(root)
+    return max(known, key=lambda each: each[0])[1]
 
 
 def control_of(conf: Conf, name: str) -> ControlClient:

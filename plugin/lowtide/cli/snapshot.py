@@ -13,10 +13,11 @@ from lowtide.cli.output import bar, size, time_of
 from lowtide.cli.running_jobs import control_of, only_job
 from lowtide.conf import Conf
 from lowtide.errors import SnapshotFailed
-from lowtide.status.control_client import ControlClient, ControlUnreachable
+from lowtide.status.control_client import ControlClient
 from lowtide.status.job_view import SnapshotView
 from lowtide.wording import count_of
 from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.errors import ControlUnreachable
 
 MOST_CHARACTERS = 200
 
@@ -48,7 +49,7 @@ def snapshot(
 
 POLL_S = 0.1
 SILENCE_LIMIT_S = 15.0
-"""How long the control API may be silent while a snapshot is taken; each question waits 5 s at most."""
+"""Limit on the control API's silence while a snapshot is taken; each question waits 5 s at most."""
 
 
 def take(

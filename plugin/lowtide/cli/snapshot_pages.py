@@ -14,8 +14,6 @@ from lowtide_snapshots.commits.log import Commit, Restored
 from lowtide_snapshots.format.difference import Diff
 from lowtide_snapshots.format.manifest import Manifest, Part, type_of
 
-__all__ = ["LISTED", "diff_object", "diff_page", "known_object", "line", "page"]
-
 LISTED = ("snapshot", "name", "is", "all before (UTC)", "made (UTC)", "parts", "rows", "size", "")
 
 

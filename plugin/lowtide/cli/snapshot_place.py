@@ -18,8 +18,6 @@ from lowtide_snapshots.job.registry import jobs
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import open_store
 
-__all__ = ["opened"]
-
 MOST_SHOWN = 20
 
 
@@ -35,7 +33,7 @@ def opened(conf: Conf, job: str) -> Iterator[tuple[KnownSnapshots, JobStore]]:
     """
     with fence_fails_snapshot(), ZooKeeperAccess.of(conf.zookeeper).store(job) as store:
         if store.record() is None:
-            raise _no_job(conf, job)
+            raise no_job(conf, job)
         files = open_store(store_setting(conf.snapshots))
         try:
             take = f"take one: lowtide snapshot {job}"
@@ -44,7 +42,8 @@ def opened(conf: Conf, job: str) -> Iterator[tuple[KnownSnapshots, JobStore]]:
             files.close()
 
 
-def _no_job(conf: Conf, job: str) -> NotRunning:
+def no_job(conf: Conf, job: str) -> NotRunning:
+    """Return the error for a job that ZooKeeper does not know, with those that it does."""
     known: list[str] = []
     with suppress(SnapshotsError):
         known = jobs(conf.zookeeper.hosts, root=conf.zookeeper.root, limit_s=conf.zookeeper.reach_limit_s)

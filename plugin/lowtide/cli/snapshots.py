@@ -26,7 +26,7 @@ from lowtide_snapshots.format.manifest import Manifest
 from lowtide_snapshots.format.parts import sha256
 
 UNKNOWN_LIMIT_S = 30.0
-"""How long a commit whose outcome is not known is asked for again."""
+"""Time for which a commit whose outcome is unknown is looked up again."""
 MOST_DAMAGES = 20
 
 
@@ -44,8 +44,8 @@ def snapshots() -> None:
 @as_json
 def list_snapshots(conf: Conf, job: str, as_json: bool) -> None:
     """List the snapshots of JOB, oldest first: committed ones, and those that are only sealed."""
-    with opened(conf, job) as (place, _):
-        found, last, restored = place.all(), place.log.last(), place.log.restored()
+    with opened(conf, job) as (job_snapshots, _):
+        found, last, restored = job_snapshots.all(), job_snapshots.log.last(), job_snapshots.log.restored()
     if as_json:
         _say_json([known_object(known, last, restored) for known in found])
     elif found:
@@ -61,10 +61,10 @@ def list_snapshots(conf: Conf, job: str, as_json: bool) -> None:
 @as_json
 def show(conf: Conf, job: str, snapshot: str | None, as_json: bool) -> None:
     """Show the whole of SNAPSHOT, an id or a name; by default the last commit."""
-    with opened(conf, job) as (place, _):
-        known = place.find(snapshot)
-        manifest = place.read(known)
-        last, restored, where = place.log.last(), place.log.restored(), place.files.where
+    with opened(conf, job) as (job_snapshots, _):
+        known = job_snapshots.find(snapshot)
+        manifest = job_snapshots.read(known)
+        last, restored, where = job_snapshots.log.last(), job_snapshots.log.restored(), job_snapshots.files.where
     if as_json:
         _say_json(known_object(known, last, restored) | {"content": json.loads(manifest.to_json())})
     else:
@@ -84,9 +84,9 @@ def verify(conf: Conf, job: str, snapshot: tuple[str, ...], every: bool, as_json
     """
     if every and snapshot:
         raise click.UsageError("--all verifies them all; name none")
-    with opened(conf, job) as (place, _):
-        asked = place.all() if every else [place.find(name) for name in snapshot or (None,)]
-        found = [_verified(place, known) for known in asked]
+    with opened(conf, job) as (job_snapshots, _):
+        asked = job_snapshots.all() if every else [job_snapshots.find(name) for name in snapshot or (None,)]
+        found = [_verified(job_snapshots, known) for known in asked]
     if as_json:
         _say_json(found)
     else:
@@ -103,8 +103,8 @@ def verify(conf: Conf, job: str, snapshot: tuple[str, ...], every: bool, as_json
 @as_json
 def diff(conf: Conf, job: str, before: str, after: str | None, as_json: bool) -> None:
     """Show what lies between the snapshots BEFORE and AFTER, ids or names; by default up to the last commit."""
-    with opened(conf, job) as (place, _):
-        pair = [place.read(known) for known in (place.find(before), place.find(after))]
+    with opened(conf, job) as (job_snapshots, _):
+        pair = [job_snapshots.read(known) for known in (job_snapshots.find(before), job_snapshots.find(after))]
         found = between(*pair)
     if as_json:
         _say_json(diff_object(found))
@@ -123,15 +123,15 @@ def commit(conf: Conf, job: str, snapshot: str, as_json: bool) -> None:
     Use it for a snapshot taken with --no-commit. Exits with 6 if it is damaged, or can no longer be committed: a newer
     one is, or the job has begun another life since.
     """
-    with opened(conf, job) as (place, _):
-        known = place.find(snapshot)
-        manifest = place.read(known)
+    with opened(conf, job) as (job_snapshots, _):
+        known = job_snapshots.find(snapshot)
+        manifest = job_snapshots.read(known)
         done = known.commit
         if done is None:
-            found = _verified(place, known)
+            found = _verified(job_snapshots, known)
             if not found["whole"]:
                 raise SnapshotDamaged("\n".join(_verdict(found)), way_out="take another snapshot")
-            done = _commit(place, manifest, known)
+            done = _commit(job_snapshots, manifest, known)
     if as_json:
         _say_json({"id": done.id, "name": done.name, "min_time_ms": done.min_time_ms, "committed": done.at})
     else:
@@ -153,8 +153,8 @@ def prune(*, conf: Conf, job: str, keep: int | None, max_age: float | None, dry_
     kept commits that the source topics no longer reach back to.
     """
     rule = Rule(keep or conf.snapshots.keep, conf.snapshots.max_age_s if max_age is None else max_age)
-    with opened(conf, job) as (place, _):
-        pruning = PrunePlan.planned(place, rule)
+    with opened(conf, job) as (job_snapshots, _):
+        pruning = PrunePlan.planned(job_snapshots, rule)
         if not dry_run:
             pruning.carry_out()
         pruning.look_at_sources(conf)
@@ -173,8 +173,8 @@ def drop(*, conf: Conf, job: str, snapshot: tuple[str, ...], dry_run: bool, as_j
     Use it for commits with a name, which prune never drops. Exits with 2 if one is needed: the last one, or the one
     that the current life began from.
     """
-    with opened(conf, job) as (place, _):
-        pruning = PrunePlan.of(place, snapshot)
+    with opened(conf, job) as (job_snapshots, _):
+        pruning = PrunePlan.of(job_snapshots, snapshot)
         if not dry_run:
             pruning.carry_out()
     _say_pruning(pruning, dry_run=dry_run, as_json=as_json)
@@ -189,14 +189,14 @@ def _say_pruning(pruning: PrunePlan, *, dry_run: bool, as_json: bool) -> None:
         click.echo(pruning.said(dry_run=dry_run))
 
 
-def _verified(place: KnownSnapshots, known: KnownSnapshot) -> dict[str, Any]:
+def _verified(job_snapshots: KnownSnapshots, known: KnownSnapshot) -> dict[str, Any]:
     """Verify all parts of a snapshot and return the findings as plain values."""
     manifest = known.manifest
     found = {"id": known.id, "name": known.name, "min_time_ms": known.min_time_ms, "parts": 0, "bytes": 0}
     if manifest is None:
         return found | {"whole": False, "damages": [{"object": known.path, "why": known.why}]}
     with bar(f"verifying {known.id}") as progress:
-        damages = damages_of(place.files, manifest, progress)
+        damages = damages_of(job_snapshots.files, manifest, progress)
     said = [{"object": each.part, "why": each.why} for each in damages]
     return found | {"parts": len(manifest.parts), "bytes": manifest.bytes, "whole": not damages, "damages": said}
 
@@ -213,21 +213,21 @@ def _verdict(found: dict[str, Any]) -> list[str]:
     return [f"snapshot {called} is DAMAGED, {len(damages)}{of}:", *lines, *more]
 
 
-def _commit(place: KnownSnapshots, manifest: Manifest, known: KnownSnapshot) -> Commit:
+def _commit(job_snapshots: KnownSnapshots, manifest: Manifest, known: KnownSnapshot) -> Commit:
     """Commit it; retry while the outcome is unknown (R16)."""
     if known.phase == "over":
-        last, life = place.log.last(), place.log.incarnation()
+        last, life = job_snapshots.log.last(), job_snapshots.log.incarnation()
         why = f"the last one is {last.id} at {time_of(last.min_time_ms)} UTC, and " if last is not None else ""
         raise SnapshotFailed(
             f"snapshot {known.called} can no longer be committed: {why}the job is in life {life}",
-            where=f'job "{place.job}"',
-            way_out=f"take another one: lowtide snapshot {place.job}",
+            where=f'job "{job_snapshots.job}"',
+            way_out=f"take another one: lowtide snapshot {job_snapshots.job}",
         )
-    digest = sha256(place.files.get(known.path))
+    digest = sha256(job_snapshots.files.get(known.path))
     deadline = time.monotonic() + UNKNOWN_LIMIT_S
     while True:
         try:
-            return place.log.commit(manifest, digest)
+            return job_snapshots.log.commit(manifest, digest)
         except CommitUnknown:
             if time.monotonic() > deadline:
                 raise

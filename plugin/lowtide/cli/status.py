@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +32,25 @@ from lowtide_snapshots.cause import Cause
 
 STOP_MARGIN_S = SUPERVISORS_MARGIN_S + LEFT_OVER_GRACE_S + 2.0
 """The job keeps the limit itself, its supervisor after it; only then is it killed from here."""
+WATCH_S = 2.0
+Looked = tuple[JobFolder, JobState, Figures | None, JobView | None]
 HEADINGS = ("job", "state", "process", "since (UTC)", "in", "out", "workers", "lag", "")
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option("--open", "opens", is_flag=True, help="Open the page of the job NAME, or of the only one that runs.")
+@click.option("--watch", is_flag=True, help=f"Look again every {WATCH_S:g} s, until Ctrl-C.")
 @with_conf
 @as_json
-def status(*, conf: Conf, name: str | None, opens: bool, as_json: bool) -> None:
+def status(*, conf: Conf, name: str | None, opens: bool, watch: bool, as_json: bool) -> None:
     """Show all jobs of [job].folder: the running ones, and how and why the others ended.
 
     With NAME, show one job in full: its lag and what holds it up, its latency, segments, fronts and workers. With
     --open, show the same in a browser, over time.
     """
+    if watch and (opens or as_json):
+        raise click.UsageError("--watch shows text, again and again: leave out --open and --json")
     root = Path(conf.job.folder)
     folder = None if name is None else JobFolder.find(root, name)
     if opens:
@@ -52,22 +59,39 @@ def status(*, conf: Conf, name: str | None, opens: bool, as_json: bool) -> None:
         assert state is not None, "a job that was found has one"
         open_page(folder, state.seen())
         return
+    try:
+        while True:
+            looked = _looked(root, name)
+            if watch:
+                click.clear()
+                click.echo(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, again every {WATCH_S:g} s\n")
+            _show(root, name, looked, as_json=as_json)
+            if not watch:
+                return
+            time.sleep(WATCH_S)
+    except KeyboardInterrupt:
+        if not watch:
+            raise
+
+
+def _looked(root: Path, name: str | None) -> list[Looked]:
+    """Look at all jobs of a folder, or at one of them."""
     found = [(folder, state) for folder, state in states(root) if name in (None, state.name)]
-    known = [_ask(folder, state) for folder, state in found]
+    return [(folder, state, *_ask(folder, state)) for folder, state in found]
+
+
+def _show(root: Path, name: str | None, looked: list[Looked], *, as_json: bool) -> None:
     if as_json:
-        rows = [_as_object(folder, state, *said) for (folder, state), said in zip(found, known, strict=True)]
-        click.echo(json.dumps(rows, indent=2))
-        return
-    if name is not None and known and (view := known[0][1]) is not None:
+        click.echo(json.dumps([_as_object(*each) for each in looked], indent=2))
+    elif name is not None and looked and (view := looked[0][3]) is not None:
         show(view)
-        return
-    if not found:
+    elif not looked:
         click.echo(f"no jobs in {root}; start one: lowtide run flow.py --detach")
-        return
-    click.echo(table(HEADINGS, [_row(state, *said) for (_, state), said in zip(found, known, strict=True)]))
-    for folder, state in found:
-        if "\n" in str(state.cause):
-            click.echo(f'\njob "{state.name}" has {state.phase}; log: {folder.log_file}\n{state.cause}')
+    else:
+        click.echo(table(HEADINGS, [_row(state, figures, view) for _, state, figures, view in looked]))
+        for folder, state, _, _ in looked:
+            if "\n" in str(state.cause):
+                click.echo(f'\njob "{state.name}" has {state.phase}; log: {folder.log_file}\n{state.cause}')
 
 
 @click.command()

@@ -14,18 +14,18 @@ from lowtide.cli.job_page import page_address
 from lowtide.cli.output import time_of
 from lowtide.jobs.figures import REMARKABLE_LAG_MS, count, duration, lag, latency
 from lowtide.status.job_view import (
+    CallView,
     FrontView,
     JobView,
     KeptGauges,
     LateGauges,
     SegmentView,
     SinkView,
+    StagedView,
     TrackerView,
     WorkerView,
 )
 from lowtide.wording import count_of
-
-__all__ = ["show", "status_page"]
 
 PIPE_WIDTH = 200
 """Columns where the output is not a terminal: programs that read it need whole lines."""
@@ -36,9 +36,14 @@ COLOURS = {"running": "green", "starting": "yellow", "stopping": "yellow", "ende
 def show(view: JobView, file: TextIO | None = None) -> None:
     """Print the page; without colours, and in lines of `PIPE_WIDTH`, where it is not a terminal."""
     console = Console(file=file, markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = PIPE_WIDTH
-    console.print(status_page(view))
+    if console.is_terminal:
+        console.print(status_page(view))
+        return
+    console.width = PIPE_WIDTH
+    with console.capture() as page:
+        console.print(status_page(view))
+    for line in page.get().splitlines():
+        print(line.rstrip(), file=console.file)
 
 
 def status_page(view: JobView) -> RenderableType:
@@ -54,8 +59,15 @@ def status_page(view: JobView) -> RenderableType:
         columns = ("worker", "executor", "pid", "address", "in", "out", "delivered", "waiting", "tracker messages", "")
         parts += ["", _table(columns, map(_worker, view.workers), right=(2, 4, 5, 6, 7, 8))]
     if view.sinks:
-        columns = ("sink", "lanes", "delivery", "delivered", "transactions")
-        parts += ["", _table(columns, map(_sink, view.sinks), right=(1, 3, 4))]
+        columns = ("sink", "lanes", "delivery", "delivered", "bytes", "newest record (UTC)", "dry for", "transactions")
+        parts += ["", _table(columns, map(_sink, view.sinks), right=(1, 3, 4, 6, 7))]
+    staged = [(sink.sink, sink.staged) for sink in view.sinks if sink.staged is not None]
+    if staged:
+        columns = ("staged sink", "visible (UTC)", "lag", "records behind", "bytes", "carrier", "restarts")
+        parts += ["", _table(columns, [_staged(*each) for each in staged], right=(2, 3, 4, 5, 6))]
+    if view.calls:
+        columns = ("call", "open", "oldest", "waiting", "answers/s", "took, p50/p99", "retries", "failed", "reused")
+        parts += ["", _table(columns, [_call(*each) for each in view.calls.items()], right=(1, 2, 3, 4, 6, 7, 8))]
     if view.kept:
         columns = ("step", "keeps", "", "bytes, about")
         parts += ["", _table(columns, [_kept(*each) for each in view.kept.items()], right=(1, 3))]
@@ -85,6 +97,7 @@ def _summary(view: JobView) -> Table:
         ("rate", f"{count(rates.records_in)} records/s in, {count(rates.delivered)} records/s delivered"),
         ("lag", Text(lag(view), late)),
         ("min time", f"{time_of(view.min_time_ms)}{held}, held by {view.holder or '-'}"),
+        *(("to do", line.replace("`", "")) for line in view.to_do if _stands(view)),
         ("delivered", durable),
         ("latency", f"{latency(view.latency_ms)} (from a record's timestamp until it is durable)"),
         ("hops, p50/p99", ", ".join(f"{hop} {duration(p.p50)}/{duration(p.p99)}" for hop, p in view.hops.items())),
@@ -110,25 +123,30 @@ def _summary(view: JobView) -> Table:
     return summary
 
 
+def _stands(view: JobView) -> bool:
+    """True if min time is behind and does not move."""
+    return min(view.lag_ms or 0, (view.held_s or 0) * 1000) >= REMARKABLE_LAG_MS
+
+
 def _traffic(tracker: TrackerView) -> str:
-    told = tracker.traffic
+    traffic = tracker.traffic
     each = tracker.messages_per_record
     per_record = "" if each is None else f"; {each:.3g} messages a record"
     return (
-        f"{told.messages_in:,} messages in, {told.messages_out:,} out, {told.bytes_in:,} bytes in, "
-        f"{told.bytes_out:,} out; {told.flushes:,} flushes with {told.acks:,} acks{per_record}"
+        f"{traffic.messages_in:,} messages in, {traffic.messages_out:,} out, {traffic.bytes_in:,} bytes in, "
+        f"{traffic.bytes_out:,} out; {traffic.flushes:,} flushes with {traffic.acks:,} acks{per_record}"
     )
 
 
 def _snapshots(view: JobView) -> str:
-    told = view.snapshots
-    if not told.last:
+    snapshots = view.snapshots
+    if not snapshots.last:
         last = "none is committed yet"
     else:
-        age = "" if told.committed_s is None else f", {duration(told.committed_s * 1000)} ago"
-        last = f"{told.last} at {time_of(told.last_ms)}{age}"
-    now = f"; {told.taking} is being taken" if told.taking else ""
-    failed = f"; {told.counts['failed']} failed" if told.counts.get("failed") else ""
+        age = "" if snapshots.committed_s is None else f", {duration(snapshots.committed_s * 1000)} ago"
+        last = f"{snapshots.last} at {time_of(snapshots.last_ms)}{age}"
+    now = f"; {snapshots.taking} is being taken" if snapshots.taking else ""
+    failed = f"; {snapshots.counts['failed']} failed" if snapshots.counts.get("failed") else ""
     return last + now + failed
 
 
@@ -138,7 +156,21 @@ def _segment(segment: SegmentView) -> Sequence[object]:
 
 
 def _sink(sink: SinkView) -> Sequence[object]:
-    return sink.sink, sink.lanes, sink.delivery, count(sink.delivered), count(sink.transactions)
+    newest = "none yet" if not sink.delivered else time_of(sink.newest_ms)
+    delivered = f"{sink.delivered:,}", f"{sink.bytes:,}", newest, duration(sink.lag_ms)
+    return sink.sink, sink.lanes, sink.delivery, *delivered, count(sink.transactions)
+
+
+def _staged(sink: str, staged: StagedView) -> Sequence[object]:
+    times = time_of(staged.visible_time_ms), duration(staged.lag_ms)
+    return sink, *times, f"{staged.records:,}", f"{staged.bytes:,}", staged.pid or "-", staged.restarts
+
+
+def _call(step: str, calls: CallView) -> Sequence[object]:
+    took = f"{duration(calls.took_ms.p50)}/{duration(calls.took_ms.p99)}"
+    oldest = duration(calls.oldest_s * 1000) if calls.open else "-"
+    counts = (f"{each:,}" for each in (calls.retries, calls.failures, calls.reused))
+    return step, f"{calls.open:,}", oldest, f"{calls.waiting:,}", count(calls.per_s), took, *counts
 
 
 def _kept(step: str, kept: KeptGauges) -> Sequence[object]:
@@ -156,9 +188,9 @@ def _late(step: str, seen: LateGauges) -> str:
 def _front(front: FrontView) -> Sequence[object]:
     remark = "" if front.pulling else "stopped: it is ahead of the others"
     worker = front.worker or "none yet: idle"
-    place = "-" if front.next_offset is None else front.next_offset
+    offset = "-" if front.next_offset is None else front.next_offset
     times = time_of(front.heartbeat_ms), duration(front.lag_ms)
-    return front.front, front.partition, worker, *times, place, f"{front.parked:,}", remark
+    return front.front, front.partition, worker, *times, offset, f"{front.parked:,}", remark
 
 
 def _worker(worker: WorkerView) -> Sequence[object]:
@@ -194,8 +226,8 @@ def _value(key: str, value: object) -> str:
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place in right else "left", overflow="fold")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(str, row))
     return table

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from lowtide.cli.options import with_conf
-from lowtide.conf import Conf
+from lowtide.conf import Conf, parse_settings
 from lowtide.driver.session import launch_settings, settings
+from lowtide.driver.spark_conf import PREFIX
 from lowtide.errors import ConfError
 from lowtide.jobs.jvm import LOGGING
 from lowtide_snapshots.redaction import shown
@@ -25,20 +26,25 @@ _DRIVER, _EXECUTORS = "spark.pyspark.driver.python", "spark.pyspark.python"
 def submit_args(conf: Conf, flow: str | None) -> None:
     """Print the arguments for `spark-submit $(lowtide submit-args flow.py)`.
 
-    Without FLOW they end before the program: `spark-submit $(lowtide submit-args --conf FILE) flow.py --conf FILE`.
-    With it, the program and its --conf and --set are among them. What Spark says goes into the job's log, unless
-    spark.driver.extraJavaOptions are set in the conf.
+    Without FLOW they end before the program: `spark-submit $(lowtide submit-args --conf FILE) flow.py --conf FILE`;
+    each --set goes into Spark's conf. With it, the program and its --conf and --set are among them. What Spark
+    says goes into the job's log, unless spark.driver.extraJavaOptions are set in the conf.
     """
     given = click.get_current_context().params
     click.echo(" ".join([*arguments(conf), *_program(flow, given["conf_file"], given["conf_settings"])]))
 
 
 def _program(flow: str | None, conf_file: Path | None, conf_settings: Sequence[str]) -> list[str]:
-    """Return the program with the options of this command, for spark-submit to hand on; nothing without a flow."""
+    """Return the program with the options of this command, for spark-submit to hand on; its settings without a flow."""
     if flow is None:
-        return []
-    words = [flow, *(("--conf", str(conf_file)) if conf_file is not None else ())]
-    words += [word for setting in conf_settings for word in ("--set", setting)]
+        words = [
+            word
+            for key, value in parse_settings(conf_settings).items()
+            for word in ("--conf", f"{PREFIX}{key}={value}")
+        ]
+    else:
+        words = [flow, *(("--conf", str(conf_file)) if conf_file is not None else ())]
+        words += [word for setting in conf_settings for word in ("--set", setting)]
     for word in words:
         if any(map(str.isspace, word)):
             raise ConfError(

@@ -1,4 +1,4 @@
-"""`lowtide topic create|list|read|write|delete`: the topics of the Kafka that the conf names."""
+"""`lowtide topic create|allow|list|read|write|delete`: the topics of the Kafka that the conf names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import click
 from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.output import table, time_of
 from lowtide.conf import Conf
+from lowtide.connectors.acls import allow
 from lowtide.connectors.dead_letters import letter_of
 from lowtide.connectors.topic_records import read_topic, write_topic
 from lowtide.connectors.topics import Topics
-from lowtide.driver.preflight import NewTopic, letters_topic, needed_topics
+from lowtide.driver.preflight import NewTopic, letters_topic, needed_acls, needed_topics
 from lowtide.flow.plan.compiler import compile_job
 from lowtide.flow.plan.flow_file import load_flow
 from lowtide.wording import count_of
@@ -23,7 +24,7 @@ from lowtide.wording import count_of
 
 @click.group()
 def topic() -> None:
-    """Create, list, read, write and delete Kafka topics."""
+    """Create, list, read, write and delete Kafka topics, and say who may use them."""
 
 
 @topic.command()
@@ -55,6 +56,27 @@ def create(conf: Conf, name: str, partitions: int | None, settings: tuple[str, .
             click.echo(f"{new.name} exists already")
         else:
             _create(topics, new, {**new.config, **config})
+
+
+@topic.command("allow")
+@click.argument("flow", metavar="FLOW")
+@click.option("--user", required=True, metavar="USER", help="Who is allowed: the job's sasl_username.")
+@click.option("--print", "shown", is_flag=True, help="Print kafka-acls commands, and ask no broker.")
+@with_conf
+def allow_user(conf: Conf, flow: str, user: str, *, shown: bool) -> None:
+    """Allow USER what FLOW (flow.py, or flow.py:name) needs in Kafka, by ACLs, and nothing else.
+
+    Its sources may be read, its sinks written; topics, groups and transactional ids of its own begin with lowtide.NAME.
+    The login of the conf has to be somebody's who may make ACLs. Those that are there stay.
+    """
+    acls = needed_acls(compile_job(load_flow(flow), conf))
+    if shown:
+        for acl in acls:
+            click.echo(acl.command(conf.kafka, user))
+        return
+    allow(conf.kafka, user, acls)
+    rows = [(acl.resource, f"{acl.name}*" if acl.prefixed else acl.name, ", ".join(acl.operations)) for acl in acls]
+    click.echo(table((f"{user} may use", "named", "for"), rows))
 
 
 def _create(topics: Topics, new: NewTopic, config: Mapping[str, str]) -> None:
@@ -137,7 +159,7 @@ def _text(data: bytes | None) -> str:
 def write(conf: Conf, name: str, partition: int | None) -> None:
     """Write each line of standard input to topic NAME as one value."""
     count = write_topic(conf.kafka, name, (line.rstrip(b"\n") for line in sys.stdin.buffer), partition)
-    click.echo(f"wrote {count} records to {name}", err=True)
+    click.echo(f"wrote {count_of(count, 'record')} to {name}", err=True)
 
 
 @topic.command()

@@ -20,8 +20,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from lowtide.errors import ConfError
 
-__all__ = ["Certificate", "certificate_of", "made_certificate", "read_certificate"]
-
 VALID_BEFORE = timedelta(days=1)
 """Clocks differ."""
 VALID_AFTER = timedelta(days=3650)

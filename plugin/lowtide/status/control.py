@@ -1,6 +1,6 @@
 """The job's control API: a small HTTPS server in the service's event loop.
 
-    control = Control(watch.view, token, certificate, metrics=metrics.exposition, stop=stop)
+    control = Control(token, certificate, queries=queries, commands=Commands(stop), hub=hub)
     address = await control.start()
 
 Whatever says something of the job, or does something, asks for the token. The page's files and health do not: they are
@@ -18,7 +18,8 @@ import hmac
 import logging
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Annotated, Any
 
@@ -28,6 +29,7 @@ from aiohttp.typedefs import Handler
 
 from lowtide.errors import LowtideError
 from lowtide.status.certificate import Certificate
+from lowtide.status.control_client import MOST_KEYS
 from lowtide.status.event_stream import send_events
 from lowtide.status.history import HistoryView
 from lowtide.status.job_view import JobView, SnapshotView
@@ -37,14 +39,12 @@ from lowtide_snapshots.page.answers import JobAnswer
 from lowtide_snapshots.page.files import page_file, page_headers
 from lowtide_tracker.entrance import Entrance, listen
 
-__all__ = ["Control"]
-
 LOG = logging.getLogger(__name__)
 
 MAX_USERS = 32
 MAX_SUBSCRIBERS = 256
 CONNECTION_LIMIT_S = 10.0
-MAX_BODY_BYTES = 4 << 10
+MAX_BODY_BYTES = 64 << 10
 MAX_HEADER_BYTES = 8 << 10
 """Of one header: a browser sends the cookies of all ports of a host."""
 MAX_TIME_DIGITS = 15
@@ -59,7 +59,9 @@ ROUTES = {
     "GET /events?about=SUBJECT&at_ms=TIME": "server-sent events, each once and in order: about `delivered`, `commit`, "
     "`min_time`, `segment:STEP` or `done:STEP:LABEL`, one or several; with at_ms only once it reaches this time. "
     "Continues after the header `Last-Event-ID`",
-    "GET /state/STEP?COLUMN=VALUE": "the state of one key as of min time, with that time",
+    "GET /state/STEP?COLUMN=VALUE": "the state of one key as of min time, with that time; a broadcast's without a key",
+    "POST /state/STEP": 'the states of many: the body is {"keys": [{"COLUMN": "VALUE"}, ...]}, or {"unit": 7, "limit": '
+    "100} for the first keys of a hash unit, or of any without one",
     "GET /done/STEP?label=LABEL": "the time at which the substream of a label ended, with all its results delivered; "
     "null if it has not ended, or is forgotten",
     "GET /snapshots": "the snapshots of this life as JSON, oldest first",
@@ -79,18 +81,6 @@ EVENTS = "/events"
 WHO_IS_ASKED = 'Bearer realm="lowtide"'
 """The page tells by the realm that it is to ask for a job's token."""
 
-Past = Callable[[int], HistoryView | None]
-"""Takes the time after which; None before the first look."""
-Page = Callable[[int], Awaitable[JobAnswer | None]]
-"""Likewise."""
-Look = Callable[[str, dict[str, str]], Awaitable[bytes]]
-Ended = Callable[[str, str], Awaitable[int | None]]
-"""Takes a step and a label; returns ms since 1970."""
-Take = Callable[[str | None, bool, str | None], SnapshotView]
-"""Takes a name, whether to commit, and the request's key."""
-Metrics = Callable[[str], tuple[bytes, str]]
-"""Takes an `Accept` header; returns metrics and their content type."""
-
 
 def self_address(listening: str) -> str:
     """Return where others reach what listens at an address: of one that is all addresses, this machine's by its name.
@@ -109,21 +99,53 @@ def self_address(listening: str) -> str:
     return others[0] if others else loopback[listening]
 
 
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """The answers of a job to its control API.
+
+    Attributes:
+        view: Returns the job's view; None while there is none.
+        metrics: Takes an `Accept` header; returns metrics and their content type.
+        history: Returns what the life has looked like after a time; None before the first look.
+        page: Returns what the page shows, with the history after a time; None before the first look.
+        snapshots: Returns those of this life.
+        look: Answers with the states of keys, as `Questions.look` does; None where the state is not served.
+        look_around: Answers with the first keys, as `Questions.look_around` does; None as before.
+        ended: Answers when a label has ended, as `EndedLabels.ended_ms` does.
+    """
+
+    view: Callable[[], JobView | None]
+    metrics: Callable[[str], tuple[bytes, str]]
+    history: Callable[[int], HistoryView | None]
+    page: Callable[[int], Awaitable[JobAnswer | None]]
+    snapshots: Callable[[], list[SnapshotView]] = list
+    look: Callable[[str, Sequence[dict[str, str]]], Awaitable[list[dict[str, Any]]]] | None = None
+    look_around: Callable[[str, int | None, int], Awaitable[dict[str, Any]]] | None = None
+    ended: Callable[[str, str], Awaitable[int | None]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The orders that a job takes from its control API.
+
+    Attributes:
+        stop: Begins to end the job, and returns at once.
+        take: Begins to take a snapshot, given its name, whether to commit it and the request's key; None where none
+            are taken.
+    """
+
+    stop: Callable[[], None]
+    take: Callable[[str | None, bool, str | None], SnapshotView] | None = None
+
+
 class Control:
     """Serves one job's control API.
 
     Args:
-        view: The job's view; None while there is none.
         token: What a request has to show.
         certificate: What the server shows.
-        metrics: The metrics, in the format that is asked for.
-        history: What the life has looked like after a moment.
-        page: What the page shows, with the history after a moment.
-        stop: Begins to end the job, and returns at once.
-        take: Begins to take a snapshot of this name, and to commit it if asked; None where none are taken.
-        snapshots: Those of this life.
-        look: Answers with a key's state, as `Questions.ask` does.
-        ended: Answers when a label has ended, as `EndedLabels.ended_ms` does.
+        queries: The answers of the job.
+        commands: The orders that the job takes.
         hub: The news for subscribers.
         host: Where to listen.
         port: 0 for a free one.
@@ -131,34 +153,20 @@ class Control:
 
     def __init__(
         self,
-        view: Callable[[], JobView | None],
         token: str,
         certificate: Certificate,
         *,
-        metrics: Metrics,
-        history: Past,
-        page: Page,
-        stop: Callable[[], None],
-        take: Take | None = None,
-        snapshots: Callable[[], list[SnapshotView]] = list,
-        look: Look | None = None,
-        ended: Ended | None = None,
+        queries: Queries,
+        commands: Commands,
         hub: Hub,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
         assert token, "an empty token lets everybody in"
-        self._view = view
         self._token = token.encode()
         self._certificate = certificate
-        self._metrics = metrics
-        self._history = history
-        self._page = page
-        self._stop = stop
-        self._take = take
-        self._snapshots = snapshots
-        self._look = look
-        self._ended = ended
+        self._queries = queries
+        self._commands = commands
         self._hub = hub
         self._host = host
         self._port = port
@@ -183,6 +191,7 @@ class Control:
         app.router.add_post("/snapshots", self._take_snapshot)
         app.router.add_get(EVENTS, self._send_events, allow_head=False)
         app.router.add_get("/state/{step}", self._show_state, allow_head=False)
+        app.router.add_post("/state/{step}", self._show_states)
         app.router.add_get("/done/{step}", self._show_done, allow_head=False)
         app.router.add_post("/stop", self._ask_stop)
         app.router.add_get("/health", self._health, allow_head=False)
@@ -220,22 +229,22 @@ class Control:
     # -- what is asked ---------------------------------------------------------------------------------------------
 
     async def _status(self, _request: web.Request) -> web.Response:
-        view = self._view()
+        view = self._queries.view()
         return _not_yet() if view is None else _encoded(view)
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
-        body, content_type = self._metrics(request.headers.get("Accept", ""))
+        body, content_type = self._queries.metrics(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _show_history(self, request: web.Request) -> web.Response:
         since_ms = _since_ms(request)
         if isinstance(since_ms, web.Response):
             return since_ms
-        history = self._history(since_ms)
+        history = self._queries.history(since_ms)
         return _not_yet() if history is None else _encoded(history)
 
     async def _show_snapshots(self, _request: web.Request) -> web.Response:
-        return _encoded(self._snapshots())
+        return _encoded(self._queries.snapshots())
 
     async def _send_events(self, request: web.Request) -> web.StreamResponse:
         at_ms = _time_ms(request, "at_ms")
@@ -250,39 +259,56 @@ class Control:
             return _says(400, error.what, error.way_out)
 
     async def _take_snapshot(self, request: web.Request) -> web.Response:
-        if self._take is None:
+        if self._commands.take is None:
             return _says(409, "this job takes no snapshots", "ask a job that does")
         try:
             asked = msgspec.json.decode(await request.read() or b"{}", type=_Asked)
         except msgspec.MsgspecError as error:
             return _says(400, f"cannot read the body: {error}", 'send {"name": "...", "commit": true}, or nothing')
         try:
-            view = self._take(asked.name, asked.commit, asked.key)
+            view = self._commands.take(asked.name, asked.commit, asked.key)
         except LowtideError as error:
             return _says(409, error.what, error.way_out)
         return _encoded(view, 202)
 
     async def _show_state(self, request: web.Request) -> web.Response:
-        if self._look is None:
+        if self._queries.look is None:
             return _says(409, "this job does not serve its state", "ask a job that takes snapshots")
+        step = request.match_info["step"]
         try:
-            answer = await self._look(request.match_info["step"], dict(request.query))
+            (answer,) = await self._queries.look(step, [dict(request.query)])
         except LowtideError as error:
             return _says(404, error.what, error.way_out)
-        return web.Response(body=answer, content_type="application/json")
+        return _encoded({"step": step} | answer)
+
+    async def _show_states(self, request: web.Request) -> web.Response:
+        step, look, look_around = request.match_info["step"], self._queries.look, self._queries.look_around
+        if look is None or look_around is None:
+            return _says(409, "this job does not serve its state", "ask a job that takes snapshots")
+        try:
+            asked = msgspec.json.decode(await request.read(), type=_AskedState)
+        except msgspec.MsgspecError as error:
+            way_out = f'send {{"keys": [{{"COLUMN": "VALUE"}}, ...]}}, {MOST_KEYS:,} at most, or {{"limit": 100}}'
+            return _says(400, f"cannot read the body: {error}", way_out)
+        try:
+            if asked.keys is not None:
+                return _encoded({"step": step, "keys": await look(step, asked.keys)})
+            return _encoded({"step": step} | await look_around(step, asked.unit, asked.limit))
+        except LowtideError as error:
+            return _says(404, error.what, error.way_out)
 
     async def _show_done(self, request: web.Request) -> web.Response:
         step, label = request.match_info["step"], request.query.get("label", "")
         try:
             self._hub.check_label(step, label)
-            ended_ms = None if self._ended is None else await self._ended(step, label)
+            ended_ms = None if self._queries.ended is None else await self._queries.ended(step, label)
         except SubscriptionRefused as error:
             return _says(404, error.what, error.way_out)
         return _encoded({"step": step, "label": label, "ended_ms": ended_ms})
 
     async def _ask_stop(self, request: web.Request) -> web.Response:
         LOG.info("%s requested over the control API that the job stop", request.remote)
-        self._stop()
+        self._commands.stop()
         return _encoded({"stopping": True}, 202)
 
     async def _health(self, _request: web.Request) -> web.Response:
@@ -297,14 +323,14 @@ class Control:
         return web.Response(body=file.body, headers={"Content-Type": file.content_type} | page_headers())
 
     async def _show_jobs(self, _request: web.Request) -> web.Response:
-        view = self._view()
+        view = self._queries.view()
         return _not_yet() if view is None else _encoded(jobs_answer(view, time.time_ns() // 1_000_000))
 
     async def _show_job(self, request: web.Request) -> web.Response:
         since_ms = _since_ms(request)
         if isinstance(since_ms, web.Response):
             return since_ms
-        answer = await self._page(since_ms)
+        answer = await self._queries.page(since_ms)
         return _not_yet() if answer is None else _encoded(answer)
 
     # -- access ----------------------------------------------------------------------------------------------------
@@ -367,6 +393,14 @@ class Control:
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
         given = shown.strip().encode("utf-8", "surrogateescape")
         return hmac.compare_digest(given, self._token) and scheme.lower() == "bearer"
+
+
+class _AskedState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a question for states."""
+
+    keys: Annotated[list[dict[str, str]], msgspec.Meta(max_length=MOST_KEYS)] | None = None
+    unit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_KEYS)] = 100
 
 
 class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,46 +6,25 @@ print(client.status().lag_ms)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from lowtide.errors import LowtideError, ServiceUnavailable
 from lowtide.status.job_view import JobView, SnapshotView
-from lowtide_snapshots.errors import AddressUnproven
 from lowtide_snapshots.job.control_requests import ControlRequests
 
-__all__ = ["ControlClient", "ControlRefused", "ControlUnreachable", "TokenRefused"]
+MOST_KEYS = 1000
+"""The number of keys in one question: a worker answers it between two groups of frames."""
+KEYS_BYTES = 60_000
+"""And about the size of its body."""
 
 T = TypeVar("T")
 
 
-class ControlUnreachable(ServiceUnavailable):
-    """Look whether the job still runs, then ask again: its control API gave no answer that could be used."""
-
-
-class ControlRefused(LowtideError):
-    """Ask for something else: the job answers, and says why it does not do this."""
-
-    exit_code = 3
-
-
-class TokenRefused(LowtideError):
-    """Give the token of the job's present life."""
-
-    exit_code = 4
-
-
 class ControlClient(ControlRequests):
-    """A job's control API, with its answers as structs.
-
-    Raises:
-        ControlUnreachable: by every method: there was no answer.
-        TokenRefused: by every method: the token is not this job's, or the address is not shown to be.
-        ControlRefused: by every method: it does not do that, and says why.
-    """
+    """A job's control API, with its answers as structs."""
 
     def status(self) -> JobView:
         """Return the job's status."""
@@ -78,28 +57,48 @@ class ControlClient(ControlRequests):
         answer = self._ask("GET", f"/state/{quote(step, safe='')}?{urlencode(key)}")
         return self._decoded(answer, dict[str, Any])
 
+    def states(self, step: str, keys: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+        """Return the states of keys of a step, each with its `key`, `min_time_ms` and `rows`.
+
+        Args:
+            step: The step's name.
+            keys: Text by column, for each key; `{}` for a broadcast.
+        """
+        found: list[dict[str, Any]] = []
+        for part in _parts(keys):
+            found += self._decoded(self._post_state(step, {"keys": part}), dict[str, Any])["keys"]
+        return found
+
+    def states_around(self, step: str, unit: int | None = None, limit: int = 100) -> dict[str, Any]:
+        """Return the first keys of a step: `keys`, each with its `rows`, the lowest `min_time_ms`, and maybe `more`.
+
+        Args:
+            step: The step's name.
+            unit: The hash unit to look at; None for any.
+            limit: The number of keys.
+        """
+        return self._decoded(self._post_state(step, {"unit": unit, "limit": limit}), dict[str, Any])
+
+    def _post_state(self, step: str, body: dict[str, Any]) -> bytes:
+        return self._ask("POST", f"/state/{quote(step, safe='')}", msgspec.json.encode(body))
+
     def _decoded(self, body: bytes, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(body, type=kind)
         except msgspec.MsgspecError as error:
             raise self._unreachable(f"this version of Lowtide cannot read its answer: {error}") from error
 
-    def _unreachable(self, why: str) -> ControlUnreachable:
-        return ControlUnreachable(
-            f"the job's control API does not answer: {why}",
-            where=self._at.address,
-            way_out="`lowtide status` shows whether the job still runs; then try again",
-        )
 
-    def _unproven(self, error: AddressUnproven) -> TokenRefused:
-        return TokenRefused(error.what, where=error.where, way_out=error.way_out)
-
-    def _token_refused(self) -> TokenRefused:
-        return TokenRefused(
-            "the job does not take this token",
-            where=self._at.address,
-            way_out="the file `token` in the job's folder has the token of its current life",
-        )
-
-    def _refused(self, what: str, way_out: str) -> ControlRefused:
-        return ControlRefused(what, where=self._at.address, way_out=way_out)
+def _parts(keys: Sequence[Mapping[str, str]]) -> Iterator[list[Mapping[str, str]]]:
+    """Cut keys into as many as one question may have."""
+    part: list[Mapping[str, str]] = []
+    taken = 0
+    for key in keys:
+        size = len(msgspec.json.encode(key)) + 1
+        if part and (len(part) == MOST_KEYS or taken + size > KEYS_BYTES):
+            yield part
+            part, taken = [], 0
+        part.append(key)
+        taken += size
+    if part:
+        yield part

@@ -9,10 +9,8 @@ from aiohttp import web
 from lowtide.status.subscriptions import Hub
 from lowtide_snapshots.job.news import SILENCE_S
 
-__all__ = ["send_events"]
-
 WRITE_LIMIT_S = 10.0
-"""How long a client may take nothing of what it is sent."""
+"""Time for which a client may read nothing."""
 COMMENT = b":\n\n"
 
 

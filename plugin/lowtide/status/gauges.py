@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 
+from lowtide.histogram import Histogram
 from lowtide_tracker import Traffic
 
-__all__ = ["FrontGauges", "KeptGauges", "LateGauges", "LineGauges", "WorkerGauges", "WorkerState"]
-
-HISTOGRAMS = frozenset({"hops", "latency", "commit"})
+HISTOGRAMS = frozenset({"hops", "latency", "deliveries", "callers", "turns"})
 """Gauges that a worker's view leaves out."""
 
 
@@ -102,6 +101,96 @@ class KeptGauges(msgspec.Struct, frozen=True, kw_only=True):
         return KeptGauges(what=self.what, count=self.count + other.count, bytes=self.bytes + other.bytes)
 
 
+class DiskGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """The state on disk of one process, or of all.
+
+    Attributes:
+        keys: How many keys are on disk.
+        bytes: How much room they take there.
+        limit_bytes: How much they may take, in all these processes.
+        fullest: The share of its room that the fullest process takes, 0 to 1.
+        hits: Keys of batches that were in memory.
+        misses: Those that were not, and were looked for on disk.
+        evicted: Keys that have left memory.
+        given_up: Snapshots that were given up, as they held pages while there was little room left.
+    """
+
+    keys: int = 0
+    bytes: int = 0
+    limit_bytes: int = 0
+    fullest: float = 0.0
+    hits: int = 0
+    misses: int = 0
+    evicted: int = 0
+    given_up: int = 0
+
+    def and_(self, other: DiskGauges) -> DiskGauges:
+        """Both together."""
+        return DiskGauges(
+            keys=self.keys + other.keys,
+            bytes=self.bytes + other.bytes,
+            limit_bytes=self.limit_bytes + other.limit_bytes,
+            fullest=max(self.fullest, other.fullest),
+            hits=self.hits + other.hits,
+            misses=self.misses + other.misses,
+            evicted=self.evicted + other.evicted,
+            given_up=self.given_up + other.given_up,
+        )
+
+
+class CallGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of a step; of one worker, or summed up.
+
+    Attributes:
+        open: Questions without an answer.
+        waiting: Records that have not been asked about.
+        reused: Answers of earlier lives that were used again.
+        first: The lowest tick whose answers are not all durable; None if there is none.
+    """
+
+    open: int = 0
+    waiting: int = 0
+    reused: int = 0
+    first: int | None = None
+
+    def and_(self, other: CallGauges) -> CallGauges:
+        """Both together."""
+        firsts = [first for first in (self.first, other.first) if first is not None]
+        return CallGauges(
+            open=self.open + other.open,
+            waiting=self.waiting + other.waiting,
+            reused=self.reused + other.reused,
+            first=min(firsts, default=None),
+        )
+
+
+class CallerGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of the process that asks for a host, of a step's service; of one host, or summed up.
+
+    Attributes:
+        oldest_s: The age of the oldest question without an answer in s; 0 if there is none.
+        seconds: From a question to its answer, with all tries: bucket to questions.
+        retries: Tries that were not a question's first.
+        failures: Questions that have failed for good.
+    """
+
+    oldest_s: float = 0.0
+    seconds: dict[int, int] = {}
+    retries: int = 0
+    failures: int = 0
+
+    def and_(self, other: CallerGauges) -> CallerGauges:
+        """Both together."""
+        seconds = Histogram(self.seconds)
+        seconds.merge(other.seconds)
+        return CallerGauges(
+            oldest_s=max(self.oldest_s, other.oldest_s),
+            seconds=seconds.counts,
+            retries=self.retries + other.retries,
+            failures=self.failures + other.failures,
+        )
+
+
 class LineGauges(msgspec.Struct, frozen=True, kw_only=True):
     """The traffic on a process's line to the tracker, as that process sees it.
 
@@ -112,6 +201,27 @@ class LineGauges(msgspec.Struct, frozen=True, kw_only=True):
 
     traffic: Traffic
     acks: dict[int, int] = {}
+
+
+class SinkGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """The records that were delivered to one sink; by one worker, or by all.
+
+    Attributes:
+        records: Their number.
+        bytes: The size of their texts and bytes.
+        newest: The largest tick among them; None while there are none.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    newest: int | None = None
+
+    def and_(self, other: SinkGauges) -> SinkGauges:
+        """Return both together."""
+        ticks = [each for each in (self.newest, other.newest) if each is not None]
+        return SinkGauges(
+            records=self.records + other.records, bytes=self.bytes + other.bytes, newest=max(ticks, default=None)
+        )
 
 
 class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,13 +236,20 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
         hops: Where a record's time goes, by hop.
         latency: From a record's timestamp to its being durable.
         front: At level 0, where its front stands.
-        transactions: Of its process, from one of the workers in it; so are `records` and `commit`.
+        transactions: Of its process, from one of the workers in it; so are `records` and `deliveries`.
         records: What those transactions have delivered.
-        commit: From a packet's hand-over to its being durable.
-        sinks: Records delivered by sink, where they are counted apart.
+        deliveries: By store, from a packet's hand-over to its being durable.
+        retries: Of its process, by store and the store's reason (PostgreSQL's SQLSTATE), what was tried again.
+        refused: Of its process, by sink the rows that a table has refused and that were set aside.
+        sinks: What was delivered, by sink; sinks that got nothing are missing.
         late: What was late, by window step or side of a join.
         kept: The state by step or side of a join; of a step with timers, these as `NAME/timers` besides its keys.
-        line: Of its process, from one of the workers in it.
+        calls: Calls of outside services, by step.
+        callers: Of its host, from one of the workers in it: how services answer, by step.
+        caller_restarts: Likewise how often the process that asks them was made again.
+        turns: Likewise how long turns of its host's loop have taken: bucket to turns.
+        line: Of its process, from one of the workers in it; so is `disk`.
+        disk: The state on disk; None if there is none.
     """
 
     records_in: int = 0
@@ -150,11 +267,18 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
     front: FrontGauges | None = None
     transactions: int | None = None
     records: int | None = None
-    commit: dict[int, int] | None = None
-    sinks: dict[str, int] | None = None
+    deliveries: dict[str, dict[int, int]] | None = None
+    retries: dict[str, dict[str, int]] | None = None
+    refused: dict[str, int] | None = None
+    sinks: dict[str, SinkGauges] | None = None
     late: dict[str, LateGauges] | None = None
     kept: dict[str, KeptGauges] | None = None
+    calls: dict[str, CallGauges] | None = None
+    callers: dict[str, CallerGauges] | None = None
+    caller_restarts: int | None = None
+    turns: dict[int, int] | None = None
     line: LineGauges | None = None
+    disk: DiskGauges | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return all that is known, as JSON has it."""

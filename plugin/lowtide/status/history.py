@@ -23,8 +23,6 @@ from msgspec.structs import replace
 from lowtide.status.job_view import JobView
 from lowtide.status.teller import AT
 
-__all__ = ["History", "HistoryView", "Mark", "Sample"]
-
 T = TypeVar("T")
 FINE_STEP_MS = 1_000
 FINE_KEPT = 15 * 60

@@ -10,16 +10,18 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from lowtide.status.gauges import KeptGauges, LateGauges
+from lowtide.status.gauges import DiskGauges, KeptGauges, LateGauges
 from lowtide.status.recent import Percentiles, Rates, Totals
 from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Traffic
 
 __all__ = [
+    "CallView",
     "FrontView",
     "JobView",
     "KeptGauges",
     "LateGauges",
+    "LevelView",
     "Percentiles",
     "Phase",
     "Rates",
@@ -28,6 +30,8 @@ __all__ = [
     "SinkView",
     "SnapshotView",
     "SnapshotsView",
+    "StagedView",
+    "StepView",
     "Totals",
     "TrackerView",
     "WorkerView",
@@ -86,6 +90,44 @@ class FrontView(Struct, frozen=True, kw_only=True):
     spare: int | None = None
 
 
+class StepView(Struct, frozen=True, kw_only=True):
+    """One step of the flow, as it was written.
+
+    Attributes:
+        does: The word of the API that made it: "scan".
+        level: The level at which it runs.
+        after: The steps before it, by their place in the list.
+        holds: Whether min time is held in the frames that it receives, or in its calls.
+        late: Records that came too late for it.
+    """
+
+    step: str
+    does: str
+    level: int
+    after: list[int] = []
+    holds: bool = False
+    late: int = 0
+
+
+class LevelView(Struct, frozen=True, kw_only=True):
+    """The workers of one level together: all steps between two exchanges.
+
+    Attributes:
+        workers: How many of them have reported.
+        records_in: Records that they have read or received, since the life began.
+        records_out: Those that they have sent on, or given to sinks.
+        in_per_s: Records in per second, over the last few seconds; None before the second look.
+        out_per_s: Records out per second, likewise.
+    """
+
+    level: int
+    workers: int = 0
+    records_in: int = 0
+    records_out: int = 0
+    in_per_s: float | None = None
+    out_per_s: float | None = None
+
+
 class WorkerView(Struct, frozen=True, kw_only=True):
     """One worker process; `gauges` is what it has said of itself last, histograms left out."""
 
@@ -99,17 +141,73 @@ class WorkerView(Struct, frozen=True, kw_only=True):
     gauges: dict[str, Any] = {}
 
 
-class SinkView(Struct, frozen=True, kw_only=True):
-    """One sink; `delivered` is None where workers do not count several sinks apart.
+class StagedView(Struct, frozen=True, kw_only=True):
+    """The way of a staged sink's records from Kafka into its store.
 
-    `transactions` are those of the processes whose workers write to it.
+    Attributes:
+        visible_time_ms: Readers of the store see everything before it.
+        lag_ms: Lag of that behind the broker's clock.
+        records: Staged records that have not been read, about.
+        bytes: Size of what is staged and still needed, about.
+        restarts: How often the process that carries them was started again.
+        pid: Of that process; None while there is none.
+        counts: What it has done since the life began: "files", "file_bytes", "commits committed", "puts taken", ...
+    """
+
+    visible_time_ms: int | None = None
+    lag_ms: int | None = None
+    records: int = 0
+    bytes: int = 0
+    restarts: int = 0
+    pid: int | None = None
+    counts: dict[str, int] = {}
+
+
+class SinkView(Struct, frozen=True, kw_only=True):
+    """One sink, since the life began.
+
+    Attributes:
+        delivered: Records that were delivered to it, of a staged one to its log.
+        bytes: The size of their texts and bytes.
+        newest_ms: The log time of the newest of them; None while there are none.
+        lag_ms: Lag of that behind the broker's clock: how long the sink has been dry.
+        transactions: Those of the processes whose workers write to it.
+        staged: None for a sink that is not.
     """
 
     sink: str
     lanes: int
-    delivered: int | None = None
+    delivered: int = 0
+    bytes: int = 0
+    newest_ms: int | None = None
+    lag_ms: int | None = None
     transactions: int = 0
     delivery: str = "exactly_once"
+    staged: StagedView | None = None
+
+
+class CallView(Struct, frozen=True, kw_only=True):
+    """The calls of one step.
+
+    Attributes:
+        open: Questions without an answer.
+        waiting: Records that have not been asked about.
+        oldest_s: The age of the oldest question without an answer in s; 0 if there is none.
+        per_s: Answers per second, over the last few seconds; None before the second look.
+        took_ms: From a question to its answer, with all tries, over the last seconds.
+        retries: Tries that were not a question's first.
+        failures: Questions that have failed for good.
+        reused: Answers of earlier lives that were used again.
+    """
+
+    open: int = 0
+    waiting: int = 0
+    oldest_s: float = 0.0
+    per_s: float | None = None
+    took_ms: Percentiles = Percentiles()
+    retries: int = 0
+    failures: int = 0
+    reused: int = 0
 
 
 class ShardView(Struct, frozen=True, kw_only=True):
@@ -222,13 +320,21 @@ class JobView(Struct, frozen=True, kw_only=True):
         lag_ms: Lag of min time behind the broker's clock.
         holder: Who keeps min time from moving.
         held_s: For how long min time has stood where it is.
+        to_do: What to do if min time goes on standing there, a sentence or two each.
         chain: The holders along the jobs that it waits for, line by line; empty for a job outside a graph.
-        delivered_time_ms: Everything before it is durable in the sinks, and that this is so is stored too (R18).
+        delivered_time_ms: Everything before it is durable in the sinks, of staged ones visible in the store (R21), and
+            that this is so is stored too (R18).
         rates: Per second, over the last few seconds.
         totals: Since the life began.
         latency_ms: From a record's timestamp until it was durable, over the last seconds.
         hops: Where the time goes, by hop, over the last seconds.
         kept: What steps and sides of joins keep, by their names; timers as `NAME/timers`.
+        calls: The calls of outside services, by step.
+        caller_restarts: How often a process that asks them was made again, since the life began.
+        disk: The state on disk; None if there is none.
+        retries: What was tried again, by store and the store's reason.
+        refused: Rows that a table has refused and that were set aside, by sink.
+        steps: The flow's, those before others first.
         events: The last ones, oldest first, each as its line in the log.
     """
 
@@ -245,17 +351,25 @@ class JobView(Struct, frozen=True, kw_only=True):
     lag_ms: int | None = None
     holder: str = ""
     held_s: float | None = None
+    to_do: list[str] = []
     chain: list[str] = []
     delivered_time_ms: int | None = None
     rates: Rates = Rates()
     totals: Totals = Totals()
     latency_ms: Percentiles = Percentiles()
     hops: dict[str, Percentiles] = {}
+    steps: list[StepView] = []
+    levels: list[LevelView] = []
     segments: list[SegmentView] = []
     fronts: list[FrontView] = []
     workers: list[WorkerView] = []
     sinks: list[SinkView] = []
     kept: dict[str, KeptGauges] = {}
+    calls: dict[str, CallView] = {}
+    caller_restarts: int = 0
+    disk: DiskGauges | None = None
+    retries: dict[str, dict[str, int]] = {}
+    refused: dict[str, int] = {}
     tracker: TrackerView = TrackerView()
     snapshots: SnapshotsView = SnapshotsView()
     events: list[dict[str, Any]] = []

@@ -14,8 +14,6 @@ from lowtide.status.recent import Recent
 from lowtide.status.teller import job_view
 from lowtide.status.tracker_report import TrackerReport
 
-__all__ = ["JobWatch"]
-
 
 class JobWatch:
     """The view of one life, recreated with each look: however many ask, it costs the service the same.
@@ -33,7 +31,7 @@ class JobWatch:
         self._recent = Recent()
         self._tracker: TrackerReport | None = None
         self._view: JobView | None = None
-        self._late_told: dict[str, int] = {}
+        self._late_minutes: dict[str, int] = {}
         """By step, the last minute for which an event has reported the first late record."""
 
     def look(self, at_s: float, moment: Moment) -> JobView:
@@ -48,16 +46,16 @@ class JobWatch:
             tracker = self._tracker = _as_known(tracker, self._tracker)
             moment = replace(moment, tracker=tracker)
         self._recent.look(at_s, moment.workers, None if tracker is None else tracker.global_min)
-        self._tell_late()
+        self._log_late()
         self._view = job_view(self.shape, moment, self._recent, self.events.last)
         self.history.look(self._view)
         return self._view
 
-    def _tell_late(self) -> None:
+    def _log_late(self) -> None:
         """Write down the first late record of each minute of log time, for each step that has one."""
         for step, seen in self._recent.totals.late.items():
-            if seen.minute > self._late_told.get(step, -1):
-                self._late_told[step] = seen.minute
+            if seen.minute > self._late_minutes.get(step, -1):
+                self._late_minutes[step] = seen.minute
                 self.events.event(
                     "records_late", step=step, first=seen.first, late_ms=seen.first_ms, late=seen.late, of=seen.records
                 )
@@ -69,6 +67,14 @@ class JobWatch:
     def histograms(self) -> Mapping[str, Mapping[int, int]]:
         """Return all durations since the life began by name, as of the last look: bucket to records."""
         return self._recent.histograms
+
+    def call_seconds(self) -> Mapping[str, Mapping[int, int]]:
+        """Return the durations of calls since the life began by step, likewise."""
+        return {step: seen.seconds for step, seen in self._recent.callers.items()}
+
+    def delivery_seconds(self) -> Mapping[str, Mapping[int, int]]:
+        """Return the durations of deliveries since the life began by store, likewise."""
+        return self._recent.deliveries
 
 
 def _as_known(report: TrackerReport, before: TrackerReport | None) -> TrackerReport:

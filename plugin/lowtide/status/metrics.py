@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
 from prometheus_client import CollectorRegistry
@@ -13,20 +13,29 @@ from prometheus_client.registry import Collector
 
 from lowtide.histogram import Histogram
 from lowtide.status.job_view import JobView
-from lowtide.status.recent import LATENCY
+from lowtide.status.recent import LATENCY, TURN
 from lowtide.status.teller import AT
 from lowtide.version import __version__
 
-__all__ = ["JobMetrics"]
-
 BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 """The buckets' upper bounds: close together in the range of latencies that Lowtide is made for."""
+
+TURN_BOUNDS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0, 10.0)
+"""Those of a turn of a loop."""
 
 JOB = "job_name"
 """The label of every sample that says whose it is; `job` is what Prometheus itself calls that which it scrapes."""
 
 ALL = "all"
 """The label of the whole job among segments."""
+
+COUNTS = {
+    "files": ("files", "Files put.", ["sink"]),
+    "file_bytes": ("file_bytes", "Their bytes.", ["sink"]),
+    "commits": ("table_commits", "Commits to a table, by result.", ["sink", "result"]),
+    "puts": ("puts", "Puts into a store, by result.", ["sink", "result"]),
+}
+"""By what a carrier counts, its metric; a count with a result is called "commits refused", say."""
 
 Histograms = Mapping[str, Mapping[int, int]]
 
@@ -38,12 +47,23 @@ class JobMetrics(Collector):
         job: Its name, which every sample has as the label `job_name`.
         view: The job's view; None while there is none.
         histograms: All durations since the life began, by name.
+        call_seconds: The durations of calls, likewise, by step.
+        delivery_seconds: The durations of deliveries, likewise, by store.
     """
 
-    def __init__(self, job: str, view: Callable[[], JobView | None], histograms: Callable[[], Histograms]) -> None:
+    def __init__(
+        self,
+        job: str,
+        view: Callable[[], JobView | None],
+        histograms: Callable[[], Histograms],
+        call_seconds: Callable[[], Histograms],
+        delivery_seconds: Callable[[], Histograms],
+    ) -> None:
         self._job = job
         self._view = view
         self._histograms = histograms
+        self._call_seconds = call_seconds
+        self._delivery_seconds = delivery_seconds
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -68,8 +88,11 @@ class JobMetrics(Collector):
         yield from _fronts(view)
         yield from _processes(view)
         yield from _kept(view)
+        yield from _calls(view, self._call_seconds())
+        yield from _disk(view)
         yield from _snapshots(view)
         yield from _durations(self._histograms())
+        yield _deliveries(self._delivery_seconds())
 
 
 def _counts(view: JobView) -> Iterator[Metric]:
@@ -78,6 +101,13 @@ def _counts(view: JobView) -> Iterator[Metric]:
     yield _counter("delivered", "Records delivered to the sinks, dead letters apart.", totals.delivered)
     yield _counter("dead_letters", "Records given to the dead letters.", totals.dead_letters)
     yield _counter("repairs", "Results that a late record replaced before they were delivered.", totals.repairs)
+    passed = CounterMetricFamily(
+        "lowtide_level_records", "Records into a level's workers and out of them.", labels=["level", "direction"]
+    )
+    for level in view.levels:
+        passed.add_metric([str(level.level), "in"], level.records_in)
+        passed.add_metric([str(level.level), "out"], level.records_out)
+    yield passed
     late = CounterMetricFamily(
         "lowtide_late_records",
         "Records that were too late for a window or a join, or too far ahead of log time.",
@@ -87,10 +117,60 @@ def _counts(view: JobView) -> Iterator[Metric]:
         late.add_metric([step, "closed"], seen.closed)
         late.add_metric([step, "ahead"], seen.ahead)
     yield late
+    records = CounterMetricFamily("lowtide_sink_records", "Records delivered to a sink.", labels=["sink"])
+    size = CounterMetricFamily("lowtide_sink_bytes", "Bytes delivered to a sink, in texts and bytes.", labels=["sink"])
+    newest = _gauge("sink_newest_record_seconds", "Log time of a sink's newest record, since 1970.", "sink")
+    for sink in view.sinks:
+        records.add_metric([sink.sink], sink.delivered)
+        size.add_metric([sink.sink], sink.bytes)
+        if sink.newest_ms is not None:
+            newest.add_metric([sink.sink], sink.newest_ms / 1000)
+    yield from (records, size, newest)
     transactions = CounterMetricFamily("lowtide_sink_transactions", "Transactions committed.", labels=["sink"])
     for sink in view.sinks:
         transactions.add_metric([sink.sink], sink.transactions)
     yield transactions
+    retries = CounterMetricFamily(
+        "lowtide_store_retries",
+        "Deliveries and questions that a store has had to be given again.",
+        labels=["store", "why"],
+    )
+    for store, counts in sorted(view.retries.items()):
+        for why, count in sorted(counts.items()):
+            retries.add_metric([store, why], count)
+    yield retries
+    refused = CounterMetricFamily(
+        "lowtide_refused_rows", "Rows that a table has refused, which are in lowtide.refused.", labels=["sink"]
+    )
+    for sink_name, rows in sorted(view.refused.items()):
+        refused.add_metric([sink_name], rows)
+    yield refused
+    yield from _staged(view)
+
+
+def _staged(view: JobView) -> Iterator[Metric]:
+    visible = _gauge(
+        "sink_visible_time_seconds", "Visible time, since 1970: readers of the store see all before it.", "sink"
+    )
+    staged = _gauge("sink_staged_bytes", "Size of staged records that are still needed, about.", "sink")
+    restarts = CounterMetricFamily(
+        "lowtide_carrier_restarts", "Restarts of the process that takes staged records to their store.", labels=["sink"]
+    )
+    counts = {
+        what: CounterMetricFamily(f"lowtide_{name}", text, labels=labels)
+        for what, (name, text, labels) in COUNTS.items()
+    }
+    for sink in view.sinks:
+        if sink.staged is not None:
+            for counted, count in sorted(sink.staged.counts.items()):
+                what, *result = counted.split(" ", 1)
+                if what in counts:
+                    counts[what].add_metric([sink.sink, *result], count)
+            if sink.staged.visible_time_ms is not None:
+                visible.add_metric([sink.sink], sink.staged.visible_time_ms / 1000)
+            staged.add_metric([sink.sink], sink.staged.bytes)
+            restarts.add_metric([sink.sink], sink.staged.restarts)
+    yield from (visible, staged, restarts, *counts.values())
 
 
 def _times(view: JobView) -> Iterator[Metric]:
@@ -178,19 +258,19 @@ def _processes(view: JobView) -> Iterator[Metric]:
 
 
 def _traffic(view: JobView) -> Iterator[Metric]:
-    told = view.tracker.traffic
+    traffic = view.tracker.traffic
     messages = CounterMetricFamily("lowtide_tracker_messages", "Messages of the tracker.", labels=["direction"])
     sizes = CounterMetricFamily("lowtide_tracker_bytes", "Their bytes, handshakes included.", labels=["direction"])
     for direction, number, size in (
-        ("in", told.messages_in, told.bytes_in),
-        ("out", told.messages_out, told.bytes_out),
+        ("in", traffic.messages_in, traffic.bytes_in),
+        ("out", traffic.messages_out, traffic.bytes_out),
     ):
         messages.add_metric([direction], number)
         sizes.add_metric([direction], size)
     yield from (messages, sizes)
-    yield _counter("tracker_flushes", "Flushes that the tracker has received.", told.flushes)
-    yield _counter("tracker_acks", "Entries of these flushes.", told.acks)
-    yield _counter("tracker_notices", "Notices that the tracker has sent, each to one subscriber.", told.notices)
+    yield _counter("tracker_flushes", "Flushes that the tracker has received.", traffic.flushes)
+    yield _counter("tracker_acks", "Entries of these flushes.", traffic.acks)
+    yield _counter("tracker_notices", "Notices that the tracker has sent, each to one subscriber.", traffic.notices)
     acks = CounterMetricFamily("lowtide_segment_acks", "Entries that workers have flushed.", labels=["segment"])
     for segment in view.segments:
         acks.add_metric([str(segment.segment)], segment.acks)
@@ -217,12 +297,12 @@ def _shard_traffic(view: JobView) -> Iterator[Metric]:
         "lowtide_tracker_shard_acks", "Entries of flushes that it has received.", labels=["shard"]
     )
     for shard in view.tracker.shards:
-        number, told = str(shard.shard), shard.traffic
-        messages.add_metric([number, "in"], told.messages_in)
-        messages.add_metric([number, "out"], told.messages_out)
-        sizes.add_metric([number, "in"], told.bytes_in)
-        sizes.add_metric([number, "out"], told.bytes_out)
-        acks.add_metric([number], told.acks)
+        number, traffic = str(shard.shard), shard.traffic
+        messages.add_metric([number, "in"], traffic.messages_in)
+        messages.add_metric([number, "out"], traffic.messages_out)
+        sizes.add_metric([number, "in"], traffic.bytes_in)
+        sizes.add_metric([number, "out"], traffic.bytes_out)
+        acks.add_metric([number], traffic.acks)
     yield from (messages, sizes, acks)
 
 
@@ -237,16 +317,59 @@ def _kept(view: JobView) -> Iterator[Metric]:
     yield from (counts, sizes)
 
 
+def _disk(view: JobView) -> Iterator[Metric]:
+    disk = view.disk
+    if disk is None:
+        return
+    yield _one("state_disk_keys", "Keys whose state is on disk.", disk.keys)
+    yield _one("state_disk_bytes", "Room that state on disk takes.", disk.bytes)
+    yield _one("state_disk_fullest", "Share of its room that the fullest process takes, 0 to 1.", disk.fullest)
+    reads = CounterMetricFamily(
+        "lowtide_state_lookups", "Keys of batches whose state was in memory or not.", labels=["found"]
+    )
+    reads.add_metric(["memory"], disk.hits)
+    reads.add_metric(["disk"], disk.misses)
+    yield reads
+    said = "Snapshots that were given up, as they held room on disk while there was little left."
+    given_up = CounterMetricFamily("lowtide_state_disk_snapshots_given_up", said)
+    given_up.add_metric([], disk.given_up)
+    yield given_up
+
+
+def _calls(view: JobView, seconds: Histograms) -> Iterator[Metric]:
+    opened = _gauge("calls_open", "Calls of outside services without an answer.", "step")
+    waiting = _gauge("calls_waiting", "Records that wait to be asked about.", "step")
+    oldest = _gauge("call_oldest_seconds", "Age of the oldest call without an answer; 0 without one.", "step")
+    took = HistogramMetricFamily(
+        "lowtide_call_seconds", "From a question to its answer, with all tries.", labels=["step"]
+    )
+    retries = CounterMetricFamily("lowtide_call_retries", "Tries of calls after the first.", labels=["step"])
+    failures = CounterMetricFamily("lowtide_call_failures", "Calls that have failed for good.", labels=["step"])
+    reused = CounterMetricFamily(
+        "lowtide_answers_reused", "Answers of earlier lives that were used again.", labels=["step"]
+    )
+    for step, calls in sorted(view.calls.items()):
+        opened.add_metric([step], calls.open)
+        waiting.add_metric([step], calls.waiting)
+        oldest.add_metric([step], calls.oldest_s)
+        took.add_metric([step], *_buckets(seconds.get(step, {})))
+        retries.add_metric([step], calls.retries)
+        failures.add_metric([step], calls.failures)
+        reused.add_metric([step], calls.reused)
+    yield from (opened, waiting, oldest, took, retries, failures, reused)
+    yield _counter("caller_restarts", "Restarts of processes that ask services.", view.caller_restarts)
+
+
 def _snapshots(view: JobView) -> Iterator[Metric]:
-    told = view.snapshots
-    yield _one("commit_age_seconds", "Time since the last commit, over lives.", told.committed_s)
-    yield _one("commit_time_seconds", "The last commit's min time, since 1970.", _s(told.last_ms))
-    yield _one("snapshot_seconds", "How long the last snapshot took.", told.took_s)
-    yield _one("snapshot_bytes", "The size of the last snapshot's state.", told.bytes)
-    snapshots = _gauge("snapshots", "The last snapshots of this life, 20 at most, by outcome.", "phase")
+    snapshots = view.snapshots
+    yield _one("commit_age_seconds", "Time since the last commit, over lives.", snapshots.committed_s)
+    yield _one("commit_time_seconds", "The last commit's min time, since 1970.", _s(snapshots.last_ms))
+    yield _one("snapshot_seconds", "How long the last snapshot took.", snapshots.took_s)
+    yield _one("snapshot_bytes", "The size of the last snapshot's state.", snapshots.bytes)
+    outcomes = _gauge("snapshots", "The last snapshots of this life, 20 at most, by outcome.", "phase")
     for phase in ("committed", "sealed", "failed"):
-        snapshots.add_metric([phase], told.counts.get(phase, 0))
-    yield snapshots
+        outcomes.add_metric([phase], snapshots.counts.get(phase, 0))
+    yield outcomes
 
 
 def _durations(histograms: Histograms) -> Iterator[Metric]:
@@ -254,19 +377,31 @@ def _durations(histograms: Histograms) -> Iterator[Metric]:
     latency.add_metric([], *_buckets(histograms.get(LATENCY, {})))
     yield latency
     hops = HistogramMetricFamily("lowtide_hop_seconds", "Where a record's time goes, by hop.", labels=["hop"])
-    for hop in sorted(histograms.keys() - {LATENCY}):
+    for hop in sorted(histograms.keys() - {LATENCY, TURN}):
         hops.add_metric([hop], *_buckets(histograms[hop]))
     yield hops
+    turns = HistogramMetricFamily("lowtide_host_turn_seconds", "Turns of the loops of processes with workers.")
+    turns.add_metric([], *_buckets(histograms.get(TURN, {}), TURN_BOUNDS_S))
+    yield turns
 
 
-def _buckets(counts: Mapping[int, int]) -> tuple[list[tuple[str, float]], float]:
+def _deliveries(seconds: Histograms) -> Metric:
+    took = HistogramMetricFamily(
+        "lowtide_delivery_seconds", "From a packet's hand-over to a store until it was durable.", labels=["store"]
+    )
+    for store, counts in sorted(seconds.items()):
+        took.add_metric([store], *_buckets(counts))
+    return took
+
+
+def _buckets(counts: Mapping[int, int], at_s: Sequence[float] = BOUNDS_S) -> tuple[list[tuple[str, float]], float]:
     """Return cumulative counts by bound, and the sum in seconds.
 
     A worker's bucket counts below a bound only if all of it does: no duration is reported shorter than it was. The sum
     takes each duration as its bucket's upper edge, at most 1/8 too much.
     """
     upper = sorted((_upper_s(bucket), count) for bucket, count in counts.items())
-    bounds = [(str(bound), sum(count for edge, count in upper if edge <= bound)) for bound in BOUNDS_S]
+    bounds = [(str(bound), sum(count for edge, count in upper if edge <= bound)) for bound in at_s]
     total = sum(count for _, count in upper)
     return [*bounds, ("+Inf", total)], sum(edge * count for edge, count in upper)
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lowtide.flow.plan.segments import segments_of
-from lowtide.flow.steps.steps import WhenDone
+from lowtide.flow.plan.segments import Segments, segments_of
+from lowtide.flow.steps.steps import Answers, Sign, WhenDone
 from lowtide.status.gauges import FrontGauges, WorkerState
 from lowtide.status.job_view import SnapshotsView
 from lowtide.status.tracker_report import TrackerReport
@@ -16,10 +16,27 @@ from lowtide_snapshots.cause import Cause
 if TYPE_CHECKING:
     from lowtide.flow.plan.plan import Plan, Vertex
 
-__all__ = ["JobShape", "Moment"]
-
 OUTLET = "(before the sinks)"
 """Stands for the steps where a segment has none: what may end the life waits there (`flow/plan/segments.py`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepShape:
+    """One step of a flow.
+
+    Attributes:
+        name: Its name.
+        word: The word of the API that made it: "scan".
+        level: The level at which it runs.
+        after: Those before it, by their place among all; by exchanges or not.
+        segments: The segments whose frames it receives; of a sink the one in which it holds what may end the life.
+    """
+
+    name: str
+    word: str
+    level: int
+    after: tuple[int, ...] = ()
+    segments: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +52,7 @@ class JobShape:
         sinks: Name to (level, lanes).
         delivery: "exactly_once" or "at_least_once".
         labels: By `when_done` with a label what its labels are: the type of the column.
+        steps: The flow's, those before others first; exchanges are left out, as they are no steps to a user.
     """
 
     job: str
@@ -45,6 +63,7 @@ class JobShape:
     sinks: Mapping[str, tuple[int, int]]
     delivery: str = "exactly_once"
     labels: Mapping[str, str] = field(default_factory=dict)
+    steps: tuple[StepShape, ...] = ()
 
     @classmethod
     def of(cls, plan: Plan, *, incarnation: int, started_ms: int, delivery: str = "exactly_once") -> JobShape:
@@ -73,7 +92,28 @@ class JobShape:
             sinks={sink.name: (sink.level, plan.lanes) for sink in plan.sinks()},
             delivery=delivery,
             labels={each.name: _label_of(each) for each in plan.those(WhenDone) if each.step.label is not None},
+            steps=_steps_of(plan, found),
         )
+
+
+def _steps_of(plan: Plan, segments: Segments) -> tuple[StepShape, ...]:
+    """Return the steps as a user wrote them: what sends records on is no step, nor is what the compiler has added."""
+    steps: list[StepShape] = []
+    places: dict[int, tuple[int, ...]] = {}
+    received: dict[int, tuple[int, ...]] = {}
+    for vertex in plan.vertices:
+        before = tuple(dict.fromkeys(place for parent in vertex.parents for place in places[parent]))
+        inbound = tuple(sorted({number for parent in vertex.parents for number in received[parent]}))
+        if vertex.is_exchange or isinstance(vertex.step, Sign | Answers):
+            places[vertex.id] = before
+            received[vertex.id] = (segments.of_exchange[vertex.id],) if vertex.id in segments.of_exchange else ()
+        else:
+            places[vertex.id], received[vertex.id] = (len(steps),), ()
+            if vertex.id in segments.outlet_of:
+                inbound = (*inbound, segments.outlet_of[vertex.id])
+            word, level = vertex.step.word, vertex.level
+            steps.append(StepShape(name=vertex.name, word=word, level=level, after=before, segments=inbound))
+    return tuple(steps)
 
 
 def _label_of(vertex: Vertex[WhenDone]) -> str:
@@ -81,6 +121,27 @@ def _label_of(vertex: Vertex[WhenDone]) -> str:
 
     assert vertex.step.label is not None
     return schema_of(vertex.takes).kinds[vertex.step.label].name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedMoment:
+    """A staged sink's carrier at one moment.
+
+    Attributes:
+        visible_ms: Below this log time readers of the store see everything; None while unknown (R21).
+        records: Staged records that the carrier has not read, about.
+        bytes: Size of what is staged and still needed, about.
+        restarts: How often its process was started again.
+        pid: Of its process; None while there is none.
+        counts: What it has done, by what it counts (`Carrier.counts`).
+    """
+
+    visible_ms: int | None = None
+    records: int = 0
+    bytes: int = 0
+    restarts: int = 0
+    pid: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +164,7 @@ class Moment:
         troubles: Open problems that do not stop the life.
         chain: Who holds the job along the jobs that it waits for.
         clock_jump_ms: By how much the broker's clock is beyond what is believed of it.
+        staged: By name the sinks that are staged.
     """
 
     now_ms: int
@@ -120,3 +182,4 @@ class Moment:
     troubles: Sequence[str] = ()
     chain: Sequence[str] = ()
     clock_jump_ms: int = 0
+    staged: Mapping[str, StagedMoment] = field(default_factory=dict)

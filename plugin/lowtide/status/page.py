@@ -12,8 +12,6 @@ from lowtide_snapshots.format.manifest import Manifest
 from lowtide_snapshots.page.answers import LIVE, JobAnswer, JobLine, JobsAnswer, LifeLine, SnapshotLine
 from lowtide_snapshots.page.lives import since_1970
 
-__all__ = ["job_answer", "jobs_answer", "snapshot_lines"]
-
 State = Literal["starting", "running", "stopping", "failed"]
 STATES: Mapping[str, State] = {"starting": "starting", "stopping": "stopping", "ended": "failed"}
 ONLY_JOB_KEPT_MS = 3_600_000

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from lowtide.histogram import Histogram
-from lowtide.status.gauges import LateGauges, WorkerState
-
-__all__ = ["Percentiles", "Rates", "Recent", "Totals", "totals_of"]
+from lowtide.status.gauges import CallerGauges, LateGauges, WorkerState
 
 RATE_WINDOW_S = 5.0
 LATENCY_WINDOW_S = 10.0
 COMMIT = "commit"
 LATENCY = "latency"
+TURN = "turn"
+"""The name of what is no hop: a turn of a host's loop."""
 
 Counts = dict[int, int]
 """A histogram's bucket to records."""
@@ -60,6 +60,9 @@ class _Look:
     at_s: float
     totals: Totals
     histograms: dict[str, Counts]
+    callers: dict[str, CallerGauges]
+    deliveries: dict[str, Counts]
+    levels: dict[int, tuple[int, int]]
 
 
 class Recent:
@@ -86,7 +89,8 @@ class Recent:
             global_min: The tick at which min time stands, if that is known.
         """
         workers = list(workers)
-        look = _Look(at_s, totals_of(workers), _histograms(workers))
+        counts = _histograms(workers), _callers(workers), _deliveries(workers), passed_of(workers)
+        look = _Look(at_s, totals_of(workers), *counts)
         if self._looks and look.totals.records_in < self._looks[-1].totals.records_in:
             self._looks.clear()  # Another life: earlier counts are not part of it.
         self._looks.append(look)
@@ -103,13 +107,23 @@ class Recent:
 
     @property
     def histograms(self) -> dict[str, Counts]:
-        """All durations since the life began by name: "latency", and the hops."""
+        """All durations since the life began by name: "latency", "turn" of the hosts' loops, and the hops."""
         return self._looks[-1].histograms if self._looks else {}
+
+    @property
+    def callers(self) -> dict[str, CallerGauges]:
+        """Return the answers of services since the life began, by step."""
+        return self._looks[-1].callers if self._looks else {}
+
+    @property
+    def deliveries(self) -> dict[str, Counts]:
+        """The durations of deliveries since the life began, by store."""
+        return self._looks[-1].deliveries if self._looks else {}
 
     @property
     def hops(self) -> list[str]:
         """The names of the hops that were counted, in the order in which a record meets them."""
-        return sorted((name for name in self.histograms if name != LATENCY), key=_place)
+        return sorted((name for name in self.histograms if name not in (LATENCY, TURN)), key=_position)
 
     @property
     def held_s(self) -> float | None:
@@ -128,15 +142,34 @@ class Recent:
             delivered=max(0, now.totals.delivered - before.totals.delivered) / passed_s,
         )
 
+    def passed_per_s(self, level: int) -> tuple[float, float] | None:
+        """Return the records per second into a level and out of it; None before the second look."""
+        before = self._before(self._rate_window_s)
+        if before is None:
+            return None
+        last = self._looks[-1]
+        pairs = zip(last.levels.get(level, (0, 0)), before.levels.get(level, (0, 0)), strict=True)
+        come, gone = (max(0, now - old) / (last.at_s - before.at_s) for now, old in pairs)
+        return come, gone
+
     def percentiles(self, name: str) -> Percentiles:
         """Return the percentiles of a duration over the last seconds."""
         before = self._before(self._latency_window_s)
-        old = before.histograms.get(name, {}) if before else {}
-        now = self.histograms.get(name, {})
-        grown = Histogram({bucket: more for bucket, count in now.items() if (more := count - old.get(bucket, 0)) > 0})
-        if not grown.counts:
-            return Percentiles()
-        return Percentiles(p50=grown.percentile_ms(50), p99=grown.percentile_ms(99))
+        return _percentiles(self.histograms.get(name, {}), before.histograms.get(name, {}) if before else {})
+
+    def call_percentiles(self, step: str) -> Percentiles:
+        """Return the percentiles of a call over the last seconds, from its question to its answer."""
+        before = self._before(self._latency_window_s)
+        return _percentiles(_seconds(self._looks[-1], step), _seconds(before, step)) if self._looks else Percentiles()
+
+    def answers_per_s(self, step: str) -> float | None:
+        """Return the answers per second to a call over the last seconds; None before the second look."""
+        before = self._before(self._rate_window_s)
+        if before is None:
+            return None
+        last = self._looks[-1]
+        answers = sum(_seconds(last, step).values()) - sum(_seconds(before, step).values())
+        return max(0, answers) / (last.at_s - before.at_s)
 
     def _before(self, window_s: float) -> _Look | None:
         """Return the newest look of at least this age, else the oldest; None if there is only the last one."""
@@ -160,6 +193,37 @@ def totals_of(workers: Iterable[WorkerState]) -> Totals:
     )
 
 
+def passed_of(workers: Iterable[WorkerState]) -> dict[int, tuple[int, int]]:
+    """Sum up the records in and out of each level."""
+    found: dict[int, tuple[int, int]] = {}
+    for worker in workers:
+        if worker.gauges is not None:
+            come, gone = found.get(worker.level, (0, 0))
+            found[worker.level] = come + worker.gauges.records_in, gone + worker.gauges.records_out
+    return found
+
+
+def _percentiles(now: Counts, old: Counts) -> Percentiles:
+    grown = Histogram({bucket: more for bucket, count in now.items() if (more := count - old.get(bucket, 0)) > 0})
+    if not grown.counts:
+        return Percentiles()
+    return Percentiles(p50=grown.percentile_ms(50), p99=grown.percentile_ms(99))
+
+
+def _seconds(look: _Look | None, step: str) -> Counts:
+    caller = None if look is None else look.callers.get(step)
+    return {} if caller is None else caller.seconds
+
+
+def _callers(workers: Iterable[WorkerState]) -> dict[str, CallerGauges]:
+    """Sum up what hosts have seen of services; each host counts with one of its workers."""
+    found: dict[str, CallerGauges] = {}
+    for worker in workers:
+        for step, seen in ((worker.gauges and worker.gauges.callers) or {}).items():
+            found[step] = found[step].and_(seen) if step in found else seen
+    return found
+
+
 def _late(counted: Iterable[dict[str, LateGauges]]) -> dict[str, LateGauges]:
     """Sum up the late records of each step over all workers."""
     found: dict[str, LateGauges] = {}
@@ -176,16 +240,27 @@ def _histograms(workers: Iterable[WorkerState]) -> dict[str, Counts]:
         if gauges is None:
             continue
         named = {f"{hop} {worker.level}" if hop == "python" else hop: of for hop, of in gauges.hops.items()}
-        if gauges.commit is not None:
-            named[COMMIT] = gauges.commit
         if gauges.latency:
             named[LATENCY] = gauges.latency
+        if gauges.turns:
+            named[TURN] = gauges.turns
         for name, counts in named.items():
             sums.setdefault(name, Histogram()).merge(counts)
+        for counts in (gauges.deliveries or {}).values():
+            sums.setdefault(COMMIT, Histogram()).merge(counts)
     return {name: histogram.counts for name, histogram in sums.items()}
 
 
-def _place(hop: str) -> tuple[int, str]:
+def _deliveries(workers: Iterable[WorkerState]) -> dict[str, Counts]:
+    """Sum up how long deliveries took; each process counts with one of its workers."""
+    sums: dict[str, Histogram] = {}
+    for worker in workers:
+        for store, counts in ((worker.gauges and worker.gauges.deliveries) or {}).items():
+            sums.setdefault(store, Histogram()).merge(counts)
+    return {store: histogram.counts for store, histogram in sums.items()}
+
+
+def _position(hop: str) -> tuple[int, str]:
     order = ("pack", "python 0", "exchange", "python", "wait", "sink", COMMIT)
     known = hop if hop in order else hop.partition(" ")[0]
     return (order.index(known) if known in order else len(order), hop)

@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from lowtide.errors import LowtideError, NotRunning, ServiceUnavailable
-from lowtide.status.control_client import ControlClient, TokenRefused
+from lowtide.status.control_client import ControlClient
+from lowtide_snapshots.errors import TokenRefused
 from lowtide_snapshots.job.news import END, News
-
-__all__ = ["NotYet", "follow"]
 
 AGAIN_S = 0.5
 PATIENCE_S = 30.0

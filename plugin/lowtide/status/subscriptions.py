@@ -28,14 +28,12 @@ from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.record import Commit
 from lowtide_snapshots.job.news import COMMIT, DELIVERED, DONE, END, LIFE, MIN_TIME, SEGMENT, News
 
-__all__ = ["Hub", "Subscription", "SubscriptionRefused"]
-
 MAX_SUBJECTS = 64
 MAX_LABEL_CHARACTERS = 1_000
 KEPT_COMMITS = 10_000
 SPARE_WAITERS = 64
 BATCH = 256
-"""How many commits are sent at once."""
+"""Number of commits sent at once."""
 END_MS = LAST_TICK
 """The end of time: every source has ended."""
 BEFORE_ALL = -1
@@ -89,7 +87,7 @@ class Hub:
         self._numbers = count()
         self._all: set[Subscription] = set()
         self.ended = False
-        """Whether the life is over."""
+        """True if the life is over."""
         self._cause: Cause | None = None
 
     def __len__(self) -> int:
@@ -166,7 +164,7 @@ class Hub:
                 "`done:STEP:LABEL`",
             )
         known = [self._subject(each) for each in subjects]
-        subscription = Subscription(self, subjects, known, at_ms, self._place(last_id, known), wake)
+        subscription = Subscription(self, subjects, known, at_ms, self._position(last_id, known), wake)
         self._all.add(subscription)
         labels = [subject for subject in known if subject.startswith(f"{DONE}:")]
         self._waited.update(labels)
@@ -201,7 +199,7 @@ class Hub:
     def listens(self, by_ms: int) -> bool:
         """True if a subscriber needs a delivered time up to a moment at once; one that waits for a later one does not.
 
-        The end of a label is told once it is delivered, so who waits for one waits for every delivered time. O(1).
+        The end of a label is published once delivered, so a waiter for one needs every delivered time. O(1).
         """
         waiters = self._waiters.get(DELIVERED, [])
         while waiters and waiters[0][2] not in self._all:
@@ -257,9 +255,9 @@ class Hub:
                 way_out=f"write {DONE}:{step}:LABEL, with a value of its column as text",
             )
 
-    def _place(self, last_id: str, known: Sequence[str]) -> _Place:
+    def _position(self, last_id: str, known: Sequence[str]) -> _Position:
         if not last_id:
-            return _Place(None, [BEFORE_ALL] * len(known))
+            return _Position(None, [BEFORE_ALL] * len(known))
         parts = last_id.split(".")
         if not all(part.isascii() and part.isdecimal() and len(part) <= 20 for part in parts if part):
             parts = []
@@ -273,11 +271,11 @@ class Hub:
                 f"the id is from life {parts[0]}, but this is life {self.incarnation}, which is older",
                 way_out="ask the job's current life: `lowtide status` shows its address",
             )
-        place = _Place(int(parts[0]), [int(part) if part else BEFORE_ALL for part in parts[1:]])
+        position = _Position(int(parts[0]), [int(part) if part else BEFORE_ALL for part in parts[1:]])
         if COMMIT in known and int(parts[0]) < self.incarnation:
             number = known.index(COMMIT)
-            place.told_ms[number] = min(place.told_ms[number], self._before_later_lives(int(parts[0])))
-        return place
+            position.last_ms[number] = min(position.last_ms[number], self._before_later_lives(int(parts[0])))
+        return position
 
     def _before_later_lives(self, incarnation: int) -> int:
         """The time before all commits of later lives: after a rewind they begin below those that it has dropped."""
@@ -317,14 +315,14 @@ def _is_int(text: str) -> bool:
 
 
 @dataclass(slots=True)
-class _Place:
-    """The position of a subscriber: the life that told it last, and by subject the last time in ms."""
+class _Position:
+    """The position of a subscriber: the life of its last news, and by subject the last time in ms."""
 
     incarnation: int | None
-    told_ms: list[int]
+    last_ms: list[int]
 
     def id(self) -> str:
-        return ".".join([str(self.incarnation), *("" if each == BEFORE_ALL else str(each) for each in self.told_ms)])
+        return ".".join([str(self.incarnation), *("" if each == BEFORE_ALL else str(each) for each in self.last_ms)])
 
 
 class Subscription:
@@ -343,7 +341,7 @@ class Subscription:
         asked: Sequence[str],
         known: Sequence[str],
         at_ms: int | None,
-        place: _Place,
+        position: _Position,
         wake: Callable[[], None],
     ) -> None:
         self.asked = tuple(asked)
@@ -352,28 +350,28 @@ class Subscription:
         self.wake = wake
         self._hub = hub
         self._at_ms = at_ms
-        self._place = place
+        self._position = position
 
     def take(self) -> list[News]:
         """Return the news since the last call, in order; of a time that has moved several times the newest.
 
         Call it again until it has nothing: of many commits it gives some.
         """
-        hub, place = self._hub, self._place
+        hub, position = self._hub, self._position
         if self.is_over:
             return []
         taken: list[News] = []
-        if place.incarnation != hub.incarnation:
-            place.incarnation = hub.incarnation
+        if position.incarnation != hub.incarnation:
+            position.incarnation = hub.incarnation
             taken.append(self._said(LIFE, {"begins_at_ms": hub.start_ms}))
         found = [
             (time_ms, number, said)
             for number, subject in enumerate(self.known)
             if not self._has_come(number)
-            for time_ms, said in hub.news(subject, place.told_ms[number], self._at_ms)
+            for time_ms, said in hub.news(subject, position.last_ms[number], self._at_ms)
         ]
         for time_ms, number, said in sorted(found, key=lambda each: each[:2]):
-            place.told_ms[number] = time_ms
+            position.last_ms[number] = time_ms
             known_ms = None if time_ms == END_MS else time_ms
             kind = self.known[number].partition(":")[0]
             taken.append(self._said(kind, {"about": self.asked[number], "time_ms": known_ms} | said))
@@ -389,7 +387,7 @@ class Subscription:
         self._hub.forget(self)
 
     def _has_come(self, number: int) -> bool:
-        return self._at_ms is not None and self._place.told_ms[number] >= self._at_ms
+        return self._at_ms is not None and self._position.last_ms[number] >= self._at_ms
 
     def _said(self, kind: str, data: dict[str, object]) -> News:
-        return News(kind, self._place.id(), {"incarnation": self._hub.incarnation} | data)
+        return News(kind, self._position.id(), {"incarnation": self._hub.incarnation} | data)

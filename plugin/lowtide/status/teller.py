@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from lowtide.core.fronts.floors import LAST_TICK, NO_TICK
-from lowtide.status.gauges import FrontGauges, KeptGauges, LineGauges, WorkerState
-from lowtide.status.job_view import FrontView, JobView, SegmentView, ShardView, SinkView, TrackerView, WorkerView
-from lowtide.status.moment import JobShape, Moment
-from lowtide.status.recent import Recent, totals_of
-
-__all__ = ["AT", "delivered_time", "job_view"]
+from lowtide.status.advice import Held, advice
+from lowtide.status.gauges import (
+    CallerGauges,
+    CallGauges,
+    DiskGauges,
+    FrontGauges,
+    KeptGauges,
+    LateGauges,
+    LineGauges,
+    SinkGauges,
+    WorkerState,
+)
+from lowtide.status.job_view import (
+    CallView,
+    FrontView,
+    JobView,
+    LevelView,
+    SegmentView,
+    ShardView,
+    SinkView,
+    StagedView,
+    StepView,
+    TrackerView,
+    WorkerView,
+)
+from lowtide.status.moment import OUTLET, JobShape, Moment
+from lowtide.status.recent import Recent, passed_of, totals_of
+from lowtide_tracker import Holder
 
 AT = " at "
 """Stands before the time in the text that names a holder; what is before it does not change with time."""
@@ -37,17 +60,25 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
         lag_ms=teller.lag_ms(min_time_ms),
         holder=teller.holder(),
         held_s=recent.held_s,
+        to_do=teller.to_do(),
         chain=list(moment.chain),
         delivered_time_ms=teller.time_ms(moment.delivered_time),
         rates=recent.rates,
         totals=recent.totals,
         latency_ms=recent.percentiles("latency"),
         hops={name: recent.percentiles(name) for name in recent.hops},
+        steps=teller.steps(recent.totals.late),
+        levels=teller.levels(recent),
         segments=teller.segments(),
         fronts=teller.fronts(),
         workers=[_worker(worker) for worker in moment.workers],
         sinks=teller.sinks(),
         kept=teller.kept(),
+        calls=_calls(teller.calls(), recent),
+        caller_restarts=teller.caller_restarts(),
+        disk=teller.disk(),
+        retries=teller.retries(),
+        refused=teller.refused(),
         tracker=teller.tracker(),
         snapshots=moment.snapshots,
         events=[dict(event) for event in events],
@@ -61,9 +92,9 @@ def delivered_time(workers: Sequence[WorkerState], expected: int) -> int | None:
         workers: As in `Moment`; each says its own as the gauge `delivered_time`.
         expected: How many workers have lanes. None is returned until so many have said theirs.
     """
-    told = [None if worker.gauges is None else worker.gauges.delivered_time for worker in workers]
-    ticks = [tick for tick in told if tick is not None]
-    if not ticks or len(ticks) < max(expected, len(told)):
+    times = [None if worker.gauges is None else worker.gauges.delivered_time for worker in workers]
+    ticks = [tick for tick in times if tick is not None]
+    if not ticks or len(ticks) < max(expected, len(times)):
         return None
     lowest = int(min(ticks))
     return None if lowest <= NO_TICK else lowest
@@ -91,12 +122,91 @@ class _Teller:
         held = tracker.held
         if held is None:
             return tracker.holder
+        called = self._calls_that_hold(held)
+        if called is not None:
+            step, opened = called
+            what = f'open calls of "{step}"' if opened else f'answers to calls of "{step}" that are not yet durable'
+            return f"{what}{AT}{self._tick_name(held.tick)}"
         if held.owner is not None:
-            place = f"worker {held.owner} before segment {held.segment}"
-            return f"work due for {place}{AT}{self._tick_name(held.tick)}" if held.told else f"{place}: not begun"
+            owner = f"worker {held.owner} before segment {held.segment}"
+            return f"work due for {owner}{AT}{self._tick_name(held.tick)}" if held.reported else f"{owner}: not begun"
         if not held.at_front:
             return f"an open ack of segment {held.segment}{AT}{self._tick_name(held.tick)}"
         return tracker.holder if held.front is None else self._front_name(held.front)
+
+    def _calls_that_hold(self, held: Holder) -> tuple[str, int] | None:
+        """Return the step whose calls keep min time from moving, and how many are open; None if none do."""
+        called = [(calls.first, step, calls.open) for step, calls in self.calls().items() if calls.first is not None]
+        if not called or min(called)[0] > held.tick or held.at_front:
+            return None
+        _, step, opened = min(called)
+        return step, opened
+
+    def to_do(self) -> list[str]:
+        """Say what to do if min time goes on standing where it is."""
+        held = self._held()
+        return [] if held is None else advice(*held, self._shape.job)
+
+    def _held(self) -> tuple[Held, str] | None:
+        """Return what kind of holder min time has, and its name; None if it is not known."""
+        tracker = self._moment.tracker
+        held = None if tracker is None else tracker.held
+        if self._moment.chain:
+            return "job", ""
+        if held is None:
+            return None
+        called = self._calls_that_hold(held)
+        if called is not None:
+            return "call" if called[1] else "answers", called[0]
+        if held.at_front:
+            return None if held.front is None else self._held_front(held.front)
+        if held.owner is not None and not held.reported:
+            return "not begun", f"worker {held.owner} before segment {held.segment}"
+        steps = self._shape.segments.get(held.segment, OUTLET)
+        return ("sink", steps[1:-1]) if steps.startswith("(") else ("step", steps)
+
+    def _held_front(self, number: int) -> tuple[Held, str]:
+        name = self._front_name(number)
+        front = next((each for each in self.fronts() if each.front == number), None)
+        if front is None or not front.worker:
+            return "idle front", name
+        return "front" if front.pulling else "stopped front", name
+
+    def steps(self, late: Mapping[str, LateGauges]) -> list[StepView]:
+        """Return the flow's steps, and which of them hold min time."""
+        tracker = self._moment.tracker
+        held = None if tracker is None else tracker.held
+        called = None if held is None else self._calls_that_hold(held)
+        segment = None if held is None or held.at_front or called is not None else held.segment
+        return [
+            StepView(
+                step=each.name,
+                does=each.word,
+                level=each.level,
+                after=list(each.after),
+                holds=segment in each.segments or (called is not None and called[0] == each.name),
+                late=0 if each.word == "write" else sum(_of_step(each.name, late)),
+            )
+            for each in self._shape.steps
+        ]
+
+    def levels(self, recent: Recent) -> list[LevelView]:
+        """Return the levels, each with what has passed its workers."""
+        passed = passed_of(self._moment.workers)
+        views = []
+        for level in sorted({*passed, *(each.level for each in self._shape.steps)}):
+            (come, gone), per_s = passed.get(level, (0, 0)), recent.passed_per_s(level)
+            views.append(
+                LevelView(
+                    level=level,
+                    workers=sum(each.level == level and each.gauges is not None for each in self._moment.workers),
+                    records_in=come,
+                    records_out=gone,
+                    in_per_s=None if per_s is None else per_s[0],
+                    out_per_s=None if per_s is None else per_s[1],
+                )
+            )
+        return views
 
     def tracker(self) -> TrackerView:
         tracker, restarts = self._moment.tracker, self._moment.restarts
@@ -181,6 +291,29 @@ class _Teller:
             spare=self._moment.spare.get(front),
         )
 
+    def calls(self) -> dict[str, CallGauges]:
+        """Return the calls of each step."""
+        found: dict[str, CallGauges] = {}
+        for worker in self._moment.workers:
+            steps = None if worker.gauges is None else worker.gauges.calls
+            for step, calls in (steps or {}).items():
+                found[step] = found[step].and_(calls) if step in found else calls
+        return found
+
+    def caller_restarts(self) -> int:
+        """Return how often a process that asks services was made again; a host counts with one of its workers."""
+        known = [worker.gauges.caller_restarts for worker in self._moment.workers if worker.gauges is not None]
+        return sum(restarts or 0 for restarts in known)
+
+    def disk(self) -> DiskGauges | None:
+        """Return the state on disk of all processes together; None if there is none."""
+        found: DiskGauges | None = None
+        for worker in self._moment.workers:
+            disk = None if worker.gauges is None else worker.gauges.disk
+            if disk is not None:
+                found = disk if found is None else found.and_(disk)
+        return found
+
     def kept(self) -> dict[str, KeptGauges]:
         """Return the state of all workers together, by step or side of a join."""
         found: dict[str, KeptGauges] = {}
@@ -190,14 +323,32 @@ class _Teller:
                 found[step] = found[step].and_(kept) if step in found else kept
         return found
 
+    def retries(self) -> dict[str, dict[str, int]]:
+        """Return what processes have tried again, by store and reason; each process counts with one of its workers."""
+        found: dict[str, dict[str, int]] = {}
+        for worker in self._moment.workers:
+            for store, counts in ((worker.gauges and worker.gauges.retries) or {}).items():
+                sums = found.setdefault(store, {})
+                for why, count in counts.items():
+                    sums[why] = sums.get(why, 0) + count
+        return found
+
+    def refused(self) -> dict[str, int]:
+        """Return how many rows were set aside, by sink."""
+        found: Counter[str] = Counter()
+        for worker in self._moment.workers:
+            found.update((worker.gauges and worker.gauges.refused) or {})
+        return dict(found)
+
     def sinks(self) -> list[SinkView]:
         shape, workers = self._shape, self._moment.workers
         views = []
         for name, (level, lanes) in shape.sinks.items():
-            of_level = [worker.gauges for worker in workers if worker.level == level and worker.gauges is not None]
-            counts = [gauges.sinks.get(name, 0) for gauges in of_level if gauges.sinks is not None]
-            whole = sum(gauges.delivered for gauges in of_level)
-            delivered = sum(counts) if counts else whole if len(shape.sinks) == 1 else None
+            delivered = SinkGauges()
+            for worker in workers:
+                counts = None if worker.gauges is None else worker.gauges.sinks
+                delivered = delivered.and_((counts or {}).get(name, SinkGauges()))
+            newest_ms = self.time_ms(delivered.newest)
             processes = {(worker.executor, worker.pid) for worker in workers if worker.level == level}
             # A process counts its transactions with one of its workers, of whichever level.
             transactions = sum(
@@ -209,12 +360,53 @@ class _Teller:
                 SinkView(
                     sink=name,
                     lanes=lanes,
-                    delivered=delivered,
+                    delivered=delivered.records,
+                    bytes=delivered.bytes,
+                    newest_ms=newest_ms,
+                    lag_ms=self.lag_ms(newest_ms),
                     transactions=transactions,
                     delivery=shape.delivery,
+                    staged=self._staged(name),
                 )
             )
         return views
+
+    def _staged(self, sink: str) -> StagedView | None:
+        staged = self._moment.staged.get(sink)
+        if staged is None:
+            return None
+        return StagedView(
+            visible_time_ms=staged.visible_ms,
+            lag_ms=self.lag_ms(staged.visible_ms),
+            records=staged.records,
+            bytes=staged.bytes,
+            restarts=staged.restarts,
+            pid=staged.pid,
+            counts=dict(staged.counts),
+        )
+
+
+def _of_step(step: str, late: Mapping[str, LateGauges]) -> Iterator[int]:
+    """Yield how many were late for a step, by side if it is a join."""
+    return (seen.late for name, seen in late.items() if name == step or name.startswith(f"{step}/"))
+
+
+def _calls(calls: Mapping[str, CallGauges], recent: Recent) -> dict[str, CallView]:
+    """Put the calls of each step together, of what the step and the process that asks say."""
+    found = {}
+    for step, of_step in calls.items():
+        asked = recent.callers.get(step, CallerGauges())
+        found[step] = CallView(
+            open=of_step.open,
+            waiting=of_step.waiting,
+            oldest_s=asked.oldest_s,
+            per_s=recent.answers_per_s(step),
+            took_ms=recent.call_percentiles(step),
+            retries=asked.retries,
+            failures=asked.failures,
+            reused=of_step.reused,
+        )
+    return found
 
 
 def _worker(worker: WorkerState) -> WorkerView:

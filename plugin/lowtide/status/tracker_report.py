@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from lowtide_tracker import Holder, Traffic
 
-__all__ = ["ShardReport", "ShardState", "TrackerReport"]
-
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
@@ -69,7 +67,7 @@ class TrackerReport:
         floors: How many are kept.
         workers: How many are connected.
         traffic: What has come to this process, and gone from it, over all connections.
-        held_by: Of a merge, the shard and the segment of what holds the global min time; None if it is no shard.
+        held_by: Of a merge, the shard and the segment of what holds the global min time; None if it is not a shard.
         shards: The shards, where the tracker has some.
     """
 

@@ -48,6 +48,15 @@ def test_a_wrong_command_line_is_said_the_same_way(capfd: pytest.CaptureFixture[
     assert "error: Missing argument 'NAME|FLOW'" in capfd.readouterr().err
 
 
+def test_a_zookeeper_that_is_away_is_said_once_and_without_its_client_s_own_lines() -> None:
+    """In a process of its own, as pytest takes what logging would print."""
+    nobody = ("--set", "zookeeper.hosts=127.0.0.1:1", "--set", "zookeeper.reach_limit_s=1")
+    command = (sys.executable, "-m", "lowtide.cli", "snapshots", "list", "orders", *nobody)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.splitlines()[0] == "error: ZooKeeper did not answer within 1 s"
+
+
 def test_a_mistyped_command_names_the_nearest_one(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["rn", "flow.py"]) == 2
     assert "error: there is no command 'rn'; did you mean 'run'?" in capfd.readouterr().err
@@ -65,6 +74,14 @@ def test_submit_args_hand_on_the_flow_with_its_options(tmp_path: Path, capfd: py
     assert capfd.readouterr().out.endswith(f" flow.py --conf {conf} --set job.parallelism=3\n")
     assert run(["submit-args", "my flow.py"]) == 2
     assert "'my flow.py' holds white space" in capfd.readouterr().err
+
+
+def test_submit_args_hand_on_settings_without_a_flow_in_sparks_conf(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["submit-args", "--set", "job.parameters.mark=18", "--set", "job.parallelism=3"]) == 0
+    handed_on = " --conf spark.lowtide.job.parameters.mark=18 --conf spark.lowtide.job.parallelism=3\n"
+    assert capfd.readouterr().out.endswith(handed_on)
+    assert run(["submit-args", "--set", "job.parameters.separator= "]) == 2
+    assert "'spark.lowtide.job.parameters.separator= ' holds white space" in capfd.readouterr().err
 
 
 def test_a_topic_is_not_created_where_no_broker_answers_and_that_is_said_soon(

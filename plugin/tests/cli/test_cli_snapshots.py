@@ -132,8 +132,8 @@ def test_sources_that_do_not_reach_back_are_named(tmp_path: Path) -> None:
     assert gone(manifest, [docs], {("docs", 0): 20}) == []
     assert gone(manifest, [docs], {("docs", 0): 21}) == ["docs-0 begins at offset 21, but would be read from 20"]
     assert gone(manifest, [], {}) == ["docs-0 is gone"]
-    anew = Topic("docs", 1, "CreateTime", "delete", "y")
-    assert gone(manifest, [anew], {("docs", 0): 0}) == ["docs-0 is gone"]
+    remade = Topic("docs", 1, "CreateTime", "delete", "y")
+    assert gone(manifest, [remade], {("docs", 0): 0}) == ["docs-0 is gone"]
 
 
 # -- a store and a log -------------------------------------------------------------------------------------------------

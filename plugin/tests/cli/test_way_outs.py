@@ -13,6 +13,7 @@ import pytest
 
 from lowtide.cli.main import LazyCommands
 from lowtide.conf import Conf
+from lowtide.conf.conf import NAMED
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("plugin/lowtide", "snapshots/lowtide_snapshots", "tracker/lowtide_tracker", "dags/lowtide_airflow")
@@ -25,7 +26,7 @@ TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.
 NO_KEYS = {"spark.plugins", "job.spark"}
 """Of Spark, and of Airflow's."""
 NO_COMMANDS = {"here", "with"}
-"""What follows the name of the package, "install lowtide here"."""
+"""The words after the name of the package, "install lowtide here"."""
 
 
 def texts(node: ast.expr) -> Iterator[str]:
@@ -45,7 +46,7 @@ def texts(node: ast.expr) -> Iterator[str]:
 
 
 def way_outs() -> list[tuple[str, str]]:
-    """Where each stands, and what it says."""
+    """The place of each, and its text."""
     found = []
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*.py")):
@@ -74,16 +75,16 @@ def commands() -> dict[str, click.Command]:
 
 
 def wrong_in(text: str) -> list[str]:
-    """What a way out names that does not exist."""
+    """Names in a way out that do not exist."""
     known = commands()
     options = {option for each in known.values() for parameter in each.params for option in parameter.opts}
     options |= {option for each in known.values() for parameter in each.params for option in parameter.secondary_opts}
     tables = {
         table.name: {key.name for key in fields(getattr(Conf(), table.name))}
         for table in fields(Conf)
-        if table.name != "registry"
+        if table.name not in NAMED
     }
-    tables["registry"] = {"default"}  # Its keys are tables, named by users.
+    tables |= {name: {"default"} for name in NAMED}  # Their keys are tables, named by users.
     wrong = []
     for name, inner in re.findall(r"(?<![\w/.-])lowtide (?!and |or )([a-z-]+)(?: ([a-z-]+))?", text):
         if name in NO_COMMANDS:

@@ -45,14 +45,19 @@ def _exposed() -> str:
     workers = [
         reader("0/documents-0", 0, 40, parked=6),
         worker("1/0", repairs=2, latency=took, hops={"python": took}),
-        worker("2/0", delivered=30, dead_letters=1, transactions=7),
+        worker("1/1", calls={"score": {"open": 1}}, callers={"score": {"oldest_s": 0.1, "seconds": took}}, turns=took),
+        worker("2/0", delivered=30, dead_letters=1, transactions=7, deliveries={"kafka": took}),
     ]
     known = SnapshotsView(
         last="000003-0001", last_ms=2 * MIN_TIME, committed_s=3.0, counts={"committed": 1}, took_s=1.0, bytes=9
     )
     for second in (0.0, 3.0):
         watch.look(second, moment(workers=workers, spare={0: 5}, delivered_time=MIN_TIME, snapshots=known))
-    return JobMetrics(SHAPE.job, watch.view, watch.histograms).exposition()[0].decode()
+    return (
+        JobMetrics(SHAPE.job, watch.view, watch.histograms, watch.call_seconds, watch.delivery_seconds)
+        .exposition()[0]
+        .decode()
+    )
 
 
 @pytest.fixture(name="series", scope="module")
@@ -177,16 +182,18 @@ def _promtool() -> Path:
     return path
 
 
-def told(command: Sequence[str | Path], given: str = "") -> str:
-    """What promtool says, if it finds nothing wrong."""
+def reported(command: Sequence[str | Path], given: str = "") -> str:
+    """promtool's output, if it finds nothing wrong."""
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=HANGS_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
 def test_prometheus_takes_the_rules_and_each_alert_fires_when_it_should(promtool: Path) -> None:
-    assert f"{len(RULES)} rules found" in told([promtool, "check", "rules", "--lint=all", "--lint-fatal", RULES_FILE])
-    told([promtool, "test", "rules", CASES_FILE])
+    assert f"{len(RULES)} rules found" in reported(
+        [promtool, "check", "rules", "--lint=all", "--lint-fatal", RULES_FILE]
+    )
+    reported([promtool, "test", "rules", CASES_FILE])
 
 
 def test_an_alert_that_is_wrong_is_noticed(promtool: Path, tmp_path: Path) -> None:
@@ -200,7 +207,7 @@ def test_an_alert_that_is_wrong_is_noticed(promtool: Path, tmp_path: Path) -> No
 
 
 def test_prometheus_finds_nothing_wrong_with_the_metrics(promtool: Path, exposed: str) -> None:
-    assert told([promtool, "check", "metrics"], exposed) == ""
+    assert reported([promtool, "check", "metrics"], exposed) == ""
 
 
 def test_prometheus_takes_the_board_s_expressions(promtool: Path, tmp_path: Path) -> None:
@@ -213,4 +220,4 @@ def test_prometheus_takes_the_board_s_expressions(promtool: Path, tmp_path: Path
 
     rules = tmp_path / "rules.yml"
     rules.write_text(yaml.safe_dump({"groups": [{"name": "board", "rules": list(plain())}]}))
-    assert f"{len(expressions())} rules found" in told([promtool, "check", "rules", rules])
+    assert f"{len(expressions())} rules found" in reported([promtool, "check", "rules", rules])

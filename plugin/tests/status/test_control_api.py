@@ -17,9 +17,10 @@ from seen import MIN_TIME, SHAPE, moment, reader, report, worker
 from lowtide.events import EventLog
 from lowtide.histogram import Histogram
 from lowtide.status import control
-from lowtide.status.control_client import ControlClient, ControlUnreachable, TokenRefused
+from lowtide.status.control_client import ControlClient
 from lowtide.status.gauges import KeptGauges, LateGauges, LineGauges
 from lowtide.status.metrics import BOUNDS_S, JobMetrics
+from lowtide_snapshots.errors import ControlUnreachable, TokenRefused
 from lowtide_snapshots.job.control_address import ControlAddress
 from lowtide_tracker import Holder, Traffic
 
@@ -47,10 +48,10 @@ def connect(job: ControlledJob) -> ssl.SSLSocket:
 
 
 def answer(connection: ssl.SSLSocket) -> tuple[int, dict[str, str], bytes]:
-    told = b""
+    reported = b""
     while more := connection.recv(1 << 16):
-        told += more
-    head, _, content = told.partition(b"\r\n\r\n")
+        reported += more
+    head, _, content = reported.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     return int(first.split()[1]), dict(line.split(": ", 1) for line in lines), content
 
@@ -75,7 +76,7 @@ def test_the_client_gets_the_view_that_the_service_has(job: ControlledJob) -> No
 
 @pytest.mark.parametrize("token", ["", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "\xe4"])
 @pytest.mark.parametrize("request_line", ["GET /status", "GET /metrics", "GET /api/job", "GET /api/jobs", "POST /stop"])
-def test_without_the_token_nothing_is_told_and_nothing_done(job: ControlledJob, request_line: str, token: str) -> None:
+def test_without_the_token_nothing_is_said_and_nothing_done(job: ControlledJob, request_line: str, token: str) -> None:
     status, headers, body = ask(job, request_line, token)
     assert (status, headers["WWW-Authenticate"]) == (401, 'Bearer realm="lowtide"')
     assert "`token` of the job's folder" in json.loads(body)["what_to_do"]
@@ -161,11 +162,11 @@ def test_nobody_answers_at_the_address_of_a_job_that_has_gone() -> None:
 
 @pytest.mark.parametrize(
     "head",
-    ["POST /stop HTTP/1.1\r\nContent-Length: 5000", "POST /stop HTTP/1.1\r\nTransfer-Encoding: chunked"],
+    ["POST /stop HTTP/1.1\r\nContent-Length: 70000", "POST /stop HTTP/1.1\r\nTransfer-Encoding: chunked"],
 )
 def test_a_body_that_is_too_large_is_refused(job: ControlledJob, head: str) -> None:
     line, header = head.split(" HTTP/1.1\r\n")
-    body = b"1388\r\n" + b"x" * 5000 + b"\r\n0\r\n\r\n" if "chunked" in header else b"x" * 5000
+    body = b"11170\r\n" + b"x" * 70_000 + b"\r\n0\r\n\r\n" if "chunked" in header else b"x" * 70_000
     with connect(job) as connection:
         request = f"{line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n{header}\r\n\r\n"
         connection.sendall(request.encode() + body)
@@ -200,7 +201,7 @@ def test_slow_users_are_cut_off_and_limited_in_number(job: ControlledJob, monkey
     slow = [connect(job) for _ in range(control.MAX_USERS)]
     for connection in slow:
         connection.sendall(f"POST /snapshots HTTP/1.1\r\n{fields}\r\n\r\n{{".encode())
-    for connection in slow:  # Whoever asks before all of them are in may take the place of one.
+    for connection in slow:  # A client that asks before all of them are in may take the place of one.
         assert connection.recv(1 << 16) == b"HTTP/1.1 100 Continue\r\n\r\n"
     assert ask(job, "GET /status")[0] == 503
     assert ask(job, "GET /health")[0] == 200
@@ -240,13 +241,23 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
         worker(
             "1/0",
             repairs=2,
+            deliveries={"kafka": took.counts, "postgres:default": {}},
             latency=took.counts,
             hops={"python": took.counts},
             late={"w": LateGauges(records=8, closed=3, ahead=1)},
         ),
-        worker("1/1", late={"w": LateGauges(closed=4)}, kept={"w": KeptGauges(what="windows", count=3, bytes=700)}),
         worker(
-            "2/0", delivered=30, dead_letters=1, transactions=7,
+            "1/1", retries={"postgres:default": {"40P01": 3}}, late={"w": LateGauges(closed=4)},
+            kept={"w": KeptGauges(what="windows", count=3, bytes=700)},
+        ),
+        worker(
+            "1/2", calls={"score": {"open": 3, "waiting": 4, "reused": 5}},
+            callers={"score": {"oldest_s": 1.5, "seconds": took.counts, "retries": 6, "failures": 2}},
+            caller_restarts=1, turns=took.counts,
+        ),
+        worker(
+            "2/0", delivered=30, dead_letters=1, transactions=7, retries={"postgres:default": {"40P01": 2, "57P01": 1}},
+            refused={"rows": 4}, deliveries={"kafka": took.counts},
             line=LineGauges(traffic=Traffic(30, 900, 20, 8_000), acks={1: 30, 2: 40}),
         ),
     ]  # fmt: skip
@@ -260,15 +271,31 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
         ("lowtide_late_records_total", "step=w,why=closed"): 7,
         ("lowtide_late_records_total", "step=w,why=ahead"): 1,
         ("lowtide_kept", "step=w,what=windows"): 3,
+        ("lowtide_calls_open", "step=score"): 3,
+        ("lowtide_calls_waiting", "step=score"): 4,
+        ("lowtide_call_oldest_seconds", "step=score"): 1.5,
+        ("lowtide_call_seconds_count", "step=score"): 16,
+        ("lowtide_call_seconds_bucket", "le=0.01,step=score"): 10,
+        ("lowtide_call_retries_total", "step=score"): 6,
+        ("lowtide_call_failures_total", "step=score"): 2,
+        ("lowtide_answers_reused_total", "step=score"): 5,
+        ("lowtide_caller_restarts_total", ""): 1,
+        ("lowtide_host_turn_seconds_bucket", "le=0.01"): 10,
+        ("lowtide_host_turn_seconds_count", ""): 16,
         ("lowtide_kept_bytes", "step=w,what=windows"): 700,
         ("lowtide_sink_transactions_total", "sink=index"): 7,
+        ("lowtide_store_retries_total", "store=postgres:default,why=40P01"): 5,
+        ("lowtide_store_retries_total", "store=postgres:default,why=57P01"): 1,
+        ("lowtide_refused_rows_total", "sink=rows"): 4,
         ("lowtide_min_time_lag_seconds", "segment=1"): 5,
         ("lowtide_min_time_holder_info", "holder=front 3 (documents-1),segment=all"): 1,
         ("lowtide_min_time_holder_info", "holder=front 3 (documents-1),segment=1"): 1,
         ("lowtide_held_seconds", ""): 3,
         ("lowtide_front_lag_seconds", "partition=documents-0"): 5,
         ("lowtide_front_parked", "partition=documents-0"): 6,
-        ("lowtide_workers", "level=1"): 2,
+        ("lowtide_workers", "level=1"): 3,
+        ("lowtide_level_records_total", "direction=in,level=0"): 40,
+        ("lowtide_level_records_total", "direction=out,level=2"): 0,
         ("lowtide_tracker_floors", ""): 5,
         ("lowtide_tracker_messages_total", "direction=in"): 5_000,
         ("lowtide_tracker_messages_total", "direction=out"): 4_000,
@@ -287,6 +314,10 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
         ("lowtide_latency_seconds_bucket", "le=0.01"): 10,
         ("lowtide_latency_seconds_bucket", "le=0.02"): 15,
         ("lowtide_hop_seconds_bucket", "hop=python 1,le=1.0"): 16,
+        ("lowtide_hop_seconds_count", "hop=commit"): 32,
+        ("lowtide_delivery_seconds_count", "store=kafka"): 32,
+        ("lowtide_delivery_seconds_bucket", "le=0.01,store=kafka"): 20,
+        ("lowtide_delivery_seconds_count", "store=postgres:default"): 0,
     }
     assert {key: found.get(key) for key in wanted} == wanted
     buckets = [found["lowtide_latency_seconds_bucket", f"le={bound}"] for bound in BOUNDS_S]
@@ -305,7 +336,9 @@ def test_a_holder_that_moves_is_no_new_series(job: ControlledJob) -> None:
 def test_every_metric_is_in_the_manual(job: ControlledJob) -> None:
     manual = (Path(__file__).parents[3] / "docs" / "monitoring.md").read_text()
     suffixes = {"counter": "_total", "info": "_info"}
-    metrics = JobMetrics(job.name, job.watch.view, job.watch.histograms).collect()
+    metrics = JobMetrics(
+        job.name, job.watch.view, job.watch.histograms, job.watch.call_seconds, job.watch.delivery_seconds
+    ).collect()
     names = [metric.name + suffixes.get(metric.type, "") for metric in metrics]
     assert len(names) > 20
     assert [name for name in names if f"| `{name}`" not in manual and f"| `{name}{{" not in manual] == []

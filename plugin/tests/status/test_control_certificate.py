@@ -30,7 +30,8 @@ from seen import SHAPE, moment
 from lowtide.errors import ConfError
 from lowtide.events import EventLog
 from lowtide.status.certificate import Certificate, certificate_of, made_certificate, read_certificate
-from lowtide.status.control_client import ControlClient, ControlUnreachable, TokenRefused
+from lowtide.status.control_client import ControlClient
+from lowtide_snapshots.errors import ControlUnreachable, TokenRefused
 from lowtide_snapshots.job.control_address import ControlAddress, fingerprint
 
 

@@ -16,11 +16,12 @@ from seen import SHAPE
 from lowtide.errors import NotRunning
 from lowtide.events import EventLog
 from lowtide.status import control
-from lowtide.status.control_client import ControlClient, ControlRefused, ControlUnreachable, TokenRefused
+from lowtide.status.control_client import ControlClient
 from lowtide.status.subscriber import NotYet, follow
 from lowtide.status.subscriptions import Hub
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.record import Commit
+from lowtide_snapshots.errors import ControlRefused, ControlUnreachable, TokenRefused
 from lowtide_snapshots.job.news import News
 
 
@@ -38,7 +39,7 @@ def kinds(news: list[News]) -> list[tuple[str, int | None]]:
     return [(each.kind, each.time_ms) for each in news]
 
 
-def test_a_subscriber_is_told_each_step_until_the_life_ends(job: ControlledJob) -> None:
+def test_a_subscriber_gets_each_step_until_the_life_ends(job: ControlledJob) -> None:
     job.tell(lambda hub: hub.reached("delivered", 5))
     stream = job.client().listen(["delivered", "commit", "segment:changes"])
     assert kinds([next(stream), next(stream)]) == [("life", None), ("delivered", 10)]
@@ -89,7 +90,7 @@ def test_subscribers_are_let_in_by_the_token_and_do_not_stand_in_the_way_of_othe
         stream.close()
 
 
-def test_what_cannot_be_told_is_refused(job: ControlledJob) -> None:
+def test_what_cannot_be_reported_is_refused(job: ControlledJob) -> None:
     with pytest.raises(ControlRefused, match="no segment of this job") as refused:
         next(job.client().listen(["segment:speed"]))
     assert "1: last, changes; 2: index" in refused.value.way_out
@@ -167,8 +168,8 @@ def test_a_follower_goes_from_life_to_life_and_hears_each_thing_once(job: Contro
         later.tell(lambda hub: hub.end(None))
         hearing.join(HANGS_S)
     assert not hearing.is_alive()
-    told = [(each.incarnation, each.kind, each.time_ms) for each in followed]
-    assert told == [
+    reported = [(each.incarnation, each.kind, each.time_ms) for each in followed]
+    assert reported == [
         (3, "life", None),
         (3, "commit", 8),
         (3, "delivered", 10),
@@ -179,7 +180,7 @@ def test_a_follower_goes_from_life_to_life_and_hears_each_thing_once(job: Contro
     ]
 
 
-def test_who_waits_too_long_is_told_what_for(job: ControlledJob) -> None:
+def test_who_waits_too_long_learns_what_for(job: ControlledJob) -> None:
     with pytest.raises(NotYet, match="without news about delivered"):
         list(follow(job.client, ["delivered"], at_ms=100, limit_s=0.5))
 
@@ -191,8 +192,8 @@ def test_the_stream_is_what_a_browser_expects(job: ControlledJob) -> None:
     with tls.wrap_socket(socket.create_connection((host, int(port)), 5), server_hostname="localhost") as browser:
         asked = "GET /events?about=delivered&at_ms=1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer "
         browser.sendall(f"{asked}{TOKEN}\r\n\r\n".encode())
-        told = b"".join(iter(lambda: browser.recv(1 << 16), b""))
-    head, _, body = told.partition(b"\r\n\r\n")
+        reported = b"".join(iter(lambda: browser.recv(1 << 16), b""))
+    head, _, body = reported.partition(b"\r\n\r\n")
     assert b"Content-Type: text/event-stream" in head
     assert b"event: delivered\nid: 3.10\ndata: " in body
     assert json.loads(body.split(b"data: ")[-1].split(b"\n")[0])["time_ms"] == 10

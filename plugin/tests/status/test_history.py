@@ -38,13 +38,13 @@ def view(at_s: float, lag_ms: int | None = 5, *, events: list[dict[str, Any]] | 
     )
 
 
-def told(kept: History, since_ms: int = 0) -> HistoryView:
+def reported(kept: History, since_ms: int = 0) -> HistoryView:
     found = kept.view(since_ms)
     assert found is not None
     return found
 
 
-def test_nothing_is_told_before_the_first_look() -> None:
+def test_nothing_is_reported_before_the_first_look() -> None:
     assert History().view() is None
 
 
@@ -60,23 +60,27 @@ def test_a_sample_says_what_the_view_said() -> None:
             held_s=0.51,
         )
     )
-    assert told(kept).fine == [Sample(BEGAN + 1000, 7, 600, 12.3, 5.0, 1.23, 20.0, 0.5, 0)]
-    assert (told(kept).holders, told(kept).job, told(kept).incarnation) == (["front 0 (documents-0)"], "index", 3)
-    assert told(kept).seen_ms == BEGAN + 1000
+    assert reported(kept).fine == [Sample(BEGAN + 1000, 7, 600, 12.3, 5.0, 1.23, 20.0, 0.5, 0)]
+    assert (reported(kept).holders, reported(kept).job, reported(kept).incarnation) == (
+        ["front 0 (documents-0)"],
+        "index",
+        3,
+    )
+    assert reported(kept).seen_ms == BEGAN + 1000
 
 
 def test_of_several_looks_within_a_second_the_last_one_stays() -> None:
     kept = History()
     for at_s, lag_ms in ((1.0, 5), (1.4, 6), (2.1, 7)):
         kept.look(view(at_s, lag_ms))
-    assert [sample.lag_ms for sample in told(kept).fine] == [6, 7]
+    assert [sample.lag_ms for sample in reported(kept).fine] == [6, 7]
 
 
 def test_a_broker_clock_that_goes_back_adds_nothing() -> None:
     kept = History()
     for at_s in (5, 3, 4, 6):
         kept.look(view(at_s, at_s))
-    assert [sample.lag_ms for sample in told(kept).fine] == [5, 6]
+    assert [sample.lag_ms for sample in reported(kept).fine] == [5, 6]
 
 
 def test_a_coarse_step_tells_its_worst_moment_and_who_held_it() -> None:
@@ -93,9 +97,9 @@ def test_a_coarse_step_tells_its_worst_moment_and_who_held_it() -> None:
                 latency_ms=Percentiles(p50=2.0, p99=80.0 if slow else 4.0),
             )
         )
-    first, second_step = told(kept).coarse
+    first, second_step = reported(kept).coarse
     assert first == Sample(BEGAN + 14_000, 900, None, 7.0, None, 2.0, 80.0, 4.0, 0)
-    assert told(kept).holders == ["an open ack of segment 2", "front 0 (documents-0)"]
+    assert reported(kept).holders == ["an open ack of segment 2", "front 0 (documents-0)"]
     assert (second_step.lag_ms, second_step.records_in, second_step.holder) == (5, 22.0, 1)
 
 
@@ -103,8 +107,8 @@ def test_what_is_not_known_is_no_figure() -> None:
     kept = History()
     for second in range(16):
         kept.look(view(second, None, holder="", held_s=None))
-    assert told(kept).coarse == [Sample(BEGAN + 14_000, *[None] * 8)]
-    assert told(kept).holders == []
+    assert reported(kept).coarse == [Sample(BEGAN + 14_000, *[None] * 8)]
+    assert reported(kept).holders == []
 
 
 def test_the_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,22 +117,22 @@ def test_the_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = History()
     for second in range(7 * 3600):
         kept.look(view(second, second, holder=f"worker {second} " + "x" * 100))
-    found = told(kept)
+    found = reported(kept)
     assert (len(found.fine), len(found.coarse)) == (history.FINE_KEPT, history.COARSE_KEPT)
     assert found.fine[-1].lag_ms == 7 * 3600 - 1
     assert found.coarse[-1].at_ms > found.fine[0].at_ms
     assert len(msgspec.json.encode(found)) < 400_000
 
 
-def test_only_what_is_new_is_told_to_who_has_the_rest() -> None:
+def test_only_what_is_new_goes_to_those_who_have_the_rest() -> None:
     kept = History()
     for second in range(40):
         kept.look(view(second, second))
-    seen_ms = told(kept).seen_ms
-    assert told(kept, seen_ms).fine == []
+    seen_ms = reported(kept).seen_ms
+    assert reported(kept, seen_ms).fine == []
     kept.look(view(40, 40))
-    assert [sample.lag_ms for sample in told(kept, seen_ms).fine] == [40]
-    assert told(kept, seen_ms).coarse == []
+    assert [sample.lag_ms for sample in reported(kept, seen_ms).fine] == [40]
+    assert reported(kept, seen_ms).coarse == []
 
 
 def test_each_event_is_marked_once() -> None:
@@ -144,15 +148,15 @@ def test_each_event_is_marked_once() -> None:
     log.event("snapshot_sealed", snapshot="000003-0001", called="before", took_s=1.5)
     log.event("snapshot_failed", snapshot="000003-0002", called=None, took_s=2.0, why="no " * 200)
     kept.look(view(2, events=log.last))
-    begun, sealed, failed = told(kept).marks
+    begun, sealed, failed = reported(kept).marks
     assert begun == Mark(at_ms=BEGAN, event="life_begun")
     assert sealed == Mark(
         at_ms=BEGAN + 1000, event="snapshot_sealed", snapshot="000003-0001", called="before", took_s=1.5
     )
     assert len(failed.why) == history.MAX_TEXT_CHARS
     # Their clock is not the broker's: what is new is what was found after the last look.
-    assert [mark.event for mark in told(kept, BEGAN + 1500).marks] == ["snapshot_sealed", "snapshot_failed"]
-    assert told(kept, BEGAN + 2000).marks == []
+    assert [mark.event for mark in reported(kept, BEGAN + 1500).marks] == ["snapshot_sealed", "snapshot_failed"]
+    assert reported(kept, BEGAN + 2000).marks == []
 
 
 def test_the_marks_are_bounded() -> None:
@@ -162,7 +166,7 @@ def test_the_marks_are_bounded() -> None:
     for _ in range(2 * history.MARKS_KEPT):
         log.event("resumed")
         kept.look(view(0, events=log.last))
-    marks = told(kept).marks
+    marks = reported(kept).marks
     assert len(marks) == len({mark.at_ms for mark in marks}) == history.MARKS_KEPT
 
 
@@ -221,4 +225,4 @@ def test_it_has_a_megabyte_at_most_as_json() -> None:
                 delivered_time_ms=BEGAN,
             )
         )
-    assert 500_000 < len(msgspec.json.encode(told(kept))) < 1_000_000
+    assert 500_000 < len(msgspec.json.encode(reported(kept))) < 1_000_000

@@ -15,11 +15,11 @@ from lowtide.core.fronts.floors import NO_TICK
 from lowtide.events import EventLog
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.histogram import Histogram
-from lowtide.status.gauges import FrontGauges, KeptGauges, LateGauges, LineGauges
+from lowtide.status.gauges import FrontGauges, KeptGauges, LateGauges, LineGauges, SinkGauges
 from lowtide.status.job_view import FrontView, JobView, Percentiles
 from lowtide.status.job_watch import JobWatch
 from lowtide.status.metrics import JobMetrics
-from lowtide.status.moment import OUTLET, JobShape, Moment
+from lowtide.status.moment import OUTLET, JobShape, Moment, StagedMoment
 from lowtide.status.recent import Recent
 from lowtide.status.teller import delivered_time, job_view
 from lowtide.status.tracker_report import ShardState
@@ -96,8 +96,8 @@ def test_fronts_of_workers_and_those_of_the_service_stand_side_by_side() -> None
     assert (seen[2].lag_ms, seen[2].next_offset) == (8, 0)
 
 
-def test_what_is_told_is_what_is_stored() -> None:
-    """R18: that all workers are through is no delivered time yet; only what is stored is told."""
+def test_what_is_reported_is_what_is_stored() -> None:
+    """R18: that all workers are through does not make delivered time yet; only what is stored is published."""
     workers = [worker("1/0", delivered_time=MIN_TIME), worker("1/1", delivered_time=MIN_TIME - 5)]
     assert view(moment(workers=workers)).delivered_time_ms is None
     assert view(moment(workers=workers, delivered_time=MIN_TIME - 9)).delivered_time_ms == 2 * (MIN_TIME - 9)
@@ -135,10 +135,10 @@ def test_percentiles_are_those_of_the_last_seconds() -> None:
         grown = Histogram(old)
         grown.merge(durations(*[5.0] * second))
         text = {str(bucket): count for bucket, count in grown.counts.items()}
-        recent.look(float(second), [worker("1/0", latency=text, hops=hops)])
+        recent.look(float(second), [worker("1/0", latency=text, hops=hops, turns=old)])
     assert recent.percentiles("latency").p99 == pytest.approx(5, rel=1 / 8)
     assert recent.percentiles("pack") == Percentiles()
-    assert recent.hops == ["pack", "python 1"]
+    assert recent.hops == ["pack", "python 1"], "no record passes through a turn of the loop"
     assert not math.isnan(recent.percentiles("pack").p50 or 0)
 
 
@@ -167,8 +167,8 @@ def test_the_first_late_record_of_each_minute_is_an_event() -> None:
     ]
     for second, late in enumerate(looks):
         watch.look(float(second), moment(workers=[worker(name, late={"w": each}) for name, each in late.items()]))
-    told = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert [(each["event"], each["step"], each["first"], each["late"], each["of"]) for each in told] == [
+    reported = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(each["event"], each["step"], each["first"], each["late"], each["of"]) for each in reported] == [
         ("records_late", "w", "clicks-0, offset 12", 1, 200),
         ("records_late", "w", "clicks-1, offset 9", 4, 400),
     ]
@@ -186,6 +186,101 @@ def test_what_is_kept_is_summed_up_and_shown() -> None:
     page = io.StringIO()
     show(seen, page)
     assert re.search(r"sales/left +2,000 +records +100,000", page.getvalue())
+
+
+def test_calls_are_summed_up_over_workers_and_hosts_and_shown_with_what_they_took_lately() -> None:
+    watch = JobWatch(SHAPE, EventLog("index", 3, io.StringIO()))
+    long_ago, lately = durations(900.0), durations(4.0)
+    for second, more in ((0.0, {}), (20.0, {bucket: 50 * count for bucket, count in lately.items()})):
+        asked = {"seconds": long_ago | more, "oldest_s": 2.5 * second, "retries": 3, "failures": 1}
+        of_step = {"open": 2, "waiting": 70, "reused": 5}
+        workers = [
+            worker("1/0", calls={"score": of_step}, callers={"score": asked}, caller_restarts=1),
+            worker("1/1", calls={"score": of_step}),
+            worker("1/2", calls={"score": {}}, callers={"score": asked | {"oldest_s": 1.0}}, caller_restarts=0),
+        ]
+        seen = watch.look(second, moment(workers=workers))
+    calls = seen.calls["score"]
+    assert (calls.open, calls.waiting, calls.reused, calls.retries, calls.failures) == (4, 140, 10, 6, 2)
+    assert (calls.oldest_s, calls.per_s, seen.caller_restarts) == (50.0, 5.0, 1)
+    assert calls.took_ms.p99 == pytest.approx(4, rel=1 / 8)
+    assert "callers" not in seen.workers[0].gauges
+    assert sum(watch.call_seconds()["score"].values()) == 102
+    page = io.StringIO()
+    show(seen, page)
+    assert re.search(r"score +4 +50.0 s +140 +5 +4\.\d ms/4\.\d ms +6 +2 +10", page.getvalue())
+
+
+def test_calls_that_hold_min_time_are_named_by_their_step() -> None:
+    """That of the earliest record; and no call where another record holds it."""
+
+    def holder(held: Holder, **calls: dict[str, int]) -> str:
+        tracker = report(held, global_min=MIN_TIME)
+        return view(moment(workers=[worker("1/0", calls=calls), worker("1/1")], tracker=tracker)).holder
+
+    later, first = {"open": 9, "first": MIN_TIME}, {"open": 1, "first": MIN_TIME - 1}
+    ack, due = Holder(MIN_TIME, 2, None), Holder(MIN_TIME, 2, None, owner=3)
+    for held in (ack, due):
+        assert holder(held, score=later, address=first) == 'open calls of "address" at 2026-01-02 03:05:00.000'
+        kept = holder(held, score={"open": 0, "first": MIN_TIME})
+        assert kept.partition(" at ")[0] == 'answers to calls of "score" that are not yet durable'
+    assert holder(ack, score={"open": 9, "first": MIN_TIME + 1}).startswith("an open ack of segment 2")
+    assert holder(Holder(MIN_TIME, 1, 3, at_front=True), score=later) == "front 3 (documents-1)"
+
+
+@pytest.mark.parametrize(
+    ("held", "said", "word"),
+    [
+        (Holder(MIN_TIME, 1, 0, at_front=True), {}, "the worker that reads front 0 (documents-0) grow?"),
+        (Holder(MIN_TIME, 1, 3, at_front=True), {}, "front 3 (documents-1) waits because others are behind it"),
+        (Holder(MIN_TIME, 1, 4, at_front=True), {}, "No worker reads front 4 (documents-2) while nothing comes there."),
+        (Holder(MIN_TIME, 1, None, at_front=True), {}, ""),
+        (Holder(MIN_TIME, 2, None), {}, "A record is on its way to `index`."),
+        (Holder(MIN_TIME, 3, None), {}, "A record waits before the sinks."),
+        (Holder(MIN_TIME, 2, None, owner=1, reported=False), {}, "worker 1 before segment 2 has not begun."),
+        (Holder(MIN_TIME, 2, None, owner=1), {}, "A record is on its way to `index`."),
+        (Holder(MIN_TIME, 2, None), {"open": 1, "first": MIN_TIME}, "Does the service that `score` asks answer?"),
+        (Holder(MIN_TIME, 2, None), {"open": 0, "first": MIN_TIME}, "into `lowtide.index.answers.score`."),
+    ],
+)
+def test_each_holder_has_a_way_out(held: Holder, said: dict[str, int], word: str) -> None:
+    calls = {"calls": {"score": said}} if said else {}
+    workers = [reader("0/documents-0", 0), reader("0/documents-1", 3, pulling=False), worker("1/0", **calls)]
+    seen = view(moment(workers=workers, tracker=report(held, global_min=MIN_TIME)))
+    assert word in " ".join(seen.to_do)
+    assert bool(seen.to_do) == bool(word)
+    assert [line for line in seen.to_do if "{" in line] == []
+    page = io.StringIO()
+    show(msgspec.structs.replace(seen, lag_ms=60_000, held_s=50.0), page)
+    assert all(line.replace("`", "") in page.getvalue() for line in seen.to_do)
+    behind = view(moment(workers=workers, tracker=report(held, global_min=MIN_TIME), chain=["other: held by front 0"]))
+    assert behind.to_do == ["This job waits for another one: look at the last one that is named as holding it."]
+
+
+def test_the_flow_is_shown_with_what_holds_it_and_what_passes_each_level() -> None:
+    def at(count: int, held: Holder) -> Moment:
+        late = {"index": {"records": 9, "closed": 2, "ahead": 1}, "last/left": {"records": 3, "closed": 1}}
+        workers = [
+            reader("0/documents-0", 0, count),
+            worker("1/0", records_in=count, records_out=3 * count, late=late),
+            worker("2/0", records_in=2 * count),
+            worker("2/1", records_in=count),
+            worker("2/2"),
+        ]
+        return moment(workers=workers, tracker=report(held, global_min=MIN_TIME))
+
+    seen = view(at(500, Holder(MIN_TIME, 2, None)), at(100, Holder(MIN_TIME, 2, None)))
+    assert [(each.step, each.does, each.level, each.after) for each in seen.steps] == [
+        ("documents", "read", 0, []), ("last", "last", 1, [0]), ("changes", "flat_map", 1, [1]),
+        ("index", "scan", 2, [2]), ("index", "write", 2, [3]),
+    ]  # fmt: skip
+    assert [each.holds for each in seen.steps] == [False, False, False, True, False]
+    assert [each.late for each in seen.steps] == [0, 1, 0, 3, 0]
+    levels = [(each.workers, each.records_in, each.records_out, each.in_per_s, each.out_per_s) for each in seen.levels]
+    assert levels == [(1, 500, 0, 400, 0), (1, 500, 1500, 400, 1200), (2, 1500, 0, 1200, 0)]
+    front = view(at(1, Holder(MIN_TIME, 1, 0, at_front=True)))
+    assert not any(each.holds for each in front.steps)
+    assert front.levels[0].in_per_s is None
 
 
 def test_the_trackers_traffic_is_shown_by_worker_by_segment_and_by_record() -> None:
@@ -222,9 +317,25 @@ def test_a_view_survives_json() -> None:
     workers = [reader("0/documents-0", 0, 5), worker("2/1", delivered=4, transactions=2, latency=durations(3.0))]
     seen = job_view(SHAPE, moment(workers=workers), Recent(), events.last)
     assert msgspec.json.decode(msgspec.json.encode(seen), type=JobView) == seen
-    assert (seen.sinks[0].delivered, seen.sinks[0].transactions, seen.sinks[0].lanes) == (4, 2, 4)
+    assert (seen.sinks[0].delivered, seen.sinks[0].transactions, seen.sinks[0].lanes) == (0, 2, 4)
     assert "latency" not in seen.workers[1].gauges
     assert seen.events[0]["event"] == "worker_lost"
+
+
+def test_a_sink_that_is_dry_shows_by_its_newest_record() -> None:
+    shape = replace(SHAPE, sinks={"index": (2, 4), "refunds": (2, 4)})
+    first = worker("2/0", sinks={"index": SinkGauges(records=3, bytes=30, newest=MIN_TIME - 500)})
+    other = worker("2/1", sinks={"index": SinkGauges(records=4, bytes=50, newest=MIN_TIME - 1000)})
+    seen = job_view(shape, moment(workers=[first, other]), Recent())
+    index, refunds = seen.sinks
+    assert (index.delivered, index.bytes, index.newest_ms) == (7, 80, 2 * (MIN_TIME - 500))
+    assert index.lag_ms is not None
+    assert index.lag_ms - (seen.lag_ms or 0) == 1000
+    assert (refunds.delivered, refunds.bytes, refunds.newest_ms, refunds.lag_ms) == (0, 0, None, None)
+    page = io.StringIO()
+    show(seen, page)
+    assert re.search(r"index +4 +exactly_once +7 +80 +\d", page.getvalue())
+    assert re.search(r"refunds +4 +exactly_once +0 +0 +none yet", page.getvalue())
 
 
 def test_a_sinks_transactions_are_those_of_its_workers_processes() -> None:
@@ -242,10 +353,29 @@ def test_the_shape_of_a_plan_names_who_receives() -> None:
     assert (shape.segments[2], shape.segments[3]) == ("index", OUTLET)
     assert shape.sinks == {"index": (2, plan.lanes)}
     assert (shape.job, shape.incarnation, shape.slack_ms) == ("index", 4, plan.slack_ms)
+    assert [(each.name, each.word, each.level, each.after, each.segments) for each in shape.steps] == [
+        ("documents", "read", 0, (), ()), ("documents/by-name/last", "last", 1, (0,), (1,)),
+        ("changes", "flat_map", 1, (1,), ()), ("index", "scan", 2, (2,), (2,)), ("index", "write", 2, (3,), (3,)),
+    ]  # fmt: skip
 
 
 def metrics_of(seen: JobView) -> str:
-    return JobMetrics("index", lambda: seen, dict).exposition()[0].decode()
+    return JobMetrics("index", lambda: seen, dict, dict, dict).exposition()[0].decode()
+
+
+def test_what_a_carrier_counts_is_a_metric() -> None:
+    """What it counts by another name is in the view alone."""
+    counts = {"files": 3, "file_bytes": 70, "commits refused": 2, "puts taken": 5, "moons": 1}
+    seen = view(moment(staged={"index": StagedMoment(counts=counts)}))
+    told = metrics_of(seen)
+    for name, labels, value in (
+        ("files", 'job_name="index",sink="index"', 3),
+        ("file_bytes", 'job_name="index",sink="index"', 70),
+        ("table_commits", 'job_name="index",result="refused",sink="index"', 2),
+        ("puts", 'job_name="index",result="taken",sink="index"', 5),
+    ):
+        assert f"lowtide_{name}_total{{{labels}}} {value}.0" in told
+    assert "moons" not in told
 
 
 def test_a_shard_of_the_tracker_that_is_missing_is_named() -> None:
@@ -262,8 +392,8 @@ def test_a_shard_of_the_tracker_that_is_missing_is_named() -> None:
     show(seen, page)
     assert "0: era 1, process 70; 1: has been silent for 4 s" in page.getvalue()
     assert 'lowtide_tracker_shard_acks_total{job_name="index",shard="0"} 12.0' in metrics_of(seen)
-    told = metrics_of(seen)
-    assert 'lowtide_tracker_shard_working{job_name="index",shard="0"} 1.0' in told
-    assert 'lowtide_tracker_shard_working{job_name="index",shard="1"} 0.0' in told
+    reported = metrics_of(seen)
+    assert 'lowtide_tracker_shard_working{job_name="index",shard="0"} 1.0' in reported
+    assert 'lowtide_tracker_shard_working{job_name="index",shard="1"} 0.0' in reported
     alone = view(moment())
     assert "tracker_shard" not in metrics_of(alone)

@@ -1,4 +1,4 @@
-"""Subscriptions to the ends of labels: asked for as long as somebody waits, told once, forgotten with the last one."""
+"""Subscriptions to the ends of labels: asked for while somebody waits, published once, then forgotten."""
 
 import pytest
 
@@ -10,41 +10,41 @@ def hub(incarnation: int = 3) -> Hub:
     return Hub(incarnation=incarnation, slack_ms=2, start_ms=None, segments={1: "index"}, labels=labels)
 
 
-def told(subscription: Subscription) -> list[tuple[object, int | None]]:
+def reported(subscription: Subscription) -> list[tuple[object, int | None]]:
     return [(each.data["about"], each.time_ms) for each in subscription.take() if each.kind == "done"]
 
 
-def test_a_label_is_told_once_and_ends_the_subscription() -> None:
+def test_a_label_is_reported_once_and_ends_the_subscription() -> None:
     of, woken = hub(), list[str]()
     of.on_label = lambda: woken.append("asked")
-    waiting = of.subscribe(["done:indexed:a"], at_ms=0, wake=lambda: woken.append("told"))
+    waiting = of.subscribe(["done:indexed:a"], at_ms=0, wake=lambda: woken.append("published"))
     assert (woken, of.labels_waited_for) == (["asked"], {"indexed": ["a"]})
-    assert told(waiting) == []
+    assert reported(waiting) == []
     of.reached("done:indexed:a", 50)
-    assert woken == ["asked", "told"]
-    assert told(waiting) == [("done:indexed:a", 100)]
+    assert woken == ["asked", "published"]
+    assert reported(waiting) == [("done:indexed:a", 100)]
     assert waiting.is_over
 
 
-def test_one_that_comes_later_is_told_of_a_label_that_others_know_to_have_ended() -> None:
+def test_one_that_comes_later_learns_of_a_label_that_others_know_to_have_ended() -> None:
     of = hub()
     first = of.subscribe(["done:indexed:a"], at_ms=0)
     of.reached("done:indexed:a", 50)
-    assert told(of.subscribe(["done:indexed:a"], at_ms=0)) == [("done:indexed:a", 100)]
-    assert told(first) == [("done:indexed:a", 100)]
+    assert reported(of.subscribe(["done:indexed:a"], at_ms=0)) == [("done:indexed:a", 100)]
+    assert reported(first) == [("done:indexed:a", 100)]
 
 
-def test_a_label_that_ends_again_is_told_again_to_who_wants_every_end_or_a_later_one() -> None:
+def test_a_label_that_ends_again_is_reported_again_to_those_who_want_every_end_or_a_later_one() -> None:
     of = hub()
     every, later = of.subscribe(["done:indexed:a"]), of.subscribe(["done:indexed:a"], at_ms=150)
     for tick in (50, 50, 80):
         of.reached("done:indexed:a", tick)
         if tick == 50:
-            assert told(later) == []
-    assert told(every) == [("done:indexed:a", 160)], "the newest"
-    assert told(later) == [("done:indexed:a", 160)]
+            assert reported(later) == []
+    assert reported(every) == [("done:indexed:a", 160)], "the newest"
+    assert reported(later) == [("done:indexed:a", 160)]
     of.reached("done:indexed:a", 90)
-    assert told(every) == [("done:indexed:a", 180)]
+    assert reported(every) == [("done:indexed:a", 180)]
 
 
 def test_nothing_is_kept_of_a_label_that_nobody_waits_for() -> None:
@@ -67,9 +67,9 @@ def test_the_next_life_tells_it_nobody_twice() -> None:
     after = hub(4)
     again = after.subscribe(["done:indexed:a"], last_id=last)
     after.reached("done:indexed:a", 50)
-    assert told(again) == []
+    assert reported(again) == []
     after.reached("done:indexed:a", 51)
-    assert told(again) == [("done:indexed:a", 102)]
+    assert reported(again) == [("done:indexed:a", 102)]
 
 
 def test_a_label_may_have_any_characters() -> None:
@@ -78,7 +78,7 @@ def test_a_label_may_have_any_characters() -> None:
     waiting = of.subscribe([f"done:indexed:{label}"], at_ms=0)
     assert of.labels_waited_for == {"indexed": [label]}
     of.reached(f"done:indexed:{label}", 5)
-    assert told(waiting) == [(f"done:indexed:{label}", 10)]
+    assert reported(waiting) == [(f"done:indexed:{label}", 10)]
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,10 @@ def commit(tick: int, id_: str) -> Commit:
     [("starting", "starting"), ("running", "running"), ("stopping", "stopping"), ("ended", "failed")],
 )
 def test_a_phase_is_one_of_the_page_s_states(phase: str, state: str) -> None:
-    told = answer(phase)
-    assert (told.state, told.why, told.to_do, told.asked_ms) == (state, "", [], NOW_MS)
-    assert told.live is not None
-    assert tuple(told.live) == LIVE
+    reported = answer(phase)
+    assert (reported.state, reported.why, reported.to_do, reported.asked_ms) == (state, "", [], NOW_MS)
+    assert reported.live is not None
+    assert tuple(reported.live) == LIVE
     view = JobView(job="index", incarnation=3, phase=phase)
     (line,) = jobs_answer(view, NOW_MS).jobs
     assert (line.job, line.state) == ("index", state)
@@ -53,9 +53,9 @@ def test_a_phase_is_one_of_the_page_s_states(phase: str, state: str) -> None:
 
 @pytest.mark.parametrize(("kind", "then"), [("flow", IN_VAIN), ("loss", NEXT_LIFE), ("other", NEXT_LIFE)])
 def test_an_end_has_its_cause_and_what_follows(kind: Kind, then: str) -> None:
-    told = answer("ended", Cause(kind, "it broke", "here", "mend it"))
-    assert told.why == "it broke\n  where: here"
-    assert told.to_do == ["Mend it.", then]
+    reported = answer("ended", Cause(kind, "it broke", "here", "mend it"))
+    assert reported.why == "it broke\n  where: here"
+    assert reported.to_do == ["Mend it.", then]
     assert answer("ended", Cause(kind, "it broke")).to_do == [then]
 
 
@@ -101,7 +101,7 @@ def test_a_full_history_is_bounded_in_bytes() -> None:
                 events=[event],
             )
         )
-    told = history.view()
-    assert told is not None
-    assert (len(told.fine), len(told.coarse), len(told.marks)) == (FINE_KEPT, COARSE_KEPT, MARKS_KEPT)
-    assert len(msgspec.json.encode(told)) < 250_000
+    reported = history.view()
+    assert reported is not None
+    assert (len(reported.fine), len(reported.coarse), len(reported.marks)) == (FINE_KEPT, COARSE_KEPT, MARKS_KEPT)
+    assert len(msgspec.json.encode(reported)) < 250_000

@@ -1,4 +1,4 @@
-"""The hub of subscriptions: each piece of news once and in order, whoever is slow, gone for a while or one of many."""
+"""The hub of subscriptions: each piece of news once and in order, for slow, absent and many subscribers."""
 
 import random
 from itertools import pairwise
@@ -48,7 +48,7 @@ def test_a_time_that_goes_back_is_no_news() -> None:
     assert subscription.take() == []
 
 
-def test_who_is_to_be_told_at_once_of_delivered_time_is_known_until_gone() -> None:
+def test_subscribers_to_delivered_time_are_known_until_gone() -> None:
     of, came = hub(), list[list[bool]]()
     of.on_listener = lambda: came.append([of.listens(99), of.listens(100)])
     of.subscribe(["min_time", "commit"])
@@ -58,7 +58,7 @@ def test_who_is_to_be_told_at_once_of_delivered_time_is_known_until_gone() -> No
     assert came.pop() == [True, True]
     follower.close()
     waiter = of.subscribe(["delivered"], at_ms=100)
-    assert came.pop() == [False, True], "who waits for an hour's end is not told of its minutes"
+    assert came.pop() == [False, True], "who waits for an hour's end does not get its minutes"
     of.reached("delivered", 50)
     assert times(waiter.take()) == [100]
     assert not of.listens(100)
@@ -96,7 +96,7 @@ def test_a_segment_is_found_by_any_of_its_steps_and_by_its_number() -> None:
     assert times(of.subscribe(["min_time"]).take()) == [10]
 
 
-def test_a_moment_is_told_once_and_no_sooner_than_it_is_passed() -> None:
+def test_a_moment_is_reported_once_and_no_sooner_than_it_is_passed() -> None:
     of = hub()
     woken: list[int] = []
     subscription = of.subscribe(["delivered", "segment:last"], at_ms=100, wake=lambda: woken.append(1))
@@ -111,7 +111,7 @@ def test_a_moment_is_told_once_and_no_sooner_than_it_is_passed() -> None:
     assert (times(subscription.take()), subscription.is_over) == ([198], True)
 
 
-def test_a_moment_that_has_passed_is_told_at_once() -> None:
+def test_a_moment_that_has_passed_is_reported_at_once() -> None:
     of = hub()
     of.reached("delivered", 60)
     of.committed([commit(10), commit(20), commit(30)])
@@ -148,7 +148,7 @@ def test_who_is_gone_leaves_nothing() -> None:
     assert not of._followers["delivered"]
 
 
-def test_the_end_of_a_life_is_told_once_with_its_cause() -> None:
+def test_the_end_of_a_life_is_reported_once_with_its_cause() -> None:
     of = hub()
     of.reached("delivered", 5)
     subscription = of.subscribe(["delivered"])
@@ -162,24 +162,24 @@ def test_the_end_of_a_life_is_told_once_with_its_cause() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_over_lives_and_lost_connections_each_is_told_once_and_in_order(seed: int) -> None:
+def test_over_lives_and_lost_connections_each_is_reported_once_and_in_order(seed: int) -> None:
     """A connection may be lost after any piece of news; the next one shows the last id that was read."""
     rng = random.Random(seed)
     had: list[News] = []
     commits: list[Commit] = []
-    told, tick, last_id = 0, 0, ""
+    reported, tick, last_id = 0, 0, ""
     for life in range(1, 6):
         of = hub(life)
         of.committed(commits)
-        of.reached("delivered", told)
+        of.reached("delivered", reported)
         tick = rng.randint(0, tick)  # A recovery goes back.
         for _ in range(rng.randint(1, 5)):
             subscription = of.subscribe(["segment:2", "delivered", "commit"], last_id=last_id)
             for _ in range(rng.randint(0, 6)):
                 tick += rng.randint(0, 3)
                 of.reached("segment:2", tick)
-                told = max(told, tick - rng.randint(0, 3))
-                of.reached("delivered", told)
+                reported = max(reported, tick - rng.randint(0, 3))
+                of.reached("delivered", reported)
                 if rng.random() < 0.3 and tick > (commits[-1].tick if commits else 0):
                     commits.append(commit(tick, life))
                     of.committed(commits)
@@ -192,17 +192,17 @@ def test_over_lives_and_lost_connections_each_is_told_once_and_in_order(seed: in
             subscription.close()
     last = hub(6)
     last.committed(commits)
-    last.reached("delivered", told)
+    last.reached("delivered", reported)
     had += last.subscribe(["segment:2", "delivered", "commit"], last_id=last_id).take()
     assert times(had, "commit") == [2 * each.tick for each in commits]
     for kind in ("segment", "delivered"):
         assert all(one < other for one, other in pairwise(int(each or 0) for each in times(had, kind)))
-    assert [each.time_ms for each in had if each.kind == "delivered"][-1:] == ([2 * told] if told else [])
+    assert [each.time_ms for each in had if each.kind == "delivered"][-1:] == ([2 * reported] if reported else [])
     assert all(one < other for one, other in pairwise(each.incarnation for each in had if each.kind == "life"))
 
 
 @pytest.mark.parametrize("after", range(4), ids=["at once", "after life", "after one", "two lives later"])
-def test_after_a_rewind_the_commits_in_place_of_the_dropped_ones_are_told(after: int) -> None:
+def test_after_a_rewind_the_commits_in_place_of_the_dropped_ones_are_reported(after: int) -> None:
     of = hub(1)
     of.committed([commit(10, 1), commit(20, 1), commit(30, 1)])
     last_id = of.subscribe(["delivered", "commit"]).take()[-1].id
@@ -239,7 +239,7 @@ def test_the_end_of_time_has_no_time() -> None:
         (["delivered"], "4.7", "this is life 3, which is older"),
     ],
 )
-def test_what_cannot_be_told_is_refused_with_a_way_out(subjects: list[str], last_id: str, says: str) -> None:
+def test_what_cannot_be_reported_is_refused_with_a_way_out(subjects: list[str], last_id: str, says: str) -> None:
     of = hub()
     with pytest.raises(SubscriptionRefused, match=says) as refused:
         of.subscribe(subjects, last_id=last_id)
