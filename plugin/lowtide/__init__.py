@@ -7,7 +7,8 @@ Importing this package loads none of Spark, Arrow, numpy or a service's client: 
 
 from typing import TYPE_CHECKING, Any
 
-from lowtide.api import Flow, Subject, committed, delivered, done, main, min_time, subscribe
+from lowtide.api import Flow, Subject, committed, delivered, done, main, min_time, state, subscribe
+from lowtide.calls.inside import CallRefused, call_key
 from lowtide.errors import (
     ConfError,
     FlowError,
@@ -39,6 +40,7 @@ from lowtide.flow.schema.message import Message
 from lowtide.flow.schema.stamped import Stamped, stamped
 from lowtide.flow.steps import agg
 from lowtide.flow.steps.agg import Aggregate
+from lowtide.flow.steps.ask import CallFailed
 from lowtide.flow.steps.clocks import Moment
 from lowtide.flow.steps.windows import Window
 from lowtide.flow.time.durations import days, hours, millis, minutes, seconds
@@ -51,12 +53,23 @@ from lowtide.version import __version__
 
 if TYPE_CHECKING:
     from lowtide.flow.schema.raw_record import Raw
+    from lowtide.sinks.files.endpoint import files
+    from lowtide.sinks.files.formats import json_lines, parquet
+    from lowtide.sinks.postgres.endpoint import postgres
+    from lowtide.sinks.puts.elasticsearch import elasticsearch
+    from lowtide.sinks.puts.endpoint import puts
+    from lowtide.sinks.puts.http import http
+    from lowtide.sinks.puts.redis import redis
+    from lowtide.sinks.tables.endpoint import delta, iceberg
+    from lowtide.status.key_state import KeyState
     from lowtide_snapshots.job.news import News
 
 __all__ = [
     "Aggregate",
     "Alias",
     "Broadcast",
+    "CallFailed",
+    "CallRefused",
     "ConfError",
     "Epoch",
     "Flow",
@@ -64,6 +77,7 @@ __all__ = [
     "Header",
     "Joined",
     "Key",
+    "KeyState",
     "KeyedStream",
     "LifeEnded",
     "LowtideError",
@@ -92,37 +106,63 @@ __all__ = [
     "agg",
     "avro",
     "calendar",
+    "call_key",
     "committed",
     "days",
     "delivered",
+    "delta",
     "done",
+    "elasticsearch",
     "event_time",
+    "files",
     "hours",
+    "http",
+    "iceberg",
     "json",
+    "json_lines",
     "kafka",
     "main",
     "millis",
     "min_time",
     "minutes",
+    "parquet",
+    "postgres",
     "protobuf",
+    "puts",
     "raw",
+    "redis",
     "seconds",
     "session",
     "sliding",
     "stamped",
+    "state",
     "subscribe",
     "tumbling",
 ]
 
 
+_ON_USE = {
+    "KeyState": "lowtide.status.key_state",
+    "News": "lowtide_snapshots.job.news",
+    "Raw": "lowtide.flow.schema.raw_record",
+    "delta": "lowtide.sinks.tables.endpoint",
+    "elasticsearch": "lowtide.sinks.puts.elasticsearch",
+    "files": "lowtide.sinks.files.endpoint",
+    "http": "lowtide.sinks.puts.http",
+    "iceberg": "lowtide.sinks.tables.endpoint",
+    "json_lines": "lowtide.sinks.files.formats",
+    "parquet": "lowtide.sinks.files.formats",
+    "postgres": "lowtide.sinks.postgres.endpoint",
+    "puts": "lowtide.sinks.puts.endpoint",
+    "redis": "lowtide.sinks.puts.redis",
+}
+"""Names that are loaded on use, and their modules."""
+
+
 def __getattr__(name: str) -> Any:
-    """`Raw` and `News`, loaded on use."""
-    if name == "Raw":
-        from lowtide.flow.schema.raw_record import Raw
+    """Load a name on its first use."""
+    if (module := _ON_USE.get(name)) is not None:
+        from importlib import import_module
 
-        return Raw
-    if name == "News":
-        from lowtide_snapshots.job.news import News
-
-        return News
+        return getattr(import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

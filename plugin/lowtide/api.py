@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lowtide.errors import FlowError
 from lowtide.flow.formats.endpoints import Kafka, KafkaSource
 from lowtide.flow.other_words import OF_FLOWS
-from lowtide.flow.parameters import value_of
+from lowtide.flow.parameters import check_room, value_of
 from lowtide.flow.site import user_site
 from lowtide.flow.steps.graph import FlowGraph
 from lowtide.flow.steps.steps import Read
@@ -20,11 +20,12 @@ from lowtide.flow.words.streams import Stream
 
 if TYPE_CHECKING:
     from lowtide.flow.steps.clocks import Moment
+    from lowtide.status.key_state import Asked, KeyState
     from lowtide_snapshots.job.news import News
 
-__all__ = ["Flow", "Subject", "committed", "delivered", "done", "main", "min_time", "subscribe"]
+__all__ = ["Flow", "Subject", "committed", "delivered", "done", "main", "min_time", "state", "subscribe"]
 
-_TAKEN = frozenset({"self", "inputs", "until", "states"})
+_TAKEN = frozenset({"self", "inputs", "until", "states", "answers"})
 """Names that would be taken for arguments of `run_locally`."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -90,7 +91,8 @@ class Flow(FlowGraph):
                 float or bool.
 
         Raises:
-            FlowError: the value in the conf is of another type, or a function asks in a worker.
+            FlowError: the value in the conf is of another type, or too large; the flow has asked for this name with
+                another default; or a function asks.
 
         Example:
             >>> limit = flow.parameter("limit", 5)  # lowtide run flow.py --set job.parameters.limit=7
@@ -102,8 +104,17 @@ class Flow(FlowGraph):
             from lowtide.cli.options import give_from_arguments
 
             give_from_arguments(sys.argv[1:])
-        self.parameters[name] = value_of(name, default)
-        return value_of(name, default)
+        value, site = value_of(name, default), user_site()
+        before, place = self.defaults.get(name, (default, site))
+        if (type(before), before) != (type(default), default):
+            raise FlowError(
+                f"parameter {name} has the default {default!r} here, and {before!r} at {place}",
+                where=str(site),
+                way_out="ask for it once, and use its value in both places",
+            )
+        check_room({**self.parameters, name: value})
+        self.parameters[name], self.defaults[name] = value, (default, place)
+        return value
 
     def clock(self, name: str, every: timedelta, *, tz: str | None = None) -> Stream[Moment]:
         """One record whenever log time has come to a multiple of `every`: before it, all of earlier times.
@@ -134,6 +145,7 @@ class Flow(FlowGraph):
         *,
         until: datetime | None = None,
         states: Mapping[str, Mapping[Any, Any]] | None = None,
+        answers: Mapping[str, Callable[..., Any]] | None = None,
         **named: Iterable[Any] | Mapping[int, Iterable[Any]],
     ) -> dict[str, list[Any]]:
         """Run the flow here and now on lists of records, one per source, in order; no Spark, no services.
@@ -145,6 +157,7 @@ class Flow(FlowGraph):
             until: Where time stops after the last record; by default it goes on, so that every window closes.
             states: By step and key the state that a scan begins with, as from a snapshot; a key of several columns is a
                 tuple.
+            answers: By the name of a call the function that answers instead of its own.
             **named: More inputs, by names that are identifiers.
 
         Returns:
@@ -157,7 +170,7 @@ class Flow(FlowGraph):
         """
         from lowtide.local.run import run_records
 
-        return run_records(self, {**(inputs or {}), **named}, until, states)
+        return run_records(self, {**(inputs or {}), **named}, until, states, answers)
 
     if not TYPE_CHECKING:
 
@@ -270,6 +283,45 @@ def subscribe(
     at_ms = None if at is None else -((EPOCH - at) // timedelta(milliseconds=1))
     found, limit_s = Conf.load(conf), None if timeout is None else timeout.total_seconds()
     return follow(lambda: control_of(found, job), subjects, at_ms=at_ms, last_id=last_id, limit_s=limit_s)
+
+
+def state(
+    job: str, step: str, *keys: Asked, unit: int | None = None, limit: int | None = None, conf: Path | None = None
+) -> list[KeyState]:
+    """Return the state that a step of a running job keeps of keys, as of min time.
+
+    Args:
+        job: The job's name.
+        step: The name of a step with state: `scan` and its kin, `last`, `aggregate`, `deduplicate`, a window, a
+            `join_table`, a side of a join as `JOIN/left`, or a broadcast.
+        *keys: Each a value, or a dict of the key's columns. None for a broadcast.
+        unit: Give the first keys of this hash unit instead.
+        limit: The number of these, 1,000 at most, 100 if a unit alone is given; without a unit, of any unit.
+        conf: The job's conf file; without it, defaults.
+
+    Returns:
+        For each key its state, in their order; one without rows has none.
+
+    Raises:
+        FlowError: keys are given with `unit` or `limit`.
+        LowtideError: the job cannot be found, or it has no such step or key.
+
+    Example:
+        >>> ann, bob = lt.state("shop", "totals", "ann", "bob")  # doctest: +SKIP
+        >>> ann.state, ann.min_time  # doctest: +SKIP
+        (17, datetime.datetime(2026, 1, 2, 13, 0, tzinfo=datetime.timezone.utc))
+    """
+    from lowtide.cli.running_jobs import control_of
+    from lowtide.conf import Conf
+    from lowtide.status.key_state import states_around, states_of
+
+    around = unit is not None or limit is not None
+    if around and keys:
+        raise FlowError("state takes keys, or unit and limit", way_out="leave one of both out")
+    client = control_of(Conf.load(conf), job)
+    if around:
+        return states_around(client, step, unit, 100 if limit is None else limit)[0]
+    return states_of(client, step, keys or [{}])
 
 
 def _text_of(subject: object) -> str:

@@ -136,7 +136,7 @@ class LifeEnded(LowtideError):
 
 
 class TimeWentBack(LifeEnded):
-    """Recover the job by replay: a record came below a tick that had been released, so an ack was lost or doubled.
+    """Recover the job by replay: a record came below a tick that had been released, so an ack was lost or duplicated.
 
     Attributes:
         tick: The record's.

@@ -29,12 +29,17 @@ EventName = Literal[
     "front_registered",
     "tracker_restarted",
     "sink_claimed",
+    "carrier_stopped",
+    "carrier_resumed",
+    "sources_rest",
+    "sources_read",
     "records_late",
     "stalled",
     "resumed",
     "zookeeper_lost",
     "zookeeper_back",
     "ticks_too_large",
+    "disk_filling",
     "clock_jumped",
     "clock_agrees",
     "floors_archived",
@@ -79,7 +84,7 @@ class EventLog:
 
     def event(self, name: EventName, **fields: Any) -> None:
         """Write one event; what JSON does not know is written as text. A log that cannot be written stops nobody."""
-        assert name in EVENTS, f"{name} is no event"
+        assert name in EVENTS, f"{name} is not an event"
         assert not RESERVED & fields.keys(), f"event {name} has a field with a name that is taken"
         plain = {key: _short(msgspec.to_builtins(value, enc_hook=str)) for key, value in fields.items()}
         with self._lock:

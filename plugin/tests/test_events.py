@@ -23,12 +23,12 @@ def test_an_event_is_one_line_of_json() -> None:
     text = stream.getvalue()
     assert text.endswith("\n")
     assert text.count("\n") == 1
-    told = {
+    logged = {
         "ts": "2026-01-02T03:04:05.678Z", "job": "index", "incarnation": 3, "event": "worker_lost",
         "worker": "1/0", "how": "killed\nby SIGKILL", "at": "2026-01-02T03:04:05.678900Z", "file": "a",
     }  # fmt: skip
-    assert json.loads(text) == told
-    assert events.last == [told]
+    assert json.loads(text) == logged
+    assert events.last == [logged]
     assert list(json.loads(text))[:4] == ["ts", "job", "incarnation", "event"]
 
 
@@ -42,7 +42,7 @@ def test_the_last_events_are_kept_and_long_texts_cut() -> None:
 
 def test_an_event_has_a_name_that_is_known_and_fields_of_its_own() -> None:
     events = EventLog("index", 3, io.StringIO())
-    with pytest.raises(AssertionError, match="is no event"):
+    with pytest.raises(AssertionError, match="is not an event"):
         events.event("worker_died")  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="taken"):
         events.event("stalled", job="other")

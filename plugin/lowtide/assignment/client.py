@@ -31,7 +31,7 @@ from lowtide_tracker.handshake import HandshakeError
 T = TypeVar("T", bound=Message)
 
 LIMIT_S = 20.0
-"""How long the service may take to answer; more than it may wait for workers when a life begins or is finished."""
+"""Limit on an answer of the service; longer than its waits for workers when a life begins or ends."""
 
 
 class ServiceClient:
@@ -113,6 +113,11 @@ class ServiceClient:
             way_out="see the log; start the job again",
         ) from error
 
+    @property
+    def closed(self) -> bool:
+        """True once it is closed, as it is after an answer that did not come."""
+        return self._connection.fileno() < 0
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
@@ -125,7 +130,7 @@ class ServiceClient:
 
 
 LIMIT_S = 300.0
-"""How long the service may take: it asks ZooKeeper, which may be away; only the sink's own thread waits."""
+"""Limit on the service's answer: it asks ZooKeeper, which may be away; only the sink's own thread waits."""
 
 
 def check_current(service: str, secret: bytes, incarnation: int, worker: str) -> None:

@@ -11,8 +11,27 @@ from lowtide.core.effects import LastKeys
 from lowtide.core.fronts.front import Window
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.flow.plan.plan import Plan
+from lowtide.sinks.contract import JobSinks
 from lowtide_snapshots.format.manifest import Part
 from lowtide_snapshots.stores import StoreSetting
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSetting:
+    """The place of state that is not in memory.
+
+    Attributes:
+        folder: The folder for it on every machine.
+        memory_bytes: About how much memory a host's groups at rest may take.
+        max_bytes: How large a host's state on disk may become.
+        in_memory: The steps whose state is in memory anyway.
+    """
+
+    folder: str
+    memory_bytes: int
+    max_bytes: int
+    in_memory: frozenset[str] = frozenset()
+
 
 Delivery = Literal["exactly_once", "at_least_once"]
 
@@ -36,19 +55,23 @@ class Deployment:
         max_queued_bytes: Input and output that may wait in one worker before its source is held back.
         call_limit_s: How long a call of the flow's functions may take.
         pace_ms: The least time between the beginnings of two transactions of one process while little waits.
-        lasts_topic: Where lanes keep their `last`; empty where they do not.
+        lasts_topic: The topic in which Kafka's lanes keep their `last`; empty if they do not.
+        stores: The sinks in other stores, by store.
         loops: By the way back to a loop's head the topic it goes through.
         job_id: What the job is called for good.
         start: The tick at which the life's min time begins.
         last: What the lanes' `last` was when the life began (R13).
         floors: By front the floors that were durable then, packed.
         unreported: The floors that only commits knew.
-        relied_on: The largest tick that anything relies on; see `Front`.
+        relied_on: The largest tick that anything relies on; see `KnownFloors`.
         highest_floor: The largest tick of all floors, those that commits alone know too.
         store: Where snapshots go; None where none are taken.
         restored: The parts that the life begins from, all of the T that it starts at.
         forgot: By step, after how many ticks keys were forgotten in the life that wrote them.
         recovered: Whether it begins from a snapshot at all.
+        max_call_bytes: What the records of open calls may take that one host has given to the process that asks.
+        calls: The settings of the plan's calls, pickled; empty if there are none.
+        disk: Where state lies that is not in memory; None if all of it is.
         shares: Whether later snapshots may share parts with that one: not where a state has another type or ttl by now.
     """
 
@@ -66,6 +89,7 @@ class Deployment:
     call_limit_s: float = 300.0
     pace_ms: int = 0
     lasts_topic: str = ""
+    stores: Mapping[str, JobSinks] = field(default_factory=dict)
     loops: Mapping[int, LoopTopic] = field(default_factory=dict)
     job_id: str = ""
     start: int = 0
@@ -78,4 +102,7 @@ class Deployment:
     restored: tuple[Part, ...] = ()
     forgot: Mapping[str, int] = field(default_factory=dict)
     recovered: bool = False
+    max_call_bytes: int = 32 << 20
+    calls: bytes = field(default=b"", repr=False)
     shares: bool = False
+    disk: DiskSetting | None = None

@@ -18,7 +18,7 @@ from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.entries import LaneLast, Part
 
 FINISH_LIMIT_S = 5.0
-"""How long workers may take to deliver what they hold; a little more than their own limit."""
+"""Limit on workers' delivery of what they hold; a little more than their own limit."""
 
 
 class Malformed(LifeEnded):
@@ -137,19 +137,22 @@ class Reached(Message, frozen=True):
 
 
 class Looked(Message, frozen=True, kw_only=True):
-    """The answer to a `Look`.
+    """The answer to a `Look` or a `LookAround`.
 
     Attributes:
         id: The question's.
-        cause: Why the key cannot be looked up; empty if it can.
+        cause: Why it cannot be answered; empty if it can.
         tick: The min time that the answer is as of; None if this worker has no such step.
-        state: The key's state as JSON; None if it has none here.
+        rows: By the place of its key in the question the rows of a key's state, as JSON; of a `LookAround` by a count
+            of the keys that were found. Keys without state here are left out.
+        more: Whether a `LookAround` has left some out.
     """
 
     id: int
     cause: str = ""
     tick: int | None = None
-    state: str | None = None
+    rows: dict[int, str] = {}
+    more: bool = False
 
 
 class LabelsEnded(Message, frozen=True):
@@ -224,11 +227,11 @@ class ShareDurable(Message, frozen=True):
 
 
 Written = PartCount | PartWritten | PartEmpty | ShareSaved | ShareFailed
-"""What the process that writes a host's shares reports to the host."""
+"""Reports of the process that writes a host's shares, to the host."""
 ShareNews = Pinned | Written | ShareDurable
-"""What a worker reports of its share of a snapshot."""
+"""A worker's reports of its share of a snapshot."""
 WorkerNews = Reached | Looked | LabelsEnded | Delivered | ShareNews
-"""What a worker reports besides its gauges."""
+"""A worker's reports, besides its gauges."""
 
 
 class News(Message, frozen=True):
@@ -239,7 +242,7 @@ class News(Message, frozen=True):
 
 Question = Find | Seat | End | Current | Stopping | Finish | Status
 ToService = Question | ForkServerHello | WorkerHello
-"""What a connection begins with. A hello is followed by what a fork server or a host reports."""
+"""The first message of a connection. After a hello come the reports of a fork server or a host."""
 FromHost = WorkerHello | Failed | Gauges | News
 
 
@@ -350,11 +353,20 @@ class NewFronts(Message, frozen=True):
 
 
 class Look(Message, frozen=True):
-    """A question for the state of a key, which is text by column."""
+    """A question for the state of keys, each of which is text by column; of a broadcast for that of `{}`."""
 
     id: int
     step: str
-    key: dict[str, str]
+    keys: list[dict[str, str]]
+
+
+class LookAround(Message, frozen=True):
+    """A question for the first keys with state, so many at most: of one hash unit, or of any if it is None."""
+
+    id: int
+    step: str
+    unit: int | None
+    limit: int
 
 
 class LookForLabels(Message, frozen=True):
@@ -367,6 +379,12 @@ class LookForLabels(Message, frozen=True):
 
 class Listened(Message, frozen=True):
     """A subscriber waits for delivered time: for so many seconds it is reported as soon as it moves."""
+
+    for_s: float
+
+
+class Rest(Message, frozen=True):
+    """A staged sink's store is too far behind: for so many seconds nothing is read from the sources (R24)."""
 
     for_s: float
 
@@ -389,7 +407,9 @@ class Cancel(Message, frozen=True):
     number: int
 
 
-WorkerOrder = BrokerNow | Grant | NewFronts | Look | LookForLabels | Listened | Forget | Committed | Cancel
+WorkerOrder = (
+    BrokerNow | Grant | NewFronts | Look | LookAround | LookForLabels | Listened | Rest | Forget | Committed | Cancel
+)
 
 
 class ToWorker(Message, frozen=True):

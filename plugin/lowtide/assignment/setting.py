@@ -76,6 +76,26 @@ class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):
     max_age_s: float | None
 
 
+class StagedSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """A staged sink, as the process that carries its records on needs it.
+
+    Attributes:
+        sink: Its name in the flow.
+        topic: Its staged log.
+        group: The consumer group whose offsets say from where on the log is needed.
+        lanes: Number of lanes, the log's partitions.
+        last_mark: The last tick that its lanes are marked at, before the end of time.
+        pickled: The sink and its `Carriage`, secrets included.
+    """
+
+    sink: str
+    topic: str
+    group: str
+    lanes: int
+    last_mark: int
+    pickled: bytes
+
+
 class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One life.
 
@@ -91,8 +111,8 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         driver_pid: The driver program, which ends the job on SIGTERM.
         start: The tick at which min time begins.
         relied_on: The largest tick that anything relies on.
-        told: The largest published delivered time.
-        told_again: The largest published one of this output generation.
+        published: The largest published delivered time.
+        published_again: The largest published one of this output generation.
         generation: Of the output.
         capacity_ticks: How far acks may be ahead of min time.
         shards: The processes that share the tracker's work, besides the one that merges their reports; 1 for one alone.
@@ -108,6 +128,9 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         control: Of the control API.
         snapshots: Of snapshots; None where none are taken.
         jobs: Its place among other jobs; None outside a graph.
+        staged: The staged sinks.
+        answers: By topic in which the answers of a call are kept the number of its partitions.
+        max_staged_bytes: The staged bytes of a sink that its carrier has not read, beyond which no source is read.
     """
 
     levels: int
@@ -121,8 +144,8 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     driver_pid: int
     start: int
     relied_on: int
-    told: int | None
-    told_again: int | None = None
+    published: int | None
+    published_again: int | None = None
     generation: int = 0
     capacity_ticks: int
     shards: int = 1
@@ -138,6 +161,10 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     control: ControlSetting
     snapshots: SnapshotSetting | None = None
     jobs: GraphSetting | None = None
+    lasts_topic: str = ""
+    staged: tuple[StagedSetting, ...] = ()
+    answers: dict[str, int] = {}
+    max_staged_bytes: int = 1 << 62
 
     @property
     def job(self) -> str:

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 
 from lowtide.errors import ConfError
 
-__all__ = ["check_properties", "java_names"]
-
 _JAVA = {
     **{
         name: name
@@ -41,7 +39,7 @@ _JAVA = {
     "socket.send.buffer.bytes": "send.buffer.bytes",
     "socket.timeout.ms": "request.timeout.ms",
 }
-"""What both clients have, with the Java client's name."""
+"""Settings of both clients, with the Java client's name."""
 
 _JAVA_VALUES = {
     # librdkafka's 0 is "the system's" or "never"; the Java client says -1.
@@ -91,7 +89,7 @@ _KEYS = {
     "delivery.timeout.ms": "delivery_limit_ms",
     "message.timeout.ms": "delivery_limit_ms",
 }
-"""What `[kafka]` itself has a key for."""
+"""Settings for which `[kafka]` itself has a key."""
 
 _OWN = {
     "its transactions depend on it": (

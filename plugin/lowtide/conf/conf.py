@@ -25,11 +25,17 @@ from lowtide.conf.tables import (
     EmbeddedConf,
     EpochConf,
     ExchangeConf,
+    FilesConf,
+    HttpConf,
+    IcebergConf,
     JobConf,
     KafkaConf,
+    PostgresConf,
+    RedisConf,
     RegistryConf,
     SnapshotsConf,
     SparkConf,
+    StateConf,
     TrackerConf,
     WorkerConf,
     ZooKeeperConf,
@@ -37,7 +43,18 @@ from lowtide.conf.tables import (
 from lowtide.errors import ConfError
 from lowtide_snapshots.redaction import redacted
 
-__all__ = ["Conf", "parse_settings"]
+PARAMETERS = "job.parameters."
+"""The prefix of a flow's parameters."""
+NAMED: Mapping[str, Any] = {
+    "registry": RegistryConf,
+    "postgres": PostgresConf,
+    "files": FilesConf,
+    "iceberg": IcebergConf,
+    "redis": RedisConf,
+    "elasticsearch": HttpConf,
+    "http": HttpConf,
+}
+"""Tables of tables, each of which has a name of the user's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +68,18 @@ class Conf:
     exchange: ExchangeConf = field(default_factory=ExchangeConf)
     worker: WorkerConf = field(default_factory=WorkerConf)
     snapshots: SnapshotsConf = field(default_factory=SnapshotsConf)
+    state: StateConf = field(default_factory=StateConf)
     epoch: EpochConf = field(default_factory=EpochConf)
     control: ControlConf = field(default_factory=ControlConf)
     tracker: TrackerConf = field(default_factory=TrackerConf)
     embedded: EmbeddedConf = field(default_factory=EmbeddedConf)
     registry: dict[str, RegistryConf] = field(default_factory=dict)
+    postgres: dict[str, PostgresConf] = field(default_factory=dict)
+    files: dict[str, FilesConf] = field(default_factory=dict)
+    iceberg: dict[str, IcebergConf] = field(default_factory=dict)
+    redis: dict[str, RedisConf] = field(default_factory=dict)
+    elasticsearch: dict[str, HttpConf] = field(default_factory=dict)
+    http: dict[str, HttpConf] = field(default_factory=dict)
 
     @classmethod
     def load(
@@ -103,7 +127,9 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
                 where="--set",
                 way_out="write --set table.key=value, for instance --set kafka.bootstrap_servers=127.0.0.1:9092",
             )
-        parsed[key.strip()] = value.strip()
+        key = key.strip()
+        # A flow may be given a separator.
+        parsed[key] = value if key.startswith(PARAMETERS) else value.strip()
     return parsed
 
 
@@ -127,22 +153,22 @@ def _check_keys(tables: Mapping[str, Any], file: str) -> None:
             raise _unknown((table,), file)
         if not isinstance(content, dict):
             raise ConfError(f"`{table}` is a table, not a value", where=file, way_out=f"write [{table}]")
-        if table == "registry":
-            _check_registries(content, file)
+        if table in NAMED:
+            _check_named(table, content, file)
             continue
         for key in content:
             if key not in _keys(known[table]):
                 raise _unknown((table, key), file)
 
 
-def _check_registries(tables: Mapping[str, Any], file: str) -> None:
+def _check_named(table: str, tables: Mapping[str, Any], file: str) -> None:
     for name, content in tables.items():
         if not isinstance(content, dict):
-            raise ConfError(f"`{name}` in [registry] is not a table", where=file, way_out="write [registry.default]")
+            raise ConfError(f"`{name}` in [{table}] is not a table", where=file, way_out=f"write [{table}.default]")
         for key in content:
-            if key not in _keys(RegistryConf):
-                known = ", ".join(_keys(RegistryConf))
-                what = f"unknown key `{key}` in [registry.{name}]"
+            if key not in _keys(NAMED[table]):
+                known = ", ".join(_keys(NAMED[table]))
+                what = f"unknown key `{key}` in [{table}.{name}]"
                 raise ConfError(what, where=file, way_out=f"There are: {known}")
 
 
@@ -165,8 +191,8 @@ def _unknown(path: tuple[str, ...], where: str) -> ConfError:
 def _with(conf: Any, path: tuple[str, ...], value: object, where: str) -> Any:
     """Return the conf with one value replaced; a path into a table of free keys may have dots in the key."""
     table, key, *rest = (*path, "")
-    if table == "registry":
-        return _with_registry(conf, path, value, where)
+    if table in NAMED:
+        return _with_named(conf, path, value, where)
     tables = _keys(Conf)
     if table in tables and not key:
         raise ConfError(f"`{table}` is a table, not a value", where=where, way_out=f"write {table}.key=value")
@@ -183,17 +209,18 @@ def _with(conf: Any, path: tuple[str, ...], value: object, where: str) -> Any:
     return dataclasses.replace(conf, **{table: dataclasses.replace(content, **{key: typed})})
 
 
-def _with_registry(conf: Any, path: tuple[str, ...], value: object, where: str) -> Any:
-    """Return the conf with one value of `registry.NAME.key` replaced."""
+def _with_named(conf: Any, path: tuple[str, ...], value: object, where: str) -> Any:
+    """Return the conf with one value of `TABLE.NAME.key` replaced."""
     if len(path) != 3:
-        raise ConfError(f"`{'.'.join(path)}` names no key", where=where, way_out="write registry.NAME.key=value")
-    _, name, key = path
-    known = conf.registry.get(name)
-    given = {} if known is None else {each: getattr(known, each) for each in _keys(RegistryConf)}
+        raise ConfError(f"`{'.'.join(path)}` names no key", where=where, way_out=f"write {path[0]}.NAME.key=value")
+    table, name, key = path
+    tables, kind = getattr(conf, table), NAMED[table]
+    known = tables.get(name)
+    given = {} if known is None else {each: getattr(known, each) for each in _keys(kind)}
     content = {name: {**given, key: value}}
-    _check_registries(content, where)
-    made = _convert(content[name], RegistryConf, where, ("registry", name))
-    return dataclasses.replace(conf, registry={**conf.registry, name: made})
+    _check_named(table, content, where)
+    made = _convert(content[name], kind, where, (table, name), strict=not isinstance(value, str))
+    return dataclasses.replace(conf, **{table: {**tables, name: made}})
 
 
 def _convert(value: object, kind: Any, where: str, path: tuple[str, ...], *, strict: bool = True) -> Any:

@@ -7,8 +7,6 @@ from lowtide.conf.tables import TrackerConf
 from lowtide.errors import ConfError
 from lowtide_tracker.handshake import SECRET_BYTES_MIN
 
-__all__ = ["graph_secret"]
-
 
 def graph_secret(tracker: TrackerConf) -> str:
     """Return the secret that all jobs of the graph have (errors: ConfError)."""

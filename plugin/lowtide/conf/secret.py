@@ -7,8 +7,6 @@ from pathlib import Path
 
 from lowtide.errors import ConfError
 
-__all__ = ["read_secret", "read_text"]
-
 
 def read_secret(table: str, name: str, variable: str | None, file: str | None) -> str | None:
     """Return the secret, or None where the conf names none.

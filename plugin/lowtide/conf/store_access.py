@@ -7,8 +7,6 @@ from pathlib import Path
 from lowtide.conf.tables import SnapshotsConf
 from lowtide_snapshots.stores import StoreSetting
 
-__all__ = ["store_setting"]
-
 
 def store_setting(conf: SnapshotsConf) -> StoreSetting:
     """Return where the store is; a folder's path is made absolute here, so that workers elsewhere mean the same."""

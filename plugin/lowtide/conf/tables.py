@@ -38,6 +38,7 @@ class JobConf:
     max_future_ms: Milliseconds = 60_000
     max_front_lead_ms: Positive = 120_000
     max_front_bytes: Annotated[int, Meta(ge=1 << 10)] = 1 << 20
+    max_staged_bytes: Positive = 8 << 30
     max_bundle_records: Positive = 10_000
     stall_limit_ms: Positive = 60_000
     start_limit_s: Seconds = 60.0
@@ -86,6 +87,105 @@ class RegistryConf:
     password_env: Text | None = None
     password_file: Text | None = None
     ssl_ca_file: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresConf:
+    """A PostgreSQL, for `lt.postgres(..., connection=NAME)`: one table `[postgres.NAME]` for each.
+
+    The conf never holds a secret: `…_env` names an environment variable that holds it, `…_file` a file. A `dsn` is a
+    connection string or URI as libpq takes it; the other keys win over it.
+    """
+
+    host: Text | None = None
+    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+    dbname: Text | None = None
+    user: Text | None = None
+    password_env: Text | None = None
+    password_file: Text | None = None
+    dsn_env: Text | None = None
+    dsn_file: Text | None = None
+    ssl_ca_file: Text | None = None
+    ssl_certificate_file: Text | None = None
+    ssl_key_file: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesConf:
+    """An S3 server, for `lt.files(..., connection=NAME)`: one table `[files.NAME]` for each; folders need none.
+
+    S3 credentials come in boto3's standard ways, never from here.
+    """
+
+    endpoint: Text | None = None
+    region: Text | None = None
+    profile: Text | None = None
+    request_limit_s: Seconds = 30.0
+    scratch: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergConf:
+    """An Iceberg catalog, for `lt.iceberg(..., catalog=NAME)`: one table `[iceberg.NAME]` for each.
+
+    The conf never holds a secret: `…_env` names an environment variable that holds it, `…_file` a file. S3 credentials
+    come in the standard ways of AWS.
+    """
+
+    type: Text | None = None
+    uri: Text | None = None
+    uri_env: Text | None = None
+    uri_file: Text | None = None
+    warehouse: Text | None = None
+    credential_env: Text | None = None
+    credential_file: Text | None = None
+    token_env: Text | None = None
+    token_file: Text | None = None
+    endpoint: Text | None = None
+    region: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisConf:
+    """A Redis, for `lt.redis(NAME)`: one table `[redis.NAME]` for each.
+
+    The conf never holds the password: `password_env` names an environment variable that holds it, `password_file` a
+    file.
+    """
+
+    url: Annotated[
+        str,
+        Meta(pattern=r"^rediss?://[^\s@]+$", description="redis://host:port/0 or rediss://..., no login in it"),
+    ]
+    username: Text | None = None
+    password_env: Text | None = None
+    password_file: Text | None = None
+    ssl_ca_file: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConf:
+    """A server, for `lt.http(NAME)` or `lt.elasticsearch(NAME)`: `[http.NAME]` or `[elasticsearch.NAME]` for each.
+
+    The login is a username and a password, or a token (Elasticsearch's API key). The conf never holds a secret:
+    `…_env` names an environment variable that holds it, `…_file` a file.
+    """
+
+    url: Annotated[
+        str,
+        Meta(
+            pattern=r"^https?://[^\s@/?#][^\s@?#]*$",
+            description="http://... or https://..., no login in it",
+        ),
+    ]
+    username: Text | None = None
+    password_env: Text | None = None
+    password_file: Text | None = None
+    token_env: Text | None = None
+    token_file: Text | None = None
+    ssl_ca_file: Text | None = None
+    ssl_certificate_file: Text | None = None
+    ssl_key_file: Text | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +239,7 @@ class WorkerConf:
     call_limit_s: Seconds = 300.0
     max_queued_bytes: Annotated[int, Meta(ge=1 << 16)] = 32 << 20
     max_join_bytes: Annotated[int, Meta(ge=1 << 20)] = 1 << 30
+    max_call_bytes: Annotated[int, Meta(ge=1 << 10)] = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +258,24 @@ class SnapshotsConf:
     max_commit_age_s: Annotated[float, Meta(ge=0)] = 3600.0
     keep: Positive = 10
     max_age_s: Seconds | None = None
+
+
+Backend = Annotated[Literal["memory", "disk"], Meta(description="memory or disk")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateConf:
+    """The place of the state of steps by key: in memory, or on disk but for the keys that were used last.
+
+    It changes no output and may change at each start. `steps` are those that differ, by name. `memory_mb` and
+    `disk_max_gb` are limits of each process, `folder` is on every machine and needs a disk of its own, no network's.
+    """
+
+    backend: Backend = "memory"
+    memory_mb: Annotated[int, Meta(ge=0)] = 256
+    disk_max_gb: Annotated[float, Meta(gt=0)] = 64.0
+    folder: Text = ".lowtide/state"
+    steps: dict[str, Backend] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,6 @@ from pathlib import Path
 from lowtide.conf.tables import ControlConf
 from lowtide.errors import ConfError
 
-__all__ = ["job_token"]
-
 TOKEN_BYTES = 32
 MIN_CHARS = 16
 

@@ -11,8 +11,6 @@ from lowtide.conf.tables import ZooKeeperConf
 from lowtide.errors import ConfError
 from lowtide_snapshots.job.store import JobStore
 
-__all__ = ["ZooKeeperAccess"]
-
 
 class ZooKeeperAccess(msgspec.Struct, frozen=True, kw_only=True):
     """The way into ZooKeeper; it holds the secret itself, so it goes to the service only."""

@@ -2,8 +2,9 @@
 
 from lowtide.doctor.check import Check
 from lowtide.doctor.installation import class_archives, java, own_jar, pyspark, pyspark_python, python, third_party_jars
-from lowtide.doctor.machine import folders, loopback, memory, ports, slots, tracker
+from lowtide.doctor.machine import folders, loopback, memory, ports, slots, state, tracker
 from lowtide.doctor.services import broker, clock, store, topics, zookeeper
+from lowtide.doctor.stores import files, postgres, puts, tables
 
 CHECKS = (
     Check("java", java),
@@ -15,6 +16,7 @@ CHECKS = (
     Check("class archives", class_archives),
     Check("memory", memory),
     Check("folders", folders),
+    Check("state", state),
     Check("loopback", loopback),
     Check("ports", ports),
     Check("broker", broker),
@@ -23,5 +25,9 @@ CHECKS = (
     Check("tracker", tracker),
     Check("zookeeper", zookeeper),
     Check("store", store),
+    Check("PostgreSQL", postgres),
+    Check("puts", puts),
+    Check("files", files),
+    Check("tables", tables),
     Check("clock", clock),
 )

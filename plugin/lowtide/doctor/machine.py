@@ -110,6 +110,31 @@ def folders(surroundings: Surroundings) -> Answer:
     return Answer("ok", found)
 
 
+def state(surroundings: Surroundings) -> Answer:
+    """State on disk has its library, and a folder on a disk with room."""
+    conf = surroundings.conf
+    if conf.state.backend == "memory" and "disk" not in conf.state.steps.values():
+        return Answer("ok", "in memory")
+    from lowtide.disk.folder import NETWORK, file_system_of
+    from lowtide.disk.store import lmdb
+    from lowtide.driver.state import steps_on_disk
+
+    library = lmdb()
+    folder = Path(conf.state.folder).absolute()
+    there, kind = _existing(folder), file_system_of(folder)
+    steps = "" if surroundings.plan is None else f": {', '.join(steps_on_disk(surroundings.plan, conf)) or 'no step'}"
+    free_gb = shutil.disk_usage(there).free / 1e9
+    found = f"on disk{steps}; lmdb {library.__version__}, {kind} with {free_gb:,.1f} GB free at {there}"
+    if kind in NETWORK:
+        return Answer("fail", found, "set [state].folder to one on a disk of each machine: a network's is refused")
+    if not os.access(there, os.W_OK | os.X_OK):
+        return Answer("fail", f"cannot write to {there}", "fix its permissions, or set [state].folder to another")
+    if free_gb < conf.state.disk_max_gb:
+        wanted = f"[state].disk_max_gb is {conf.state.disk_max_gb:g}, for each process"
+        return Answer("warn", f"{found}; {wanted}", "free space there, or lower it: a job that needs more ends")
+    return Answer("ok", found)
+
+
 def _existing(folder: Path) -> Path:
     """Return the folder, or its nearest parent that exists."""
     return next(path for path in (folder, *folder.parents) if path.exists())

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import time
 
+import cloudpickle
+
 from lowtide.assignment.setting import ControlSetting, GraphSetting, LifeSetting, SnapshotSetting
+from lowtide.calls.setting import settings_of
 from lowtide.conf import Conf
 from lowtide.conf.graph_secret import graph_secret
 from lowtide.conf.store_access import store_setting
@@ -17,19 +20,21 @@ from lowtide.core.fronts.front import Window
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.driver.bounds import stops_of
+from lowtide.driver.carriages import staged_settings
 from lowtide.driver.frozen import job_record
 from lowtide.driver.opening import Opening
 from lowtide.driver.placement import text_of
 from lowtide.driver.preflight import Surroundings
+from lowtide.driver.state import disk_of
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.steps.steps import Answers
+from lowtide.sinks.answers.topics import answers_topics
 from lowtide.status.moment import JobShape
 from lowtide.worker.level_deployment import LevelDeployment
 
-__all__ = ["deployment_of", "setting_of"]
-
 SPARE_TICKS = 1024
-"""How much larger the tracker's table is than a front may be ahead."""
+"""Ratio of the tracker's table to a front's lead."""
 LARGE_TICK_BYTES = 64 << 20
 """A tick of one partition with twice as much is a trouble: a table that is preloaded at one tick is none."""
 
@@ -55,6 +60,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         call_limit_s=conf.worker.call_limit_s,
         pace_ms=conf.kafka.transaction_pace_ms,
         lasts_topic=opening.lasts_topic,
+        stores=opening.stores,
         loops=opening.loops,
         job_id=opening.job_id,
         start=opening.start,
@@ -67,7 +73,10 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         restored=() if opening.recovered is None else opening.recovered.manifest.parts,
         forgot={} if opening.recovered is None else opening.recovered.forgot,
         recovered=opening.recovered is not None,
+        max_call_bytes=conf.worker.max_call_bytes,
+        calls=cloudpickle.dumps(tuple(settings_of(plan))),
         shares=opening.recovered is not None and opening.recovered.same_shapes(plan),
+        disk=disk_of(plan, conf),
     )
 
 
@@ -91,14 +100,14 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
         driver_pid=os.getpid(),
         start=opening.start,
         relied_on=opening.relied_on,
-        told=opening.told,
-        told_again=opening.told_again,
+        published=opening.published,
+        published_again=opening.published_again,
         generation=opening.generation,
         capacity_ticks=_lead_ticks(conf) + SPARE_TICKS,
         shards=conf.tracker.shards,
         allowed_skew_ms=job.allowed_skew_ms,
         stall_limit_ms=job.stall_limit_ms,
-        load_limit_s=0.0 if opening.recovered is None else conf.worker.load_limit_s,
+        load_limit_s=conf.worker.load_limit_s if _loads(plan, opening) else 0.0,
         silent_limit_s=conf.worker.call_limit_s + conf.worker.load_limit_s,
         fronts=list(opening.fronts),
         topic_ids=dict(opening.topic_ids),
@@ -107,15 +116,25 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
         zookeeper=ZooKeeperAccess.of(conf.zookeeper),
         control=_control(conf, token),
         snapshots=_snapshots(plan, conf, opening),
+        lasts_topic=opening.lasts_topic,
         jobs=_jobs(plan, conf, opening),
+        staged=staged_settings(plan, conf, opening.job_id, opening.generation),
+        answers={own.name: plan.lanes for own in answers_topics(plan).values()},
+        max_staged_bytes=job.max_staged_bytes,
     )
+
+
+def _loads(plan: Plan, opening: Opening) -> bool:
+    """Return whether workers have something to load: a state, or the answers of calls."""
+    kept = {vertex.id for vertex in plan.those(Answers)}
+    return opening.recovered is not None or any(vertex in kept for vertex, _ in opening.last)
 
 
 def _jobs(plan: Plan, conf: Conf, opening: Opening) -> GraphSetting | None:
     said = conf.tracker
     if said.graph is None:
         return None
-    sinks = [vertex.step.sink for vertex in plan.sinks()]
+    sinks = [sink for _, sink in plan.kafka_sinks()]
     letters = [] if plan.dead_letters is None else [plan.dead_letters]
     return GraphSetting(
         address=said.graph,

@@ -12,19 +12,18 @@ from dataclasses import replace
 
 from lowtide.conf import Conf
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
-from lowtide.connectors.floor_archive import read_archived
-from lowtide.connectors.lasts import keep_floors, read_lasts, topic_of
 from lowtide.core.fronts.register import FrontRegister
 from lowtide.driver.frozen import job_record
 from lowtide.driver.relied_on import relied_on
 from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan.plan import Plan
+from lowtide.sinks.kafka.floor_archive import read_archived
+from lowtide.sinks.kafka.lasts import keep_floors, read_lasts, topic_of
+from lowtide.sinks.stores import uses_kafka
 from lowtide_snapshots.errors import RecordDiffers
 from lowtide_snapshots.job.borrowed import Borrowed
 from lowtide_snapshots.job.store import JobStore
 from lowtide_tracker import Floor
-
-__all__ = ["borrow_floors", "refuse_borrowing", "refuse_half_borrowed"]
 
 Say = Callable[[str], None]
 WHERE = "--floors-from"
@@ -51,15 +50,21 @@ def refuse_borrowing(plan: Plan, conf: Conf, other: str) -> None:
             where=WHERE,
             way_out='set job.delivery to "exactly_once", or leave --floors-from out',
         )
+    if not uses_kafka(plan):
+        raise FlowError(
+            "floors are taken over into a topic, but the flow writes nothing to Kafka",
+            where=WHERE,
+            way_out="give the flow a sink in Kafka, such as one for dead letters",
+        )
     access = ZooKeeperAccess.of(conf.zookeeper)
     with access.store(plan.name) as own, access.store(other) as store:
         fronts, borrowed, theirs = own.fronts(), own.borrowed(), store.fronts()
         if fronts and borrowed is not None and borrowed.job == other:
             return  # It has them.
         record = store.record()
-        if record is None or not theirs or store.lasts()[0] is None:
+        if record is None or not theirs or not store.lasts()[0]:
             raise FlowError(
-                f'no job "{other}" with exactly-once delivery exists here',
+                f'no job "{other}" that delivers to Kafka exactly once exists here',
                 where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
                 way_out="correct the name, or name that job's ZooKeeper",
             )
@@ -96,7 +101,7 @@ def borrow_floors(
         conf: Where and how.
         incarnation: This life's number.
         other: The other job's name.
-        say: Told each step in a few words.
+        say: Called with each step in a few words.
 
     Returns:
         The register that this job has now, and its floors.
@@ -110,7 +115,7 @@ def borrow_floors(
     with ZooKeeperAccess.of(conf.zookeeper).store(other) as theirs:
         register = FrontRegister.from_json(theirs.fronts())
         durable = read_lasts(conf.kafka, topic_of(other, theirs.lasts()[1]), limit_s, say)
-        reached = relied_on(theirs, durable, theirs.told())
+        reached = relied_on(theirs, durable, theirs.published())
     floors = read_archived(conf.kafka, other, durable, {}, limit_s, say)
     store.set_borrowed(incarnation, Borrowed(other, reached))
     keep_floors(conf.kafka, topic_of(plan.name), floors, incarnation, limit_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from lowtide.conf import Conf
@@ -13,23 +14,36 @@ from lowtide.flow.formats.bounds import EARLIEST, Bound
 from lowtide.flow.formats.endpoints import KafkaSource
 from lowtide.flow.plan.plan import Plan
 
-__all__ = [
-    "Offsets",
-    "first_offsets",
-    "has_an_end",
-    "last_offsets",
-    "preload_ends",
-    "refuse_other_starts",
-    "refuse_other_stops",
-    "refuse_to_come",
-    "starts_of",
-    "stops_of",
-]
-
 AHEAD_S = 60
-"""How far a broker's clock may be ahead of this machine's, which replaces it before the job has begun."""
+"""Limit on a broker's clock being ahead of this machine's, which replaces it before the job has begun."""
 Offsets = Mapping[tuple[str, int], int]
 """Offsets by topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The bounds of topics that the job has not read before.
+
+    Attributes:
+        firsts: The first offset that each partition is read from.
+        stops: The first that is not read, of partitions that end.
+        preloaded: The current ends of partitions that are preloaded.
+    """
+
+    firsts: Offsets
+    stops: Offsets
+    preloaded: Offsets
+
+
+def bounds_of(plan: Plan, conf: Conf, topics: tuple[Topic, ...], earliest: Offsets) -> Bounds:
+    """Return the bounds of topics that the job has not read before; the arguments and errors are `first_offsets`'."""
+    firsts = first_offsets(plan, conf, topics, earliest)
+    preloaded = [topic for topic in topics if _sources(plan)[topic.name].preload]
+    return Bounds(
+        firsts,
+        stops=last_offsets(plan, conf, topics, {**earliest, **firsts}),
+        preloaded=Topics(conf.kafka).ends(preloaded) if preloaded else {},
+    )
 
 
 def starts_of(plan: Plan) -> dict[str, Bound]:
@@ -52,19 +66,6 @@ def has_an_end(plan: Plan) -> bool:
 def _sources(plan: Plan) -> dict[str, KafkaSource]:
     """By topic a source that reads it."""
     return {v.step.source.topic: v.step.source for v in plan.sources()}
-
-
-def preload_ends(plan: Plan, conf: Conf, topics: tuple[Topic, ...]) -> dict[tuple[str, int], int]:
-    """Return the current ends, by partition, of the topics that are preloaded (errors: ServiceUnavailable).
-
-    Args:
-        plan: What will run.
-        conf: Where Kafka is.
-        topics: Those that the job has not read before.
-    """
-    sources = _sources(plan)
-    preloaded = [topic for topic in topics if sources[topic.name].preload]
-    return Topics(conf.kafka).ends(preloaded) if preloaded else {}
 
 
 def refuse_other_starts(plan: Plan, register: FrontRegister) -> None:
@@ -128,7 +129,7 @@ def first_offsets(plan: Plan, conf: Conf, topics: tuple[Topic, ...], earliest: O
         if start.moment is not None:
             refuse_to_come(topic, start.moment, datetime.now(UTC))
             since = _of(topic, kafka.since([topic], round(start.moment.timestamp() * 1000)))
-            found |= {place: ends[place] if offset < 0 else offset for place, offset in since.items()}
+            found |= {at: ends[at] if offset < 0 else offset for at, offset in since.items()}
         elif start.offsets is not None:
             found |= {**there, **_named("start", topic, start.offsets, there, ends)}
         else:
@@ -161,11 +162,11 @@ def last_offsets(plan: Plan, conf: Conf, topics: tuple[Topic, ...], firsts: Offs
             # Records before the moment in a transaction that is open now are read once it is committed.
             whole = kafka.ends([topic], undecided=True)
             since = kafka.since([topic], round(stop.moment.timestamp() * 1000), undecided=True)
-            ends = {place: whole[place] if offset < 0 else offset for place, offset in since.items()}
+            ends = {at: whole[at] if offset < 0 else offset for at, offset in since.items()}
         elif stop.offsets is not None:
             ends |= _named("stop", topic, stop.offsets, firsts, ends)
         # What was asked for may have begun after it ends: then there is nothing to read.
-        found |= {place: max(offset, firsts[place]) for place, offset in ends.items()}
+        found |= {at: max(offset, firsts[at]) for at, offset in ends.items()}
     return found
 
 
@@ -186,18 +187,18 @@ def _named(
     """Return the offsets of the partitions that a user names (errors: FlowError)."""
     named = {(topic.name, partition): offset for partition, offset in offsets}
     others = "are read from their beginning" if argument == "start" else "end where they do now"
-    for place, offset in named.items():
-        if place not in ends or not firsts[place] <= offset <= ends[place]:
-            have = f"is read from {firsts[place]} on and ends at {ends[place]}" if place in ends else "is not there"
+    for at, offset in named.items():
+        if at not in ends or not firsts[at] <= offset <= ends[at]:
+            have = f"is read from {firsts[at]} on and ends at {ends[at]}" if at in ends else "is not there"
             raise FlowError(
-                f'{argument}= names offset {offset} of partition {place[1]} of topic "{topic.name}", which {have}',
+                f'{argument}= names offset {offset} of partition {at[1]} of topic "{topic.name}", which {have}',
                 way_out=f"name existing offsets; partitions without one {others}",
             )
     return named
 
 
 def _of(topic: Topic, offsets: Offsets) -> dict[tuple[str, int], int]:
-    return {place: value for place, value in offsets.items() if place[0] == topic.name}
+    return {at: value for at, value in offsets.items() if at[0] == topic.name}
 
 
 def _to(said: str) -> str:

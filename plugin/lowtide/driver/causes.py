@@ -7,12 +7,10 @@ import msgspec
 from lowtide.errors import InterpreterMismatch, LifeEnded, LowtideError, TooFewSlots
 from lowtide_snapshots.cause import Cause
 
-__all__ = ["error_of", "error_of_query", "exception_of"]
 
-
-def error_of(told: str) -> LowtideError:
+def error_of(text: str) -> LowtideError:
     """The error of a cause, a `Cause` as JSON; it has the cause's kind."""
-    cause = msgspec.json.decode(told, type=Cause)
+    cause = msgspec.json.decode(text, type=Cause)
     kind = InterpreterMismatch if cause.kind == "interpreter" else LifeEnded
     error: LowtideError = kind(cause.what, where=cause.where, way_out=cause.way_out, details=cause.details)
     error.kind = cause.kind

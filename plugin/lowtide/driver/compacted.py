@@ -18,8 +18,6 @@ from lowtide.core.fronts.register import FrontEntry, FrontRegister, SourceTooSho
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan
 
-__all__ = ["least_lag_ms", "refuse_compacted", "refuse_compacted_replay", "replay_faults"]
-
 YOUNG = 0.75
 """Of the lag: the rest is left for reading what is young enough when a life begins."""
 Place = tuple[str, int]
@@ -92,7 +90,7 @@ def refuse_compacted_replay(
     young: dict[Place, int] = {}
     for topic in compacted:
         since = asked.since([topic], now_ms - round(YOUNG * topic.compaction_lag_ms))
-        young |= {place: ends[place] if offset < 0 else offset for place, offset in since.items()}
+        young |= {partition: ends[partition] if offset < 0 else offset for partition, offset in since.items()}
     faults = replay_faults(register.entries, offsets, young)
     if faults:
         raise SourceTooShort(

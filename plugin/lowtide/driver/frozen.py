@@ -15,8 +15,6 @@ from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.job.submissions import refuse_again
 from lowtide_snapshots.keys.hashing import HASH_VERSION
 
-__all__ = ["job_record", "settled"]
-
 
 def job_record(plan: Plan) -> JobRecord:
     """Return the record of everything that a plan's order and state depend on (R11)."""
@@ -41,7 +39,7 @@ def settled(plan: Plan, conf: Conf) -> tuple[Plan, Conf]:
         refuse_other_starts(plan, register)
         refuse_other_stops(plan, register)
         if conf.job.submission is not None:
-            refuse_again(*store.place, plan.name, conf.job.submission)
+            refuse_again(*store.nodes, plan.name, conf.job.submission)
         return (plan, conf) if frozen is None else _settled(frozen, plan, conf)
 
 

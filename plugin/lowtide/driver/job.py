@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import ssl
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +25,7 @@ from lowtide.driver.borrowed_floors import refuse_borrowing
 from lowtide.driver.bounds import has_an_end
 from lowtide.driver.broker_watch import BrokerWatch
 from lowtide.driver.causes import error_of, error_of_query, exception_of
+from lowtide.driver.checkpoints import CheckpointFolder
 from lowtide.driver.frozen import settled
 from lowtide.driver.life_note import LifeNote
 from lowtide.driver.opening import begin_life, open_life
@@ -34,7 +33,8 @@ from lowtide.driver.query import start_query
 from lowtide.driver.recovery import StartFrom
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.session import drop_executors, has_executors, master_of, session_runs, start_session
-from lowtide.errors import ConfError, LifeEnded, LowtideError, ServiceUnavailable
+from lowtide.driver.state import disk_of
+from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.events import EventLog
 from lowtide.flow.plan.compiler import compile_job
 from lowtide.flow.plan.plan import Plan
@@ -49,54 +49,60 @@ from lowtide_snapshots.job.control_address import ControlAddress, fingerprint
 LOG = logging.getLogger(__name__)
 
 POLL_MS = 200
-"""How often the program looks whether its job still runs; a signal waits as long at most."""
+"""Interval of checks that the job still runs; a signal waits as long at most."""
 END_POLL_S = 0.5
-"""How often a job whose sources end asks its service whether it has finished."""
+"""Interval at which a job whose sources end asks its service whether it has finished."""
 CAUSE_LIMIT_S = 1.0
-"""How long the service's own word for an end is waited for when Spark has already ended the query."""
+"""Wait for the service's own cause of an end when Spark has already ended the query."""
 
 Said = Callable[[str], None]
 
 
 class Job:
-    """A started flow. Make it with `Job.start`; `wait` for its end or `stop` it."""
+    """A started flow. Make it with `Job.start`, or `Job.prepare` and `begin`; `wait` for its end or `stop` it."""
 
-    def __init__(self, plan: Plan, conf: Conf, session: Any, *, owned: bool) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        conf: Conf,
+        session: Any,
+        found: preflight.Surroundings,
+        say: Said,
+        start: StartFrom,
+        *,
+        owned: bool,
+    ) -> None:
         """Make a job that has not begun; `owned`: whether the session was started for it and ends with it."""
+        self._found = found
+        self._say = say
+        self._from = start
         self.plan = plan
         self.token: str = job_token(conf.control)
-        """What the control API asks for."""
+        """Requests of the control API."""
         self.control: ControlAddress | None = None
-        """Where the control API listens; None before the life has begun."""
+        """The control API's address; None before the life has begun."""
         self.certificate = ""
-        """What the control API shows, in PEM; empty before."""
+        """The control API's certificate, in PEM; empty before."""
         self._executors = 0
-        """How many there were when the life was ready."""
+        """Number of them when the life was ready."""
         self._conf = conf
         self._store = ZooKeeperAccess.of(conf.zookeeper).store(plan.name)
         self._store_closed = False
-        self._note = LifeNote(self._store, conf.job.submission, conf.job.delivery)
+        self._note = LifeNote(self._store, conf.job.delivery)
         self._session = session
         self._owned = owned
         self._side = session._jvm.io.lowtide.DriverSide.current()
         self.address: str = self._side.address()
         self.secret: bytes = bytes.fromhex(self._side.secret())
-        self._service = ServiceClient(self.address, self.secret)
-        folder = Path(conf.spark.checkpoint_folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{plan.name}-", dir=folder.resolve()))
-        except OSError as error:
-            raise ConfError(
-                f"the checkpoint folder cannot be used: {error.strerror or error}",
-                where=str(folder.absolute()),
-                way_out="set another: [spark].checkpoint_folder",
-            ) from error
+        self._service: ServiceClient | None = None
+        """None before it is asked."""
+        self._checkpoints = CheckpointFolder(Path(conf.spark.checkpoint_folder), plan.name)
+        self._opened = False
         self._query: Any = None
         self._load_limit_s = 0.0
         self._brokers = BrokerWatch(conf.kafka)
         self.finished = False
-        """Whether all sources have ended, and everything is delivered and committed; seen by `wait`."""
+        """True if all sources have ended, and everything is delivered and committed; seen by `wait`."""
         self._ends = has_an_end(plan)
         self._look_s = 0.0
         self.outage_s = 0.0
@@ -114,19 +120,46 @@ class Job:
         conf: Conf,
         say: Said = lambda _: None,
         start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
+    ) -> Job:
+        """Check everything, start Spark and the query; see `prepare`, `begin`.
+
+        Raises:
+            LowtideError: what is wrong, where, and what to do; nothing is left running.
+        """
+        job = cls.prepare(flow, conf, say, start)
+        try:
+            job.begin()
+        except BaseException as error:
+            job.fail(error)
+            job.stop()
+            raise
+        return job
+
+    @classmethod
+    def prepare(
+        cls,
+        flow: FlowGraph | Plan,
+        conf: Conf,
+        say: Said = lambda _: None,
+        start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
         *,
         follows: bool = False,
         again: bool | None = False,
+        submitted: bool = False,
     ) -> Job:
-        """Check everything, start Spark and the query.
+        """Check everything and start Spark.
 
         Args:
             flow: What to run; its plan, if it was compiled with this conf before.
             conf: Where and how.
-            say: Told each step in a few words, as it begins.
+            say: Called with each step in a few words, as it begins.
             start: Where it begins, if not at the last good commit.
             follows: Whether a session that runs is one that an earlier job of this program has left, to be used again.
             again: Whether the program begins another life if this one does not come to run; None if that depends.
+            submitted: Whether an earlier life of this program has taken `job.submission`.
+
+        Returns:
+            A job to `begin`; `stop` it, whatever happens.
 
         Raises:
             LowtideError: what is wrong, where, and what to do; nothing is left running.
@@ -135,6 +168,10 @@ class Job:
         read_certificate(conf.control.tls_cert, conf.control.tls_key)  # Whether the service will be able to.
         plan = compile_job(flow, conf) if isinstance(flow, FlowGraph) else flow
         dump_plan(plan)
+        disk_of(plan, conf)  # Whether the workers will be able to.
+        submission = conf.job.submission
+        if submitted:
+            conf = replace(conf, job=replace(conf.job, submission=None))
         say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
         plan, conf = settled(plan, conf)
         plan = bound(plan, conf)
@@ -147,28 +184,30 @@ class Job:
         say(f"starting Spark, {conf.spark.master}")
         owned = follows or not session_runs()
         session = start_session(conf, plan.name)
-        job = None
         try:
-            job = cls(plan, conf, session, owned=owned)
-            job._note.again = again
-            job._begin(found, say, start)
-        except BaseException as error:
-            if job is not None:
-                job.fail(error)
-                job.stop()
-            elif owned:
+            job = cls(plan, conf, session, found, say, start, owned=owned)
+        except BaseException:
+            if owned:
                 session.stop()
             raise
+        job._note.again, job._note.submission = again, submission
         return job
 
-    def _begin(self, found: preflight.Surroundings, say: Said, start: StartFrom) -> None:
-        plan, conf = self.plan, self._conf
+    def begin(self) -> None:
+        """Begin the life and start its query.
+
+        Raises:
+            LowtideError: what is wrong, where, and what to do.
+        """
+        plan, conf, found, say = self.plan, self._conf, self._found, self._say
         with fence_ends_life():
             self._store.open()
         # Tasks of the session's earlier lives may still run: the number tells this life's apart.
         before = self.state().incarnation
         self._note.incarnation = begin_life(self._store, plan, conf, say, above=before)
-        opening = open_life(self._store, plan, conf, found, say, incarnation=self.incarnation, start=start)
+        self._checkpoints.remove_left()
+        opening = open_life(self._store, plan, conf, found, say, incarnation=self.incarnation, start=self._from)
+        self._opened = True
         self._note.commit = None if opening.recovered is None else opening.recovered.manifest.id
         register_modules(plan)
         preflight.wait_for_slots(self._session, preflight.slots_needed(plan, found.fronts), conf.job.start_limit_s, say)
@@ -176,7 +215,7 @@ class Job:
         deployment = deployment_of(plan, conf, found, opening)
         setting = setting_of(plan, conf, opening, self.token)
         self._load_limit_s = setting.load_limit_s
-        address, self.certificate = self._service.begin(setting, cloudpickle.dumps(deployment))
+        address, self.certificate = self._asked().begin(setting, cloudpickle.dumps(deployment))
         self.control = self._note.control = ControlAddress.proved(
             self.token,
             job=plan.name,
@@ -187,9 +226,18 @@ class Job:
         self._note.running()
         fronts = {start.name: start.offset for start in opening.fronts}
         self._query = start_query(
-            self._session, plan, conf, fronts, incarnation=self.incarnation, checkpoint=self._checkpoint
+            self._session, plan, conf, fronts, incarnation=self.incarnation, checkpoint=self._checkpoints.path
         )
         self._side.watch(str(self._query.runId()))
+
+    @property
+    def lost(self) -> bool:
+        """True if the life's service is gone, so that it cannot come to run."""
+        try:
+            self.state()
+        except LifeEnded:
+            return True
+        return False
 
     def fail(self, error: BaseException) -> None:
         """Note why it ends although nobody asked for that, for the report when it is stopped.
@@ -241,9 +289,15 @@ class Job:
         assert self.control is not None, "the life has not begun"
         return ControlClient(self.control, self.token)
 
+    def _asked(self) -> ServiceClient:
+        # A service that was too slow once is asked again: it may have begun the life, which has to be ended there.
+        if self._service is None or self._service.closed:
+            self._service = ServiceClient(self.address, self.secret)
+        return self._service
+
     def state(self) -> JobState:
         """Return the job's state, as the service knows it."""
-        return self._service.status()
+        return self._asked().status()
 
     def status(self) -> dict[str, Any]:
         """Return the same as plain values."""
@@ -288,8 +342,8 @@ class Job:
     def _cause(self) -> LowtideError:
         deadline = time.monotonic() + CAUSE_LIMIT_S
         while time.monotonic() < deadline:
-            if told := str(self._side.cause(self.incarnation)):
-                return error_of(told)
+            if cause := str(self._side.cause(self.incarnation)):
+                return error_of(cause)
             time.sleep(0.02)
         exception = self._query.exception()
         return error_of_query(str(exception.get().toString()) if exception.isDefined() else "")
@@ -297,10 +351,13 @@ class Job:
     def follow_up(self, start: StartFrom) -> StartFrom:
         """Return the start of the next life, if this one began at `start`: the same, until this one has committed.
 
-        What was to be delivered again was said to be so once. A commit is verified again: this life may have ended
-        because a part of it is damaged.
+        What was to be delivered again was said to be so once, if this life came so far. A commit is verified again:
+        this life may have ended because a part of it is damaged.
         """
-        start = replace(start, floors_from=None, verified="")  # It has the floors.
+        start = replace(start, verified="")
+        if not self._opened:
+            return start
+        start = replace(start, floors_from=None)  # It has the floors.
         if start.redeliver:
             return StartFrom()
         try:
@@ -354,23 +411,24 @@ class Job:
             if not session:
                 self._drop_lost_executors()
             try:
-                self._service.stopping(self.incarnation, self._note.cause)
+                self._asked().stopping(self.incarnation, self._note.cause)
             except LifeEnded:  # The service has gone, and its workers with it.
                 if self._note.cause:
                     EventLog(self.plan.name, self.incarnation).event("life_ended", cause=str(self._note.cause))
             self._stop_query()
             with suppress(LifeEnded):
-                killed = self._service.finish(self.incarnation)
+                killed = self._asked().finish(self.incarnation)
                 if killed:
                     LOG.warning("workers did not end in time and were killed: %s", ", ".join(killed))
         finally:
-            self._service.close()
+            if self._service is not None:
+                self._service.close()
             self._note.over()
             self._store.close()
             self._store_closed = True
             if self._owned and session:
                 self._session.stop()
-            shutil.rmtree(self._checkpoint, ignore_errors=True)
+            self._checkpoints.close()
 
     def _stop_query(self) -> None:
         """Stop Spark's query; one that waits for Kafka is left to its thread, a daemon's, which ends with the JVM."""

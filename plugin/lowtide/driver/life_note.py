@@ -15,10 +15,8 @@ from lowtide_snapshots.errors import SnapshotsError, cause_of
 from lowtide_snapshots.job.control_address import ControlAddress
 from lowtide_snapshots.job.store import JobStore
 
-__all__ = ["LifeNote"]
-
 BRIEF_S = 1.0
-"""How long a stop waits until ZooKeeper has its note."""
+"""Longest wait of a stop until ZooKeeper has its note."""
 
 LOG = logging.getLogger(__name__)
 
@@ -34,14 +32,14 @@ class LifeNote:
         ran: Whether it has come to run.
         finished: Whether all sources have ended, and everything is delivered and committed.
         again: Whether its program begins another life after it; None where that is not known.
+        submission: The key under which the program was submitted; None for none, and once a life of it has run.
     """
 
-    def __init__(self, store: JobStore, submission: str | None, delivery: str) -> None:
+    def __init__(self, store: JobStore, delivery: str) -> None:
         """Say where it is kept.
 
         Args:
             store: The job's nodes, connected when something is written.
-            submission: The key under which the program was submitted; None for none.
             delivery: "exactly_once" or "at_least_once".
         """
         self.incarnation = 0
@@ -51,8 +49,8 @@ class LifeNote:
         self.ran = False
         self.finished = False
         self.again: bool | None = False
+        self.submission: str | None = None
         self._store = store
-        self._submission = submission
         self._delivery = delivery
 
     def fail(self, error: Exception) -> None:
@@ -82,7 +80,7 @@ class LifeNote:
             "cause": to_builtins(self.cause),
             **({"control": ""} if self.control is None else self.control.fields()),
             "commit": self.commit,
-            "submission": self._submission,
+            "submission": self.submission,
             "delivery": self._delivery,
             "ran": self.ran,
             "finished": self.finished,

@@ -17,10 +17,6 @@ from dataclasses import dataclass, field, replace
 
 from lowtide.assignment.welcome import FrontStart
 from lowtide.conf import Conf
-from lowtide.connectors.claims import claim, transactional_id
-from lowtide.connectors.floor_archive import read_archived
-from lowtide.connectors.lasts import Durable, keep_floors, open_lasts, own, read_lasts, topic_of
-from lowtide.connectors.lasts_records import lane_name
 from lowtide.connectors.loop_topics import LoopTopic, open_loops
 from lowtide.connectors.topics import Topic
 from lowtide.core.effects import letters_of
@@ -29,9 +25,8 @@ from lowtide.core.fronts.register import FrontRegister, Partition
 from lowtide.core.operators.order.order import OrderKey
 from lowtide.driver.borrowed_floors import borrow_floors, refuse_half_borrowed
 from lowtide.driver.bounds import (
-    first_offsets,
-    last_offsets,
-    preload_ends,
+    Bounds,
+    bounds_of,
     refuse_other_starts,
     refuse_other_stops,
     starts_of,
@@ -39,22 +34,26 @@ from lowtide.driver.bounds import (
 )
 from lowtide.driver.compacted import refuse_compacted_replay
 from lowtide.driver.frozen import job_record
+from lowtide.driver.homes import Homes
 from lowtide.driver.placement import START, kept_steps, refuse_forgotten, refuse_other_delivery
 from lowtide.driver.preflight import Surroundings
 from lowtide.driver.record_types import note_records
 from lowtide.driver.recovery import Recovered, StartFrom, recover
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.relied_on import relied_on
-from lowtide.errors import FlowError, LifeEnded
+from lowtide.errors import FlowError
 from lowtide.flow.formats.bounds import EARLIEST
 from lowtide.flow.plan.plan import Plan
+from lowtide.sinks.contract import JobSinks, lane_name
+from lowtide.sinks.files.places import places_of
+from lowtide.sinks.kafka.claims import transactional_id
+from lowtide.sinks.kafka.floor_archive import read_archived
+from lowtide.sinks.kafka.lasts import Durable
 from lowtide_snapshots.job.store import JobStore
 from lowtide_tracker import Floor
 
-__all__ = ["Opening", "begin_life", "open_life"]
-
 LEASE_SLACK_S = 4.0
-"""How much longer than a session's time-out a start waits for the lease of a driver that was killed."""
+"""Time beyond a session's time-out that a start waits for the lease of a killed driver."""
 
 Say = Callable[[str], None]
 
@@ -71,9 +70,10 @@ class Opening:
         floors: The floors that are durable.
         unreported: The floors that only commits know.
         relied_on: The largest tick that anything relies on.
-        told: The largest published delivered time; None if none was.
-        told_again: The largest published one of this output generation; None if none was.
+        published: The largest published delivered time; None if none was.
+        published_again: The largest published one of this output generation; None if none was.
         job_id: The job's id for good.
+        stores: The sinks in other stores than Kafka, by store.
         start: The tick at which min time begins.
         recovered: The snapshot that the life begins from; None if it begins without state.
         lasts_topic: The topic in which lanes keep their `last`; empty if they keep none.
@@ -88,14 +88,15 @@ class Opening:
     floors: tuple[Floor, ...]
     unreported: tuple[Floor, ...]
     relied_on: int
-    told: int | None
+    published: int | None
     start: int
     lasts_topic: str
     recovered: Recovered | None = None
     generation: int = 0
     loops: Mapping[int, LoopTopic] = field(default_factory=dict)
-    told_again: int | None = None
+    published_again: int | None = None
     job_id: str = ""
+    stores: Mapping[str, JobSinks] = field(default_factory=dict)
 
 
 def begin_life(store: JobStore, plan: Plan, conf: Conf, say: Say, *, above: int = 0) -> int:
@@ -105,7 +106,7 @@ def begin_life(store: JobStore, plan: Plan, conf: Conf, say: Say, *, above: int 
         store: The job's place, connected.
         plan: What will run.
         conf: Where and how.
-        say: Told each step in a few words.
+        say: Called with each step in a few words.
         above: The life's number is larger than this: that of the last life, of whatever job, in the same session.
 
     Returns:
@@ -143,7 +144,7 @@ def open_life(
         plan: What will run.
         conf: Where and how.
         found: What Kafka has.
-        say: Told each step in a few words.
+        say: Called with each step in a few words.
         incarnation: The life's number.
         start: Where it begins.
 
@@ -157,9 +158,8 @@ def open_life(
         register = FrontRegister.from_json(store.fronts())
         refuse_other_starts(plan, register)
         refuse_other_stops(plan, register)
-        durable, job_id = Durable({}, ()), store.identity(incarnation)
-        if conf.job.delivery == "exactly_once":
-            durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), job_id=job_id, say=say)
+        homes = Homes(store, plan, conf, incarnation, say)
+        durable = homes.claim(_ids(plan, register, found))
         if start.floors_from is not None and not register.entries:
             register, borrowed = borrow_floors(store, plan, conf, incarnation, start.floors_from, say)
             durable = replace(durable, floors=borrowed)
@@ -168,53 +168,69 @@ def open_life(
         refuse_half_borrowed(plan, register, store.borrowed())
         refuse_forgotten(plan, durable.last)
         recovered = recover(store, plan, conf, incarnation, start=start, say=say)
-        generation, delivered = store.lasts()[1], store.steps()
-        begins = START if recovered is None else recovered.manifest.tick
-        offsets = {} if recovered is None else recovered.offsets
+        delivered = store.steps()
+        manifest, begins, offsets = None, START, {}
+        if recovered is not None:
+            manifest, begins, offsets = recovered.manifest, recovered.manifest.tick, recovered.offsets
         floors = read_archived(conf.kafka, plan.name, durable, offsets, conf.kafka.delivery_limit_ms / 1000, say)
         durable = replace(durable, floors=floors)
-        if start.redeliver and conf.job.delivery == "exactly_once":
-            generation += 1
+        if start.redeliver and homes.keeps:
             # All of them: a start without state still goes by those below the commit.
             floors = (*durable.floors, *(() if recovered is None else recovered.floors))
-            durable = _delivered_again(
-                store, plan, conf, incarnation, generation=generation, known=replace(durable, floors=floors), say=say
-            )
-            own(conf.kafka, topic_of(plan.name, generation), job_id, conf.kafka.delivery_limit_ms / 1000)
-        elif conf.job.delivery == "exactly_once":
-            manifest = None if recovered is None else recovered.manifest
+            durable = homes.deliver_again(replace(durable, floors=floors))
+        elif homes.keeps:
+            generation = homes.generation
             refuse_other_delivery(plan, delivered, manifest, durable.last, begins=begins, generation=generation)
-        topic = ""
-        if conf.job.delivery == "exactly_once":
-            topic = topic_of(plan.name, generation)
+        if homes.keeps:
             # Before anything is delivered, and by the only life that can deliver.
             store.set_steps(incarnation, kept_steps(plan, delivered, durable.last, begins))
-        told, told_again = store.told(), store.told_in(generation)
-        relied = max(begins, relied_on(store, durable, told))
+        published, published_again = store.published(), store.published_in(homes.generation)
+        relied = max(begins, relied_on(store, durable, published))
         read = {entry.partition.source for entry in register.entries}
         fresh = tuple(topic for topic in found.sources if topic.name not in read)
-        firsts = first_offsets(plan, conf, fresh, found.earliest)
+        bounds = bounds_of(plan, conf, fresh, found.earliest)
         _refuse_after_the_end(plan, fresh, register, relied)
         store.add_sources(incarnation, job_record(plan))
-        register = _completed(
-            store,
-            plan,
-            register,
-            incarnation,
-            found,
-            relied,
-            firsts=firsts,
-            stops=last_offsets(plan, conf, fresh, {**found.earliest, **firsts}),
-            preloaded=preload_ends(plan, conf, fresh),
-        )
+        register = _completed(store, plan, register, incarnation, found, relied, bounds)
         refuse_compacted_replay(
             conf.kafka, register, found.sources, offsets, commit=recovered is not None, delivered=bool(durable.last)
         )
         note_records(store, plan, incarnation, say)
+        if (places := places_of(plan)) or store.places():
+            store.set_places(incarnation, places)
+    fronts = _front_starts(register, found, recovered, begins)
     topic_ids = {each.name: each.id for each in found.sources}
-    starts = register.starts(offsets, _there(found), commit="" if recovered is None else recovered.manifest.id)
-    labels = {} if recovered is None else recovered.labels
-    fronts = tuple(
+    last = _by_vertex(plan, durable, len(fronts))
+    floors, unreported = (durable.floors, ()) if recovered is None else recovered.needed(durable.floors)
+    return Opening(
+        incarnation,
+        fronts,
+        topic_ids,
+        last,
+        floors,
+        unreported,
+        relied,
+        published,
+        begins,
+        homes.lasts_topic,
+        recovered,
+        homes.generation,
+        open_loops(plan, conf),
+        published_again,
+        homes.job_id,
+        homes.stores,
+    )
+
+
+def _front_starts(
+    register: FrontRegister, found: Surroundings, recovered: Recovered | None, begins: int
+) -> tuple[FrontStart, ...]:
+    """Return where each front is read again, and with which label."""
+    offsets, labels, commit = {}, {}, ""
+    if recovered is not None:
+        offsets, labels, commit = recovered.offsets, recovered.labels, recovered.manifest.id
+    starts = register.starts(offsets, _there(found), commit=commit)
+    return tuple(
         FrontStart(
             number=entry.number,
             topic=entry.partition.source,
@@ -227,25 +243,6 @@ def open_life(
             preloaded=0 if entry.opening < begins else entry.preloaded or 0,
         )
         for entry in register.entries
-    )
-    last = _by_vertex(plan, durable, len(fronts))
-    floors, unreported = (durable.floors, ()) if recovered is None else recovered.needed(durable.floors)
-    return Opening(
-        incarnation,
-        fronts,
-        topic_ids,
-        last,
-        floors,
-        unreported,
-        relied,
-        told,
-        begins,
-        topic,
-        recovered,
-        generation,
-        open_loops(plan, conf),
-        told_again,
-        job_id,
     )
 
 
@@ -260,66 +257,9 @@ def _refuse_after_the_end(plan: Plan, fresh: Sequence[Topic], register: FrontReg
         )
 
 
-def _claimed(
-    store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, ids: set[str], job_id: str, say: Say
-) -> Durable:
-    """Fence every earlier life at the sinks, then read what is durable."""
-    limit_s = conf.kafka.delivery_limit_ms / 1000
-    say("claiming the sinks")
-    known, generation = store.lasts()
-    topic = topic_of(plan.name, generation)
-    topic_id = open_lasts(conf.kafka, plan.name, known, generation)
-    if known is None:
-        # Before the claim, which would end the life of a job of this name that has its place in another ZooKeeper.
-        _refuse_unknown(topic, read_lasts(conf.kafka, topic, limit_s, say), conf, job_id)
-    store.add_sink_ids(incarnation, ids)
-    claim(conf.kafka, store.sink_ids(), limit_s)
-    store.check(incarnation)
-    durable = read_lasts(conf.kafka, topic, limit_s, say)
-    if known is None or durable.owner not in ("", job_id):
-        _refuse_unknown(topic, durable, conf, job_id)
-    if known is None:
-        store.set_lasts(incarnation, topic_id)
-    if not durable.owner:
-        own(conf.kafka, topic, job_id, limit_s)
-    return durable
-
-
-def _refuse_unknown(topic: str, durable: Durable, conf: Conf, job_id: str) -> None:
-    """Refuse what was delivered by a life that this ZooKeeper knows nothing of (errors: LifeEnded)."""
-    if durable.owner not in ("", job_id):
-        raise LifeEnded(
-            f'topic "{topic}" belongs to another job of this name: it runs with another ZooKeeper or under another '
-            "root, or its nodes in this one were deleted",
-            where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
-            way_out="name the ZooKeeper and the root of the job that made it; or give this job another name; or delete "
-            "the topic once no job writes it, which delivers everything again",
-        )
-    if durable.last or durable.floors:
-        raise LifeEnded(
-            f'topic "{topic}" says that a life of the job has delivered, but ZooKeeper does not know that life: the '
-            "job runs with another ZooKeeper, or its nodes in this one were lost, and with them its fronts' numbers",
-            where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
-            way_out="name the job's own ZooKeeper, or restore its data; or give this job another name; or delete the "
-            "topic once no job writes it, which delivers everything again",
-        )
-
-
-def _delivered_again(
-    store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, generation: int, known: Durable, say: Say
-) -> Durable:
-    """Open a new output generation: nothing of it is delivered yet, but its labels depend on the earlier ones."""
-    say(f"delivering everything from here on again, as output generation {generation}")
-    topic = topic_of(plan.name, generation)
-    topic_id = open_lasts(conf.kafka, plan.name, None, generation)
-    keep_floors(conf.kafka, topic, known.floors, incarnation, conf.kafka.delivery_limit_ms / 1000, known.archived)
-    store.set_lasts(incarnation, topic_id, generation)
-    return replace(known, last={})
-
-
 def _ids(plan: Plan, register: FrontRegister, found: Surroundings) -> set[str]:
     """The transactional ids that this life may use: a worker's is named for its first lane, whichever that is."""
-    later = {vertex.level for vertex in plan.sinks()}
+    later = {vertex.level for vertex in plan.delivering()}
     fronts = 0
     if plan.dead_letters is not None:
         later |= set(range(1, plan.levels))
@@ -340,10 +280,7 @@ def _completed(
     incarnation: int,
     found: Surroundings,
     relied: int,
-    *,
-    firsts: Mapping[tuple[str, int], int],
-    stops: Mapping[tuple[str, int], int],
-    preloaded: Mapping[tuple[str, int], int],
+    bounds: Bounds,
 ) -> FrontRegister:
     """Register the new partitions: each labels nothing in a time that was published as over (R3).
 
@@ -353,15 +290,15 @@ def _completed(
     """
     known, starts, ends = len(register.entries), starts_of(plan), stops_of(plan)
     for partition, earliest in sorted(_there(found).items()):
-        place = partition.source, partition.partition
-        offset, known_to = firsts.get(place, earliest), preloaded.get(place)
+        key = partition.source, partition.partition
+        offset, known_to = bounds.firsts.get(key, earliest), bounds.preloaded.get(key)
         start, end = str(starts.get(partition.source, EARLIEST)), str(ends.get(partition.source, ""))
         register, _ = register.opened(
             partition,
             offset=offset,
-            above=relied + 1 if preloaded and known_to is None else relied,
+            above=relied + 1 if bounds.preloaded and known_to is None else relied,
             start=start,
-            stop=stops.get(place, offset) if end else None,
+            stop=bounds.stops.get(key, offset) if end else None,
             ends=end,
             preloaded=known_to,
         )
@@ -374,10 +311,10 @@ def _completed(
 def _by_vertex(plan: Plan, durable: Durable, fronts: int) -> dict[tuple[int, int], OrderKey]:
     """Return what is durable, by the vertices of this plan."""
     found = {}
-    for vertex in plan.sinks():
+    for vertex in plan.delivering():
         for lane in range(plan.lanes):
             found[vertex.id, lane] = durable.last.get(lane_name(vertex, vertex.level, lane))
     for level in range(plan.levels):
         for lane in range(plan.lanes if level else fronts):
             found[letters_of(level), lane] = durable.last.get(lane_name(None, level, lane))
-    return {place: key for place, key in found.items() if key is not None}
+    return {lane: key for lane, key in found.items() if key is not None}

@@ -12,24 +12,14 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from lowtide.connectors.lasts import LaneName
 from lowtide.core.operators.order.order import OrderKey
 from lowtide.driver.recovery import refuse_shorter_lasts
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.schema import schema_of
-from lowtide.flow.steps.steps import KeyBy, Write
+from lowtide.flow.steps.steps import Write
+from lowtide.sinks.contract import LaneName
 from lowtide_snapshots.format.manifest import Manifest
-
-__all__ = [
-    "START",
-    "kept_steps",
-    "refuse_forgotten",
-    "refuse_other_delivery",
-    "refuse_other_places",
-    "steps_of",
-    "text_of",
-]
 
 START = 0
 """The first tick: records from before 1970 count as of 1970."""
@@ -50,7 +40,8 @@ def text_of(plan: Plan) -> str:
 def refuse_forgotten(plan: Plan, last: Collection[LaneName]) -> None:
     """Refuse a flow without a sink that has delivered: under another name everything would be delivered again."""
     sinks = {vertex.name for vertex in plan.sinks()}
-    gone = sorted({lane.sink for lane in last if lane.sink} - sinks)
+    # The answers of a call that has gone are not output; a sink's name has no slash.
+    gone = sorted({lane.sink for lane in last if lane.sink and "/" not in lane.sink} - sinks)
     if gone:
         raise FlowError(
             f'the job has delivered to sink "{gone[0]}", which the flow no longer has; its sinks are '
@@ -72,7 +63,7 @@ def refuse_other_delivery(
 ) -> None:
     """Refuse a start that does not fit the delivered output, if it continues from there.
 
-    Arguments as of `refuse_other_places`, and the output's generation.
+    Arguments as of `refuse_other_steps`, and the output's generation.
 
     Raises:
         FlowError: see there.
@@ -80,10 +71,10 @@ def refuse_other_delivery(
     """
     if manifest is not None:
         refuse_shorter_lasts(manifest, last, generation)
-    refuse_other_places(plan, delivered, manifest, last, begins)
+    refuse_other_steps(plan, delivered, manifest, last, begins)
 
 
-def refuse_other_places(
+def refuse_other_steps(
     plan: Plan,
     delivered: Mapping[str, Any] | None,
     manifest: Manifest | None,
@@ -129,7 +120,7 @@ def kept_steps(
 ) -> dict[str, Any]:
     """Return the record of the flow that delivers from now on: its steps, and their first tick.
 
-    Arguments as of `refuse_other_places`, which has accepted the plan.
+    Arguments as of `refuse_other_steps`, which has accepted the plan.
     """
     steps, since = steps_of(plan), EVER
     if last and delivered is not None:
@@ -139,10 +130,8 @@ def kept_steps(
 
 def _keys(vertex: Vertex) -> list[list[str]]:
     """The columns that say where a record goes, each with its type, as another type has other hash units."""
-    columns: Sequence[str] = ()
-    if isinstance(vertex.step, KeyBy):
-        columns = vertex.step.columns
-    elif isinstance(vertex.step, Write) and (key := vertex.step.sink.key_column) is not None:
+    columns = vertex.step.by if vertex.back is None else ()
+    if isinstance(vertex.step, Write) and (key := vertex.step.sink.key_column) is not None:
         columns = (key,)
     kinds = schema_of(vertex.takes).kinds if columns else {}
     return [[column, str(kinds[column].arrow)] for column in columns]

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowtide.conf import Conf
+from lowtide.connectors.acls import Acl
 from lowtide.connectors.topics import Topic, Topics
 from lowtide.driver.compacted import least_lag_ms, refuse_compacted
 from lowtide.driver.query import topics_of
 from lowtide.errors import FlowError, TooFewSlots
+from lowtide.flow.plan.own_topics import name_beside
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.graph import FlowGraph
 from lowtide.wording import count_of
@@ -21,10 +23,10 @@ from lowtide.wording import count_of
 
 def sink_topics(plan: Plan) -> list[str]:
     """Return the topics that a plan writes, dead letters included."""
-    sinks = [vertex.step.sink.topic for vertex in plan.sinks()]
+    sinks = [sink.topic for _, sink in plan.kafka_sinks()]
     if plan.dead_letters is not None:
         sinks.append(plan.dead_letters.topic)
-    return list(dict.fromkeys(sinks))
+    return sinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,30 @@ def needed_topics(plan: Plan, conf: Conf, *, sources: int | None = None) -> list
     for topic in sink_topics(plan):
         found[topic] = NewTopic(topic, 1 if topic == letters else plan.lanes)
     return list(found.values())
+
+
+def needed_acls(plan: Plan) -> list[Acl]:
+    """Return what a plan's job must be allowed in Kafka, and no more: its sources, its sinks and what is its own.
+
+    Its own topics, groups and transactional ids are those whose names begin with `lowtide.NAME.`.
+    """
+    looked_at = ("Describe", "DescribeConfigs")
+    sources = list(dict.fromkeys(vertex.step.source.topic for vertex in plan.sources()))
+    # Two, if the job's name has characters that take another form in most topics' names.
+    own = dict.fromkeys((f"lowtide.{plan.name}.", f"{name_beside(plan.name, 'any').rpartition('.')[0]}."))
+    return [
+        *(Acl("topic", topic, ("Read", *looked_at)) for topic in sources),
+        *(Acl("topic", topic, ("Write", *looked_at)) for topic in sink_topics(plan)),
+        *(
+            Acl(resource, prefix, operations, prefixed=True)
+            for prefix in own
+            for resource, operations in (
+                ("topic", ("All",)),
+                ("group", ("Read", "Describe")),
+                ("transactional-id", ("Write", "Describe")),
+            )
+        ),
+    ]
 
 
 def letters_topic(flow: FlowGraph) -> str:
@@ -110,7 +136,6 @@ def look(plan: Plan, conf: Conf) -> Surroundings:
             f'the flow reads and writes topic "{both[0]}": it would read its own output for ever',
             way_out="write to another topic",
         )
-    _refuse_shared(plan)
     found = tuple(known[name] for name in sources)
     refuse_compacted(plan, found, conf.snapshots.max_commit_age_s)
     _refuse_narrow(plan, known)
@@ -118,25 +143,10 @@ def look(plan: Plan, conf: Conf) -> Surroundings:
     return Surroundings(found, {name: known[name].partitions for name in sinks}, topics.earliest(found))
 
 
-def _refuse_shared(plan: Plan) -> None:
-    """Refuse two sinks on one topic: which of them writes first would be by chance."""
-    writers: dict[str, str] = {}
-    for vertex in plan.sinks():
-        topic = vertex.step.sink.topic
-        letters = plan.dead_letters is not None and plan.dead_letters.topic == topic
-        other = writers.setdefault(topic, "dead letters" if letters else vertex.name)
-        if other != vertex.name:
-            raise FlowError(
-                f'sink "{vertex.name}" and sink "{other}" both write topic "{topic}": the order of their records would '
-                "be random",
-                way_out="merge the streams before one sink, or give each a topic of its own",
-            )
-
-
 def _refuse_narrow(plan: Plan, topics: Mapping[str, Topic]) -> None:
     """Refuse a sink's topic with fewer partitions than lanes: each lane owns a partition, so that it has an order."""
-    for vertex in plan.sinks():
-        topic = topics[vertex.step.sink.topic]
+    for vertex, sink in plan.kafka_sinks():
+        topic = topics[sink.topic]
         if topic.partitions < plan.lanes:
             raise FlowError(
                 f'topic "{topic.name}" has {topic.partitions} partition{"s" * (topic.partitions > 1)}, and the job '
@@ -188,7 +198,7 @@ def check_slots(plan: Plan, fronts: int, have: int | None, master: str) -> None:
     if have is None or have >= need:
         return
     later = plan.levels - 1
-    way_out = f"set spark.master to local[{need}] (slots are no cores, two cores carry many)"
+    way_out = f"set spark.master to local[{need}] (slots are not cores: two cores can run many)"
     if not master.startswith("local["):
         way_out = f"give Spark {need} slots (executors times cores), or lower job.parallelism"
     raise TooFewSlots(
@@ -208,7 +218,7 @@ def wait_for_slots(session: Any, need: int, limit_s: float, say: Callable[[str],
         session: The SparkSession.
         need: How many slots.
         limit_s: How long, at most.
-        say: Told that it waits, and for how many.
+        say: Called with what it waits for.
     """
     context = session.sparkContext._jsc.sc()
     profile = context.resourceProfileManager().defaultResourceProfile()

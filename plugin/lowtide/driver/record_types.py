@@ -18,8 +18,6 @@ from lowtide.flow.schema.schema import kind_of
 from lowtide_snapshots.format.fingerprint import Difference
 from lowtide_snapshots.job.store import JobStore
 
-__all__ = ["changed_parameters", "changed_records", "kept_records", "note_records"]
-
 PARAMETERS = "parameter"
 """The key of the flow's parameters beside "source" and "sink"."""
 
@@ -59,7 +57,7 @@ def changed_parameters(was: Mapping[str, Any] | None, plan: Plan) -> list[Differ
     changes = [
         f"parameter {name} is {value!r}, but was {before[name]!r}"
         for name, value in plan.parameters.items()
-        if name in before and before[name] != value
+        if name in before and (type(before[name]), before[name]) != (type(value), value)
     ]
     return [Difference(plan.name, each, False) for each in changes]
 

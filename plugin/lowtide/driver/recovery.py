@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from lowtide.conf import Conf
 from lowtide.conf.store_access import store_setting
-from lowtide.connectors.lasts import LaneName
 from lowtide.core.fronts.floors import Steps
 from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan.plan import Plan
+from lowtide.sinks.contract import LaneName
 from lowtide_snapshots.commits.choice import Choice, choose, manifest_of
 from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.commits.moment import iso_of
@@ -25,9 +25,7 @@ from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import Store, open_store
 from lowtide_tracker import Floor
 
-__all__ = ["Recovered", "StartFrom", "recover", "refuse_other_state", "refuse_shorter_lasts"]
-
-TOLD_EVERY = 10
+STEPS = 10
 """Of how many parts one step of progress is made."""
 
 Say = Callable[[str], None]
@@ -147,7 +145,7 @@ def _chosen(
     """Choose a commit and record it, so that no one drops it; if it was just dropped, choose again."""
     while True:
         choice = choose(
-            log, files, commit=start.commit, before_ms=start.before_ms, progress=_telling(say), verified=start.verified
+            log, files, commit=start.commit, before_ms=start.before_ms, progress=_in_steps(say), verified=start.verified
         )
         for skipped, why in choice.skipped:
             say(f"DAMAGED: skipping commit {skipped.id}: {why}")
@@ -234,11 +232,11 @@ def _key_of(lane: LaneLast) -> OrderKey | None:
     return OrderKey(tick, front, sequence, tuple(child), trace)
 
 
-def _telling(say: Say) -> Callable[[int, int], None]:
+def _in_steps(say: Say) -> Callable[[int, int], None]:
     """Progress in steps, not one for each part."""
 
     def progress(done: int, parts: int) -> None:
-        if done and (done == parts or done % max(1, parts // TOLD_EVERY) == 0):
+        if done and (done == parts or done % max(1, parts // STEPS) == 0):
             say(f"verifying: {done} of {parts} parts")
 
     return progress

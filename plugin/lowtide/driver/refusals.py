@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from lowtide.errors import LifeEnded
 from lowtide_snapshots.errors import EntryDiffers, Fenced
 
-__all__ = ["fence_ends_life"]
-
 
 @contextmanager
 def fence_ends_life() -> Iterator[None]:

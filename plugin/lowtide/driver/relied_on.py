@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from lowtide.connectors.lasts import Durable
+from lowtide.sinks.kafka.lasts import Durable
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog
 from lowtide_snapshots.job.store import JobStore
 
-__all__ = ["relied_on"]
 
-
-def relied_on(store: JobStore, durable: Durable, told: int | None) -> int:
+def relied_on(store: JobStore, durable: Durable, published: int | None) -> int:
     """The largest tick that anything relies on: a delivery, a published time, a commit, or the job it began after.
 
     All commits count, not only the one that a life begins from: the life after that may begin from another.
@@ -17,14 +15,14 @@ def relied_on(store: JobStore, durable: Durable, told: int | None) -> int:
     Args:
         store: The job's place, connected.
         durable: What its sinks have.
-        told: The largest published delivered time.
+        published: The largest published delivered time.
 
     Raises:
         ServiceUnavailable: ZooKeeper does not answer.
     """
     ticks = [key.tick + 1 for key in durable.last.values()]
-    if told is not None:
-        ticks.append(told)
+    if published is not None:
+        ticks.append(published)
     if (commit := ZooKeeperCommitLog(store).last()) is not None:
         ticks.append(commit.tick)
     if (borrowed := store.borrowed()) is not None:

@@ -149,7 +149,7 @@ def drop_executors(session: SparkSession, there: Collection[str]) -> list[str]:
     context: Any = session.sparkContext._jsc.sc()
     jvm: Any = session._jvm
     known = context.getExecutorIds()
-    lost = sorted({str(known.apply(place)) for place in range(known.size())} - set(there))
+    lost = sorted({str(known.apply(index)) for index in range(known.size())} - set(there))
     names = jvm.java.util.ArrayList()
     for name in lost:
         names.add(name)
@@ -218,8 +218,8 @@ def _start_failed(error: Exception) -> Exception:
             where="the driver's class path",
             way_out="give spark-submit the jars: spark-submit $(lowtide submit-args) flow.py",
         )
-    told = [line.strip() for line in text.splitlines() if "Lowtide's service did not start" in line]
+    lines = [line.strip() for line in text.splitlines() if "Lowtide's service did not start" in line]
     return LifeEnded(
-        told[0] if told else f"Spark did not start: {text.splitlines()[0] if text else type(error).__name__}",
+        lines[0] if lines else f"Spark did not start: {text.splitlines()[0] if text else type(error).__name__}",
         way_out="see the lines above; `lowtide doctor` checks everything a job needs",
     )

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["conf_settings", "submitted"]
-
 PREFIX = "spark.lowtide."
 OWN_KEYS = frozenset(f"{PREFIX}{name}" for name in ("python", "store", "startLimitMs", "attachLimitMs"))
-"""What the plugin's JVM side is given under that prefix; all others there are keys of the conf."""
+"""Settings of the plugin's JVM side under that prefix; all others there are keys of the conf."""
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 

@@ -2,8 +2,6 @@
 
 from lowtide.errors import AlreadyRunning, ServiceUnavailable
 
-__all__ = ["DataDamaged", "FolderInUse", "ServerDied", "ServerDiffers", "ServerSilent"]
-
 
 class ServerDied(ServiceUnavailable):
     """Read the server's last lines: it ended before it answered."""

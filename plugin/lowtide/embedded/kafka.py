@@ -4,7 +4,8 @@ import base64
 import shutil
 import subprocess
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lowtide.embedded.errors import DataDamaged
@@ -21,7 +22,7 @@ FORMAT_HEAP_MB = 128
 NODE = 1
 # Enough for as many transactional ids and groups as one machine runs, and few enough to be opened at once.
 COORDINATOR_PARTITIONS = 8
-FORMAT_TIMEOUT_S = 60.0
+FORMAT_TIMEOUT_S = 180.0
 ANSWER_TIMEOUT_S = 1.0
 # The broker's own jars lack only a log binding; it needs the slf4j that came with it.
 LOGGING_JARS = ("slf4j-api-2*", "log4j-slf4j2-impl-2*")
@@ -75,9 +76,13 @@ class KafkaServer(Server):
 
     Attributes:
         classes: A folder of classes that take the place of Kafka's own, if there is one.
+        options: More options for its JVM.
+        settings: More settings of the broker; they win over those of `PROPERTIES`.
     """
 
     classes: Path | None = None
+    options: Sequence[str] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     name = "kafka"
     setting = "[embedded].kafka_port"
@@ -100,6 +105,7 @@ class KafkaServer(Server):
             f"-Xms{HEAP_MB}m",
             *(broker_archive().options() if self.classes is None else ()),
             "-XX:+ExitOnOutOfMemoryError",
+            *self.options,
             "-cp",
             _class_path() if self.classes is None else f"{self.classes}:{_class_path()}",
             "kafka.Kafka",
@@ -121,7 +127,8 @@ class KafkaServer(Server):
     def _write(self, file: Path, data: Path) -> None:
         # Nobody but the server itself talks to its controller: any port will do, a new one each time.
         ports = {"port": self.port, "controller_port": free_port(other_than=[self.port])}
-        file.write_text(PROPERTIES.format(node=NODE, host=HOST, data=data, partitions=COORDINATOR_PARTITIONS, **ports))
+        common = PROPERTIES.format(node=NODE, host=HOST, data=data, partitions=COORDINATOR_PARTITIONS, **ports)
+        file.write_text(common + "".join(f"{key}={value}\n" for key, value in self.settings.items()))
 
     def _format(self, java: Java) -> None:
         """Make the data folder's first content next to it, then rename it: half a format is none."""

@@ -1,6 +1,6 @@
 """The embedded servers for as long as a `with` block, or its process, lives."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,8 @@ class EmbeddedServices:
         only: Sequence[str] = tuple(KINDS),
         progress: Progress = silent,
         kafka_classes: Path | None = None,
+        kafka_options: Sequence[str] = (),
+        kafka_settings: Mapping[str, str] | None = None,
     ) -> None:
         """Say what is to run; nothing is started yet.
 
@@ -38,14 +40,18 @@ class EmbeddedServices:
             only: the servers to start, of "kafka" and "zookeeper".
             progress: called with each event, see `up`.
             kafka_classes: a folder of classes that take the place of Kafka's own.
+            kafka_options: more options for Kafka's JVM.
+            kafka_settings: more settings of the broker, "broker.session.timeout.ms" and the like.
         """
         ports = {"kafka": kafka_port, "zookeeper": zookeeper_port}
         self.folder = Path(folder)
         self._progress = progress
         self._servers = {s.name: s for s in servers(self.folder, {name: ports[name] for name in only})}
         kafka = self._servers.get("kafka")
-        if kafka_classes is not None and isinstance(kafka, KafkaServer):
-            self._servers["kafka"] = replace(kafka, classes=kafka_classes)
+        if isinstance(kafka, KafkaServer):
+            self._servers["kafka"] = replace(
+                kafka, classes=kafka_classes, options=kafka_options, settings=kafka_settings or {}
+            )
 
     def __enter__(self) -> Self:
         """Start the servers and wait until they answer (errors: see `up`)."""

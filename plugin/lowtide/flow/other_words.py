@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["OF_AGGREGATES", "OF_FLOWS", "OF_STREAMS"]
-
 _KEY = 'write key_by("column")'
 _EVENT_TIME = 'give event time to the window or join: window(..., time=lt.event_time("at", wait=lt.seconds(1)))'
-_WRITE = 'write write("name", lt.kafka(topic, lt.json(Type))); a running job has no other output'
+_WRITE = (
+    'write write("name", lt.kafka(topic, lt.json(Type))); lt.postgres, lt.files, lt.delta and lt.puts are sinks, too'
+)
 
 OF_STREAMS = {
     "groupBy": _KEY,
@@ -21,6 +21,10 @@ OF_STREAMS = {
     "mapValues": "write map(function)",
     "flatMap": "write flat_map(function)",
     "where": "write filter(function)",
+    "map_async": 'write call("name", function, timeout=lt.seconds(2))',
+    "mapAsync": 'write call("name", function, timeout=lt.seconds(2))',
+    "unordered_wait": 'write call("name", function, timeout=lt.seconds(2))',
+    "ordered_wait": 'write call("name", function, timeout=lt.seconds(2))',
     "union": 'write merge(other, name="both")',
     "unionAll": 'write merge(other, name="both")',
     "unionByName": 'write merge(other, name="both")',

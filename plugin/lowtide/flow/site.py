@@ -12,8 +12,6 @@ from typing import Any, TypeVar, cast
 
 from lowtide.errors import FlowError
 
-__all__ = ["Function", "Site", "check_text", "count_of", "function_of", "name_of", "user_site", "written"]
-
 F = TypeVar("F", bound=Callable[..., object])
 
 _PACKAGE = str(Path(__file__).parents[1])

@@ -21,8 +21,6 @@ from typing import IO
 from lowtide.cache import cache_folder
 from lowtide.jars.java import java_executable
 
-__all__ = ["ClassArchive"]
-
 KEPT = 3
 """Of one name: Java, the jars and the environments that hold them come and go."""
 MAGIC_BYTES = 4

@@ -25,8 +25,6 @@ from pathlib import Path
 from lowtide.cache import cache_folder
 from lowtide.errors import InterpreterMismatch, JarDamaged, JarMissing, JavaMissing, LowtideError
 
-__all__ = ["broker_jars", "connector_jars", "fetch", "ivy_command", "jars_folder", "pyspark_folder", "verify"]
-
 FETCH_LIMIT_S = 900.0
 LOG_LINES_SHOWN = 12
 

@@ -1,4 +1,4 @@
-"""Jobs of this machine: each has a folder with its state, its lock and its logs, whoever runs it.
+"""Jobs of this machine: each has a folder with its state, its lock and its logs, no matter who runs it.
 
     runner.py       runs a job in this process: `lowtide run`, `python flow.py`, spark-submit
     supervisor.py   runs it as a child of a small process: `lowtide run --detach`

@@ -9,9 +9,10 @@ from lowtide.assignment.client import ServiceClient
 from lowtide.errors import LifeEnded
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState
-from lowtide.status.control_client import ControlClient, ControlUnreachable, TokenRefused
+from lowtide.status.control_client import ControlClient
 from lowtide.status.job_view import JobView, Percentiles
 from lowtide.wording import count_of
+from lowtide_snapshots.errors import ControlUnreachable, TokenRefused
 
 LIMIT_S = 2.0
 REMARKABLE_LAG_MS = 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -114,6 +115,18 @@ class JobFolder:
     def write(self, state: JobState) -> None:
         """Write the job's state; only the process that runs it may."""
         write_state(self.state_file, state)
+
+    def forget(self) -> None:
+        """Delete the folder.
+
+        Raises:
+            AlreadyRunning: the job runs, or has left processes behind.
+        """
+        lock = self.lock()
+        try:
+            shutil.rmtree(self.path)
+        finally:
+            os.close(lock)
 
     def keep_secret(self, secret: bytes) -> None:
         """Write down the service's secret, readable for the owner alone from the start."""

@@ -25,7 +25,7 @@ class Progress:
         self._console = Console(file=os.fdopen(os.dup(2), "w", buffering=1), highlight=False, markup=False)
         self._live: Live | None = None
         self.live: bool = self._console.is_terminal
-        """Whether figures are shown."""
+        """True if figures are shown."""
 
     def say(self, what: str) -> None:
         """Print a line with the time since the program's start; a closed reader does not stop the job."""

@@ -11,10 +11,8 @@ from lowtide.jobs.figures import Figures
 from lowtide.jobs.log import Log
 from lowtide.jobs.progress import Progress
 
-__all__ = ["Reporter"]
-
 LOOK_EVERY_S = 1.0
-OUTAGE_TOLD_AFTER_S = 3.0
+OUTAGE_AFTER_S = 3.0
 
 
 class Reporter:
@@ -42,14 +40,14 @@ class Reporter:
             return
         self._due_s = now_s + LOOK_EVERY_S
         self._log.limit()
-        self._tell_outage(job.outage_s)
+        self._report_outage(job.outage_s)
         if self._progress.live:
             with suppress(LifeEnded):  # The cause is known in a moment, and says more.
                 self._progress.figures(Figures.of(job.state()))
 
-    def _tell_outage(self, outage_s: float) -> None:
+    def _report_outage(self, outage_s: float) -> None:
         """Say when Kafka has gone and when it is back; in between the job waits."""
-        if outage_s >= OUTAGE_TOLD_AFTER_S and not self._outage:
+        if outage_s >= OUTAGE_AFTER_S and not self._outage:
             self._outage = True
             what = f"no Kafka broker answers at {self._kafka}; the job waits"
             self._note(what)

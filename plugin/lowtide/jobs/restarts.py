@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["Restarts"]
-
 FIRST_PAUSE_S = 0.5
 MOST_PAUSE_S = 15.0
 
@@ -20,7 +18,7 @@ class Restarts:
 
     def __init__(self, most: int, within_s: float) -> None:
         self.count = 0
-        """How many there have been."""
+        """Number of restarts."""
         self._most = most
         self._within_s = within_s
         self._ends: deque[float] = deque()

@@ -36,7 +36,7 @@ from lowtide_snapshots.cause import Cause
 
 JVM_END_LIMIT_S = 10.0
 LEFT_OVER_GRACE_S = 6.0
-"""How long processes may still take when the JVM has gone; the fork servers' own grace is shorter."""
+"""Time for processes to end after the JVM has; the fork servers' own grace is shorter."""
 FINISHED = "all its sources have ended, and everything is delivered"
 ABANDONED = "its supervisor was killed, so it stopped"
 
@@ -81,6 +81,8 @@ class Runner:
         )
         self._job: Job | None = None
         self._restarts = Restarts(conf.job.restarts, conf.job.restarts_within_s)
+        self._submitted = False
+        """Whether a life has taken the key of the submission."""
         self._together = False
         self._reporter = Reporter(
             self._progress, self._log, conf.kafka.bootstrap_servers, lambda step: self._note(step=step)
@@ -126,13 +128,13 @@ class Runner:
         """Start, watch and stop; whatever happens, no process is left when this is over."""
         failed = True
         try:
-            self._job = self._start()
+            self._job = self._prepare()
             self._watch()
             failed = False
         except Exception as error:
             if self._job is None:
                 raise
-            if not self._told_together():
+            if not self._signalled_together():
                 self._job.fail(error)
                 raise
             traceback.print_exc()
@@ -142,7 +144,7 @@ class Runner:
             self._stop(self._job, failed=failed)
         self._end(*self._why_stopped())
 
-    def _told_together(self) -> bool:
+    def _signalled_together(self) -> bool:
         """Return whether our signal also ends Spark's JVM: it went to the whole group, as systemd's does."""
         if self._signals.asked is None:
             return False
@@ -150,15 +152,15 @@ class Runner:
         self._together = jvm is not None and jvm.ended_within(JVM_END_LIMIT_S)
         return self._together
 
-    def _start(self) -> Job:
+    def _prepare(self) -> Job:
         if isinstance(self._flow, FlowGraph):
             self._flow = compile_job(self._flow, self._conf)
         check_broker(self._conf)
         if submitted() and not self._verbose:
             lead_output(self._folder.log_file)
-        return self._ready(Job.start(self._flow, self._conf, self._step, self._from))
+        return Job.prepare(self._flow, self._conf, self._step, self._from)
 
-    def _ready(self, job: Job) -> Job:
+    def _ready(self, job: Job) -> None:
         """Wait until a job that was started takes records, and let others know."""
         try:
             # PySpark has replaced our handler by its own.
@@ -170,33 +172,35 @@ class Runner:
             self._note(jvm=child_jvm(), incarnation=job.incarnation, address=job.address, **control)
             self._step("waiting for the workers")
             job.wait_for_workers(self._conf.job.start_limit_s)
-        except BaseException as error:
+        finally:
             self._signals.hear(breaks_off=False)
-            job.fail(error)
-            self._stop_quietly(job)
-            raise
-        self._signals.hear(breaks_off=False)
         self._note(phase="running", step="", ready_at=now())
         self._progress.say(f"ready after {age_s():.1f} s; log: {self._folder.log_file}")
         if job.control is not None:
             name = self._folder.name
             self._progress.say(f"page: https://{job.control.address}/, which `lowtide status {name} --open` opens")
-        return job
 
     def _watch(self) -> None:
         """Wait until the job is to stop, over as many lives as it may have.
 
         Raises:
-            LifeEnded: one has ended, and no other may follow.
+            LowtideError: one has ended, or has not come to run, and no other may follow.
         """
         while True:
             job = self._job
             assert job is not None
+            ready = False
             try:
+                job.begin()
+                ready = True
+                self._ready(job)
                 job.wait(lambda: self._go_on(job))  # noqa: B023 - called before the next turn
                 break
-            except LifeEnded as error:
-                self._again(job, error)
+            except (LifeEnded, ServiceUnavailable) as error:
+                refused = isinstance(error, ServiceUnavailable) or not (ready or job.lost)
+                if refused and not self._starts_again:
+                    raise
+                self._job = self._follow(job, error)
         self._note(phase="stopping")
         if self._finished:
             self._progress.say("all sources have reached their stops, and everything is delivered")
@@ -205,20 +209,24 @@ class Runner:
         assert asked is not None
         self._progress.say(f"stopping on {asked.name}; send it again to stop at once")
 
-    def _again(self, job: Job, error: LowtideError) -> None:
-        """Begin another life in the place of one that has ended; in a new SparkSession, if the old one is not whole."""
-        self._from = job.follow_up(self._from)
-        # The key is that of this program's first life.
-        self._conf = replace(self._conf, job=replace(self._conf.job, submission=None))
-        # From here on there is nothing to stop, until another one has begun.
-        self._job, last = None, job
+    @property
+    def _starts_again(self) -> bool:
+        """True while a life after the first comes to run: what took the one before may have taken a service as well."""
+        return self._state.phase == "starting" and self._restarts.count > 0
+
+    def _follow(self, last: Job, error: LowtideError) -> Job:
+        """Prepare another life in place of one that has ended, in a new SparkSession if the old one is not whole."""
+        self._from = last.follow_up(self._from)
+        self._submitted = self._submitted or last.incarnation > 0
+        if self._state.ready_at is not None:
+            # The key is that of the start, and the program has started.
+            self._conf = replace(self._conf, job=replace(self._conf.job, submission=None))
         follows: bool | None = None
         while True:
             asked = self._signals.asked is not None
             ends = asked or error.kind == "flow" or not last.has_spark() or last.superseded
             pause_s = None if ends else self._restarts.pause_s(time.monotonic())
             if pause_s is None:
-                self._job = last if follows is None else None
                 raise error
             self._progress.say(f"the life has ended: {error}")
             self._note(restarts=self._restarts.count, phase="starting")
@@ -226,18 +234,26 @@ class Runner:
             self._signals.hear(breaks_off=True)
             if follows is None:
                 follows = last.can_be_followed()
+                last.fail(error)
                 last.is_followed()
+                # From here on there is nothing to stop, until another one has begun.
+                self._job = None
                 self._stop_quietly(last, session=not follows)
             else:
                 # One that could not begin has stopped the session it was given, unless it failed before that.
                 follows = follows and session_runs()
             time.sleep(pause_s)
             try:
-                job = Job.start(self._flow, self._conf, self._step, self._from, follows=follows, again=None)
-                self._job = self._ready(job)
-                return
+                return Job.prepare(
+                    self._flow,
+                    self._conf,
+                    self._step,
+                    self._from,
+                    follows=follows,
+                    again=None,
+                    submitted=self._submitted,
+                )
             except (LifeEnded, ServiceUnavailable) as another:
-                # What took the life may have taken a service as well, for a while.
                 error = another
 
     def _go_on(self, job: Job) -> bool:
@@ -268,7 +284,7 @@ class Runner:
         try:
             job.stop()
         except Exception:
-            if not self._told_together():
+            if not self._signalled_together():
                 raise
             traceback.print_exc()
 

@@ -36,7 +36,7 @@ class Signals:
         self._breaks_off = False
 
     def hear(self, *, breaks_off: bool) -> None:
-        """Hear the signals from now on; in the main thread only.
+        """Handle the signals from now on; in the main thread only.
 
         Args:
             breaks_off: Whether a signal raises `StopAsked` in what is being done, or is only noted.

@@ -28,7 +28,7 @@ from lowtide_snapshots.cause import Cause
 
 PR_SET_PDEATHSIG = 1
 LEFT_OVER_GRACE_S = 8.0
-"""How long the JVM and its children may take when the runner has ended without them."""
+"""Time for the JVM and its children to end when the runner has ended without them."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -67,8 +67,8 @@ def supervise(folder: JobFolder, life: str, lock: int, grace_s: float, command: 
 
 
 def _wait(heard: set[signal.Signals], limit_s: float) -> int | None:
-    told = signal.sigtimedwait(heard, limit_s)
-    return told.si_signo if told is not None else None
+    came = signal.sigtimedwait(heard, limit_s)
+    return came.si_signo if came is not None else None
 
 
 def _finish(folder: JobFolder, life: str, status: int, *, killed: bool) -> None:

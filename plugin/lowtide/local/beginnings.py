@@ -11,8 +11,6 @@ from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.steps.steps import Scan
 from lowtide.local.interpreter import Run
 
-__all__ = ["States", "begin_with"]
-
 States = Mapping[str, Mapping[Any, Any]]
 """States by the step's name and then by key; a key of several columns is a tuple."""
 

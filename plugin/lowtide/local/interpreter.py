@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.core.operators.faults.failure import Dead, Failure, as_json, failed_at, unreadable, unwritable
+from lowtide.core.operators.faults.failure import Dead, Failure, as_json, astray, failed_at, unreadable, unwritable
 from lowtide.core.operators.faults.watch import record_watch
 from lowtide.core.operators.joins.pairing import Pairing
 from lowtide.core.operators.order.keys import key_of
@@ -19,39 +19,33 @@ from lowtide.core.operators.order.order import FIRST_TURN, delivered_ms
 from lowtide.core.operators.plain.exchange import front_unit
 from lowtide.core.operators.plain.loop import key_changed, key_refused, misfit, too_many_turns
 from lowtide.core.operators.plain.per_record import not_bool
-from lowtide.flow.plan.plan import Plan, Vertex, is_of
+from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.schema import schema_of
 from lowtide.flow.steps import steps
 from lowtide.flow.steps.clocks import Sighted
 from lowtide.flow.steps.steps import (
-    KINDS,
     Again,
-    Broadcast,
+    Ask,
     Clock,
-    Deduplicate,
-    Feedback,
     Join,
     JoinAsof,
     JoinTable,
-    KeyBy,
-    Last,
     Loop,
-    MapBatches,
     Read,
     Scan,
     Split,
     Step,
     TimedScan,
-    WhenDone,
     WindowBy,
     Write,
 )
 from lowtide.flow.time.moments import moment
+from lowtide.local.asking import Answering, answered
 from lowtide.local.calls import Failed, call, called
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.joins import ROWS, AsofPairs, Pairs, Rows
 from lowtide.local.plain_records import is_plain
-from lowtide.local.state import Scanned, Seen, Windows
+from lowtide.local.state import KEPT, Scanned
 from lowtide.local.timers import Struck, TimedScanned
 from lowtide.local.windows import OnTime, TimedWindows
 from lowtide_snapshots.errors import KeyRefused
@@ -88,6 +82,7 @@ class Run:
         looks_ahead: bool = True,
         on_time: OnTime | None = None,
         dead: list[Dead] | None = None,
+        answering: Answering | None = None,
     ) -> None:
         """Begin a run.
 
@@ -98,8 +93,10 @@ class Run:
             looks_ahead: See `TimedWindows`.
             on_time: See `TimedWindows`.
             dead: Takes dead letters; by default a list of the run's own.
+            answering: Answers calls; by default their own functions do.
         """
         self._until = until
+        self._answering = answering
         self._on_call = on_call
         self.written: dict[int, list[Item]] = {vertex.id: [] for vertex in plan.sinks()}
         self.dead: list[Dead] = [] if dead is None else dead
@@ -108,23 +105,21 @@ class Run:
         self._newest: dict[int, Order] = {}
         self._turning: dict[int, list[Item]] = {}
         """By head of a loop with a `key_by` in its body: the items that go round again, after all of this turn."""
-        self._windows = {vertex.id: Windows(plan, vertex) for vertex in plan.those(Last)}
+        kept = (vertex for vertex in plan.vertices if type(vertex.step) in KEPT)
+        self._kept = {vertex.id: KEPT[type(vertex.step)](plan, vertex) for vertex in kept}
         self._timed = {
             vertex.id: TimedWindows(plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
             for vertex in plan.those(WindowBy)
         }
-        self._seen = {vertex.id: Seen(plan, vertex) for vertex in plan.those(Deduplicate)}
         self._pairs: dict[int, Pairs] = {
-            vertex.id: (
-                AsofPairs(plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
-                if is_of(vertex, JoinAsof)
-                else Pairs(plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
-            )
+            vertex.id: PAIRED[type(vertex.step)](plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
             for vertex in plan.those(Join)
         }
         self._tables = {vertex.id: Rows(plan, vertex) for vertex in plan.those(JoinTable)}
         self._watches = {vertex.id: record_watch(vertex) for vertex in plan.vertices}
-        self._scanned = {vertex.id: _scanned(plan, vertex) for vertex in plan.those(Scan)}
+        self._scanned = {
+            vertex.id: SCANNED.get(type(vertex.step), Scanned)(plan, vertex) for vertex in plan.those(Scan)
+        }
         self._timers = {id_: scanned for id_, scanned in self._scanned.items() if isinstance(scanned, TimedScanned)}
 
     def begin(self, vertex: Vertex, key: tuple[Any, ...], state: object) -> None:
@@ -210,7 +205,7 @@ class Run:
         ways = []
         for number, child in enumerate(children, 1):
             # The first step that checks finds a record that does not fit its type; the steps after it do not see it.
-            if (child.is_exchange or isinstance(child.step, _LOOK)) and not self._is_sound(vertex, item):
+            if (child.is_exchange or child.step.looks) and not self._is_sound(vertex, item):
                 break
             branch = item if len(children) == 1 else item.child(number)
             ways.append(_Way(child, child.parents.index(vertex.id), branch))
@@ -285,14 +280,19 @@ class Run:
         return []
 
     def _write(self, vertex: Vertex[Write], _port: int, item: Item) -> list[_Way]:
-        failure = unwritable(0, item.record, vertex.step.sink.format)
+        failure = unwritable(0, item.record, vertex.step.sink)
         if failure is not None:
             raise Failed(item.record, failure.error)
+        failure = astray(0, item.record, vertex.step.sink, item.unit, self._plan.units)
+        if failure is not None:
+            self._fail(vertex, item, failure)
+            return []
         self.written[vertex.id].append(item)
         return []
 
-    def _last(self, vertex: Vertex[Last], _port: int, item: Item) -> list[_Way]:
-        return _out(vertex, [item.becomes(window) for window in self._windows[vertex.id].take(item)])
+    def _ask(self, vertex: Vertex[Ask], _port: int, item: Item) -> list[_Way]:
+        assert self._answering is not None, "somebody answers"
+        return _out(vertex, [answered(vertex, item, self._answering(vertex, item))])
 
     def _scan(self, vertex: Vertex[Scan], port: int, item: Item) -> list[_Way]:
         if port == 0:
@@ -300,8 +300,8 @@ class Run:
         self._scanned[vertex.id].see(item)
         return []
 
-    def _deduplicate(self, vertex: Vertex[Deduplicate], _port: int, item: Item) -> list[_Way]:
-        return _out(vertex, [item] if self._seen[vertex.id].goes_on(item) else [])
+    def _keep(self, vertex: Vertex, _port: int, item: Item) -> list[_Way]:
+        return _out(vertex, self._kept[vertex.id].take(item))
 
     def _enter(self, vertex: Vertex[Loop], _port: int, item: Item) -> list[_Way]:
         if not self._plan.crosses(vertex):
@@ -315,10 +315,10 @@ class Run:
     def _exchanged(self, vertex: Vertex, item: Item) -> Item:
         """Return the record as it comes out of an exchange; of a broadcast one unit's copy, as all are equal."""
         item = _carried(vertex, item)
-        if isinstance(vertex.step, Broadcast):
+        if vertex.step.to_all:
             return item.into(0).child(1)
-        if isinstance(vertex.step, KeyBy | Feedback) and vertex.step.columns:
-            return item.into(hash_unit(key_of(vertex.step.columns, item.record), self._plan.units))
+        if vertex.step.by:
+            return item.into(hash_unit(key_of(vertex.step.by, item.record), self._plan.units))
         if item.unit >= 0:
             return item
         return item.into(front_unit(item.order.front, self._plan.units))
@@ -384,14 +384,11 @@ class Run:
         self.dead.append(Dead(vertex.name, message.position, timestamp, failure.error, *original))
 
 
-_LOOK = Write | MapBatches | WhenDone
-"""The steps, besides exchanges, that need records whose fields fit their types."""
+PAIRED: dict[type[Step], type[Pairs]] = {Join: Pairs, JoinAsof: AsofPairs}
+"""A join's state."""
 
-
-def _scanned(plan: Plan, vertex: Vertex[Scan]) -> Scanned:
-    if is_of(vertex, Clock):
-        return Struck(plan, vertex)
-    return TimedScanned(plan, vertex) if is_of(vertex, TimedScan) else Scanned(plan, vertex)
+SCANNED: dict[type[Step], type[Scanned]] = {TimedScan: TimedScanned, Clock: Struck}
+"""A scan's data besides its states."""
 
 
 def _out(vertex: Vertex, items: Iterable[Item]) -> list[_Way]:
@@ -412,6 +409,7 @@ TAKES: dict[type[Step], Callable[[Run, Vertex[Any], int, Item], list[_Way]]] = {
     steps.FlatMap: _call,
     steps.Filter: _call,
     steps.MapBatches: _call,
+    steps.Ask: Run._ask,
     steps.Split: Run._split,
     steps.Side: _as_it_is,
     steps.Merge: _as_it_is,
@@ -420,7 +418,6 @@ TAKES: dict[type[Step], Callable[[Run, Vertex[Any], int, Item], list[_Way]]] = {
     steps.KeyBy: Run._exchange,
     steps.Relay: Run._exchange,
     steps.Broadcast: Run._exchange,
-    steps.Last: Run._last,
     steps.Scan: Run._scan,
     steps.FlatScan: Run._scan,
     steps.TimedScan: Run._scan,
@@ -428,12 +425,12 @@ TAKES: dict[type[Step], Callable[[Run, Vertex[Any], int, Item], list[_Way]]] = {
     steps.Aggregated: Run._scan,
     steps.Ended: Run._scan,
     steps.Clock: Run._scan,
-    steps.Deduplicate: Run._deduplicate,
     steps.WindowBy: Run._windowed,
     steps.WhenDone: Run._windowed,
     steps.Loop: Run._enter,
     steps.Again: Run._again,
     steps.Write: Run._write,
+    **dict.fromkeys(KEPT, Run._keep),
 }
 """The handler of a record by kind of step (errors: Failed)."""
 
@@ -443,9 +440,6 @@ PAIRS: dict[type[Step], Callable[[Run, Vertex[Any], int, Item], list[_Way]]] = {
     steps.JoinAsof: Run._joined,
 }
 """The same for steps whose function takes two records, and whose calls are not those of one record."""
-
-_MISSING = {each for each in KINDS if not each.silent} - TAKES.keys() - PAIRS.keys() - {steps.Read, steps.Running}
-assert not _MISSING, f"steps without a handler in local runs: {_MISSING}"
 
 
 def _carried(vertex: Vertex, item: Item) -> Item:

@@ -77,8 +77,8 @@ class Item:
     def in_next_turn(self, mark: int) -> Item:
         """Return the item one turn later."""
         tick, front, sequence, child = self.order
-        place = child.index(mark) + 1
-        later = (*child[:place], child[place] + 1, *child[place + 1 :])
+        index = child.index(mark) + 1
+        later = (*child[:index], child[index] + 1, *child[index + 1 :])
         return Item(self.record, Order(tick, front, sequence, later), self.message, self.unit)
 
     def becomes(self, record: Any) -> Item:

@@ -14,13 +14,11 @@ from lowtide.core.operators.joins.pairing import Pairing
 from lowtide.core.operators.order.keys import key_of, meets_nothing
 from lowtide.core.operators.order.order import CLOCK, Position
 from lowtide.flow.plan.plan import Plan, Vertex, side_of
-from lowtide.flow.steps.steps import Join, JoinAsof, JoinTable, Table
+from lowtide.flow.steps.steps import Join, JoinAsof, JoinTable
 from lowtide.flow.time.durations import ticks_of
 from lowtide.flow.time.moments import micros
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.windows import OnTime
-
-__all__ = ["ROWS", "AsofPairs", "Pairs", "Rows"]
 
 ROWS = 1
 """The port of a table."""
@@ -35,8 +33,7 @@ class Rows:
     """
 
     def __init__(self, plan: Plan, vertex: Vertex[JoinTable]) -> None:
-        table = plan.table_of(vertex).step
-        assert isinstance(table, Table)
+        table = vertex.step.table
         self._table = table
         self._ttl = None if table.ttl is None else ticks_of(table.ttl, plan.slack_ms)
         self._columns = [plan.key_of(vertex, port) for port in (0, ROWS)]

@@ -13,8 +13,6 @@ from lowtide.flow.site import Function, Site
 from lowtide.flow.steps.steps import Step, WindowBy
 from lowtide.flow.types.findings import Finding
 
-__all__ = ["Calls", "Failing", "Tried", "apart", "judged", "name_of"]
-
 LISTED = 20
 """The samples listed for a step that refuses them."""
 

@@ -13,8 +13,6 @@ from lowtide.flow.steps.steps import Join, WindowBy
 from lowtide.flow.time.moments import micros
 from lowtide.local.run import Message, run_log
 
-__all__ = ["QUANTILES", "Lateness", "lateness_of"]
-
 QUANTILES = (0.5, 0.99, 0.999, 1.0)
 
 

@@ -27,18 +27,6 @@ from lowtide_tracker.floors import Floor
 if TYPE_CHECKING:
     from lowtide.conf import KafkaConf
 
-__all__ = [
-    "Output",
-    "Verdict",
-    "compare",
-    "compare_lanes",
-    "expected_lanes",
-    "read_log",
-    "read_newest",
-    "read_output",
-    "read_sources",
-]
-
 READ_LIMIT_S = 120.0
 DIFFERENCES = 5
 SHOWN_BYTES = 100
@@ -118,7 +106,7 @@ def expected_lanes(
     until: int | None = None,
 ) -> dict[int, list[Output]]:
     """Return what a sink must receive, per lane and in order; errors as `compare`."""
-    names = [vertex.name for vertex in plan.sinks()]
+    names = [vertex.name for vertex, _ in plan.kafka_sinks()]
     if sink not in names and (sink is not None or len(names) != 1):
         asked = "no sink is given" if sink is None else f'the flow has no sink "{sink}"'
         raise FlowError(f"{asked}; it writes to {', '.join(names)}", way_out="name one of them")
@@ -147,7 +135,7 @@ def compare_lanes(expected: Mapping[int, Sequence[Output]], delivered: Mapping[i
         duplicated += surplus.total()
         left, right = _without(due, missing), _without(came, surplus)
         out_of_order += sum(one != other for one, other in zip(left, right, strict=True))
-        differences += _told(lane, due, came, missing, surplus)
+        differences += _differences(lane, due, came, missing, surplus)
     count = sum(map(len, expected.values())), sum(map(len, delivered.values()))
     return Verdict(*count, lost, duplicated, out_of_order, tuple(differences[:DIFFERENCES]))
 
@@ -164,23 +152,23 @@ def _without(outputs: Sequence[Output], surplus: Counter[Output]) -> list[Output
     return kept
 
 
-def _told(
+def _differences(
     lane: int, due: Sequence[Output], came: Sequence[Output], missing: Counter[Output], surplus: Counter[Output]
 ) -> Iterator[str]:
     """Yield the first difference of a lane, the first message lost and the first one too many."""
-    place = next(
+    at = next(
         (index for index, (one, other) in enumerate(zip(due, came, strict=False)) if one != other),
         min(len(due), len(came)),
     )
-    yield f"lane {lane}, message {place}: expected {_said(due, place)}, found {_said(came, place)}"
+    yield f"lane {lane}, message {at}: expected {_said(due, at)}, found {_said(came, at)}"
     for what, found in (("lost", missing), ("not expected, or too often", surplus)):
         if found:
             output, times = next(iter(found.items()))
             yield f"lane {lane}: {found.total():,} {what}, first {_shown(output)}{f', {times} times' * (times > 1)}"
 
 
-def _said(outputs: Sequence[Output], place: int) -> str:
-    return _shown(outputs[place]) if place < len(outputs) else "the end"
+def _said(outputs: Sequence[Output], at: int) -> str:
+    return _shown(outputs[at]) if at < len(outputs) else "the end"
 
 
 def _shown(output: Output) -> str:

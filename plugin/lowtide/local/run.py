@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
@@ -12,6 +12,8 @@ from lowtide.core.operators.faults.failure import Dead, as_json
 from lowtide.core.operators.order.keys import plain
 from lowtide.core.operators.order.order import Position, delivered_ms
 from lowtide.errors import FlowError
+from lowtide.flow.formats.endpoints import KafkaSink
+from lowtide.flow.parameters import calling
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.columns import columns_of
@@ -19,9 +21,9 @@ from lowtide.flow.schema.headers import pack_headers
 from lowtide.flow.schema.message import Message as Given
 from lowtide.flow.schema.stamped import Stamped
 from lowtide.flow.steps.graph import DEAD_LETTERS, FlowGraph
-from lowtide.flow.steps.steps import Read, Write
+from lowtide.flow.steps.steps import Read
 from lowtide.flow.time.moments import micros_of, tick_due
-from lowtide.flow.types.inference import key_column
+from lowtide.local.asking import Asked, Kept, from_kept
 from lowtide.local.beginnings import States, begin_with
 from lowtide.local.interpreter import OnCall, Run
 from lowtide.local.items import Item, Message, Order
@@ -57,19 +59,24 @@ class Delivered:
 
 
 def run_records(
-    flow: FlowGraph, inputs: Inputs, until: datetime | None = None, states: States | None = None
+    flow: FlowGraph,
+    inputs: Inputs,
+    until: datetime | None = None,
+    states: States | None = None,
+    answers: Mapping[str, Callable[..., object]] | None = None,
 ) -> dict[str, list[object]]:
     """Run a flow on records or messages' values per source; return records per sink, failed ones as "dead-letters".
 
     The records of a source keep the order given, sources follow each other; `Stamped` ones go by their log time. Then
-    time goes on, to `until` or to its end. A source may be given by partition; `states` are the steps' initial states.
+    time goes on, to `until` or to its end. A source may be given by partition; `states` are the steps' initial states,
+    and `answers` the functions that take the place of those of calls.
 
     Raises:
         FlowError: the flow does not fit together, or an input or state does not fit its source or step.
         MessageRefused, UserError: as in a job, if the flow has no dead letters; always if a function changes a record
             or a state in place, or returns a state that cannot be saved.
     """
-    return run_plan(compile_flow(flow, parallelism=1), inputs, until=until, states=states)
+    return run_plan(compile_flow(flow, parallelism=1), inputs, until=until, states=states, answers=answers)
 
 
 def run_plan(
@@ -80,6 +87,7 @@ def run_plan(
     until: datetime | None = None,
     states: States | None = None,
     dead: list[Dead] | None = None,
+    answers: Mapping[str, Callable[..., object]] | None = None,
 ) -> dict[str, list[object]]:
     """Do `run_records` for a plan; `on_call` gets each function call, `dead` each dead letter, of failed runs too."""
     sources = {vertex.name: vertex for vertex in plan.sources()}
@@ -95,11 +103,13 @@ def run_plan(
     came.sort(key=itemgetter(0))
     last = None if until is None else tick_due(micros_of(until), plan.slack_ms * 1_000)
     # Without log times no record can be ahead of them.
-    run = Run(plan, on_call, until=last, looks_ahead=any(order.tick for order, _, _ in came), dead=dead)
-    begin_with(run, plan, states or {})
-    for order, vertex, record in came:
-        _take(run, vertex, order, record)
-    run.finish()
+    looks_ahead = any(order.tick for order, _, _ in came)
+    with Asked(plan, answers or {}) as asked, calling():
+        run = Run(plan, on_call, until=last, looks_ahead=looks_ahead, dead=dead, answering=asked)
+        begin_with(run, plan, states or {})
+        for order, vertex, record in came:
+            _take(run, vertex, order, record)
+        run.finish()
     written: dict[str, list[object]] = {
         vertex.name: [item.record for item in run.written[vertex.id]] for vertex in plan.sinks()
     }
@@ -161,6 +171,8 @@ def run_log(
     until: int | None = None,
     on_time: OnTime | None = None,
     preloaded: Mapping[int, int] | None = None,
+    kept: Kept | None = None,
+    answers: Mapping[str, Callable[..., object]] | None = None,
 ) -> tuple[dict[str, list[Delivered]], list[Dead]]:
     """Run a plan on the messages of each source, in the order of their labels; the order given does not matter.
 
@@ -172,6 +184,8 @@ def run_log(
         until: The last tick that the run's time reaches; by default time goes on until nothing is due.
         on_time: Called with each record that reaches a window of event time; see `OnTime`.
         preloaded: The end of the preloaded messages by front.
+        kept: The answers of calls that the run has kept; the others are asked again.
+        answers: By the name of a call the function that answers instead of its own.
 
     Returns:
         The messages to each sink, by its name, in order, and the dead letters, in order. A job must reproduce the
@@ -184,11 +198,14 @@ def run_log(
     for vertex, message in messages:
         front, sequence = message.position.front, message.position.sequence
         ordered.append((Order(labels[message.position], front, sequence, paths[vertex.id]), vertex, message))
-    run = Run(plan, until=until, on_time=on_time)
-    for order, vertex, message in sorted(ordered, key=itemgetter(0)):
-        run.read(vertex, order, message)
-    run.finish()
-    return {vertex.name: _delivered(plan, vertex, run.written[vertex.id]) for vertex in plan.sinks()}, run.dead
+    with Asked(plan, answers or {}) as asked, calling():
+        run = Run(plan, until=until, on_time=on_time, answering=from_kept(kept or {}, asked))
+        for order, vertex, message in sorted(ordered, key=itemgetter(0)):
+            run.read(vertex, order, message)
+        run.finish()
+    return {
+        vertex.name: _delivered(plan, sink, run.written[vertex.id]) for vertex, sink in plan.kafka_sinks()
+    }, run.dead
 
 
 def label_log(
@@ -220,10 +237,10 @@ def label_log(
     return labels
 
 
-def _delivered(plan: Plan, vertex: Vertex[Write], items: Iterable[Item]) -> list[Delivered]:
-    """Return the messages of a sink."""
-    sink, lanes = vertex.step.sink, plan.lane_of_unit().tolist()
-    column, columns = key_column(sink), columns_of(sink.format.record)
+def _delivered(plan: Plan, sink: KafkaSink, items: Iterable[Item]) -> list[Delivered]:
+    """Return the messages of a topic."""
+    lanes = plan.lane_of_unit().tolist()
+    column, columns = sink.message_column, columns_of(sink.format.record)
     delivered = []
     for item in items:
         key = None if column is None else _key_bytes(getattr(item.record, column))

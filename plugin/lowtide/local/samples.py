@@ -12,8 +12,6 @@ from lowtide.flow.schema.nested_kinds import Mapping, Sequenced, Struct
 from lowtide.flow.schema.plain_kinds import Fixed, Identifier
 from lowtide.flow.schema.schema import schema_of
 
-__all__ = ["SAMPLES", "samples_of"]
-
 SAMPLES = 24
 
 _SCALARS: dict[type, list[Any]] = {
@@ -52,12 +50,12 @@ def _value(kind: Kind, number: int) -> Any:
     elif isinstance(kind, Choice):
         values = sorted(kind.members, key=repr)
     elif isinstance(kind, Sequenced):
-        return kind.python([_value(kind.item, number + place) for place in range(number % 3 + 1)])
+        return kind.python([_value(kind.item, number + index) for index in range(number % 3 + 1)])
     elif isinstance(kind, Mapping):
         names = _SCALARS[str]
-        return {names[place]: _value(kind.value, number + place) for place in range(number % 3 + 1)}
+        return {names[index]: _value(kind.value, number + index) for index in range(number % 3 + 1)}
     else:
         assert isinstance(kind, Struct), f"no sample of {kind.name}"
         fields = enumerate(kind.fields)
-        return kind.record(**{name: _value(inner, number // (place + 1) + place) for place, (name, inner) in fields})
+        return kind.record(**{name: _value(inner, number // (index + 1) + index) for index, (name, inner) in fields})
     return values[number % len(values)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from lowtide.core.operators.keyed.scan import calling
@@ -11,7 +11,7 @@ from lowtide.core.operators.state.states import States
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.site import Function
-from lowtide.flow.steps.steps import Broadcast, Deduplicate, Last, Scan
+from lowtide.flow.steps.steps import Broadcast, Deduplicate, Last, Scan, Step
 from lowtide.flow.time.durations import ticks_of
 from lowtide.local.calls import Failed, called
 from lowtide.local.items import Item
@@ -28,13 +28,13 @@ class Windows:
         self._kept: dict[Hashable, tuple[Any, ...]] = {}
         self._age = _Age(plan, vertex)
 
-    def take(self, item: Item) -> list[tuple[Any, ...]]:
+    def take(self, item: Item) -> list[Item]:
         """Return the window that ends with this record, if it is long enough."""
         key, count = key_of(self._columns, item.record), self._step.count
         before = () if self._age.is_over(key, item.order.tick) else self._kept.get(key, ())
         self._age.touch(key, item.order.tick)
         window = self._kept[key] = (*before, item.record)[-count:]
-        return [window] if self._step.partial or len(window) == count else []
+        return [item.becomes(window)] if self._step.partial or len(window) == count else []
 
 
 class Seen:
@@ -45,13 +45,13 @@ class Seen:
         self._within = ticks_of(vertex.step.within, plan.slack_ms)
         self._ticks: dict[Hashable, int] = {}
 
-    def goes_on(self, item: Item) -> bool:
-        """Return whether a record passes, and remember it if so."""
+    def take(self, item: Item) -> list[Item]:
+        """Return the record if it passes, and remember it if so."""
         key, tick = key_of(self._columns, item.record), item.order.tick
         if key in self._ticks and tick - self._ticks[key] < self._within:
-            return False
+            return []
         self._ticks[key] = tick
-        return True
+        return [item]
 
 
 class _Age:
@@ -121,7 +121,6 @@ class Scanned:
         assert self._beside is not None
         assert self.broadcast is not None
         step, beside = self.broadcast.step, self._beside
-        assert isinstance(step, Broadcast)
         before = beside.look(())
         try:
             state = called(step.function, before, item.record)
@@ -137,6 +136,10 @@ class Scanned:
         return self._beside.kept(())
 
 
+KEPT: dict[type[Step], Callable[[Plan, Vertex[Any]], Windows | Seen]] = {Last: Windows, Deduplicate: Seen}
+"""State of the steps that call no function; each takes an item and returns its outputs."""
+
+
 def _pair(result: Any) -> tuple[Any, Any]:
     state, output = result
     return state, output
@@ -148,7 +151,7 @@ class _Kept:
     def __init__(self, vertex: Vertex[Scan | Broadcast]) -> None:
         self._initial = vertex.step.initial
         self._name = vertex.name
-        self._states = States(vertex)
+        self._states = States(vertex, vertex.step.state)
         self._looked: bytes | None = None
         self._kept: dict[Hashable, Any] = {}
 

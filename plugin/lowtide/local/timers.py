@@ -21,8 +21,6 @@ from lowtide.local.state import Scanned
 from lowtide_snapshots.keys.canonical import encode_key
 from lowtide_snapshots.keys.hashing import hash_unit
 
-__all__ = ["LIMIT", "Endless", "Struck", "TimedScanned"]
-
 BEFORE = -1
 """The tick before all others."""
 LIMIT = 100_000

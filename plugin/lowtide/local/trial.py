@@ -36,9 +36,6 @@ from lowtide.local.samples import samples_of
 from lowtide.local.timers import Endless
 from lowtide.process.pandas_later import leave_pandas_for_later
 
-__all__ = ["try_flow"]
-
-
 SEEDS = ("0", "1")
 """Two hash seeds; workers run under the first."""
 CALLED_WITHIN_S = 60.0
@@ -120,17 +117,17 @@ class Recorder:
         words = apart(vertex.step)
         if not words:
             return vertex
-        told: dict[str, Any] = {
-            word: self._telling(name_of(vertex, word), function) for word, function in words.items()
+        recorded: dict[str, Any] = {
+            word: self._recorded(name_of(vertex, word), function) for word, function in words.items()
         }
         if isinstance(vertex.step, WindowBy):
             assert vertex.step.result is not None, "a plan's windows have a result"
-            return replace(vertex, step=replace(vertex.step, result=replace(vertex.step.result, **told)))
-        return replace(vertex, step=replace(vertex.step, **told))
+            return replace(vertex, step=replace(vertex.step, result=replace(vertex.step.result, **recorded)))
+        return replace(vertex, step=replace(vertex.step, **recorded))
 
-    def _telling(self, name: str, function: Function) -> Function:
+    def _recorded(self, name: str, function: Function) -> Function:
         @wraps(function)
-        def telling(*arguments: Any) -> Any:
+        def recorded(*arguments: Any) -> Any:
             made = self.calls.setdefault(name, [])
             given = _text(arguments)
             try:
@@ -145,17 +142,17 @@ class Recorder:
             self._note(made, given, _text(result))
             return result
 
-        return telling
+        return recorded
 
     @staticmethod
-    def _note(made: list[list[str]], given: str, told: str) -> None:
+    def _note(made: list[list[str]], given: str, result_text: str) -> None:
         if len(made) < SAMPLES_LIMIT:
-            made.append([given, told])
+            made.append([given, result_text])
 
     def __call__(self, vertex: Vertex, record: object, results: object) -> None:
         """Note one call."""
-        told = "failed" if results is None else _text(results)
-        self.calls.setdefault(vertex.name, []).append([_text(record), told])
+        result_text = "failed" if results is None else _text(results)
+        self.calls.setdefault(vertex.name, []).append([_text(record), result_text])
 
 
 def _text(value: object) -> str:
@@ -201,7 +198,12 @@ def main() -> None:
         else samples_of(vertex.gives)
         for vertex in plan.sources()
     }
-    Path(out).write_text(json.dumps([_run(plan, inputs) for _ in range(2)]))
+    try:
+        runs = [_run(plan, inputs) for _ in range(2)]
+    except FlowError as error:
+        # In one line: the last one is shown.
+        sys.exit(f"{error.what}, at {error.where}" if error.where else error.what)
+    Path(out).write_text(json.dumps(runs))
 
 
 if __name__ == "__main__":

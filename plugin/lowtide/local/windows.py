@@ -22,8 +22,6 @@ from lowtide.local.calls import Failed
 from lowtide.local.items import Item, Message, Order
 from lowtide_snapshots.keys.canonical import encode_key
 
-__all__ = ["OnTime", "TimedWindows"]
-
 OnTime = Callable[[str, int], None]
 """Called with a window step of event time, and a record's lag behind log time in microseconds."""
 

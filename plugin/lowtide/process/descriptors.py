@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import resource
 
-__all__ = ["MOST", "allow_descriptors"]
-
 MOST = 1 << 17
 """Twice as many as there are numbers of workers."""
 

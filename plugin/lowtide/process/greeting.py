@@ -6,11 +6,9 @@ import os
 import select
 import socket
 
-__all__ = ["Greeting"]
-
 TRY_EVERY_S = 0.05
 GREETING_LIMIT_S = 2.0
-"""How long a connection may wait to be taken before another one is tried."""
+"""Wait for a connection to be accepted before trying another one."""
 
 
 class Greeting:
@@ -27,7 +25,7 @@ class Greeting:
         self.attempt: socket.socket | None = None
         """A connection before any greeting."""
         self.why = ""
-        """Why there is none."""
+        """The reason that there is none."""
         self._tried_at = float("-inf")
 
     def taken(self, now: float) -> socket.socket | None:

@@ -14,8 +14,6 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
-__all__ = ["leave_pandas_for_later"]
-
 PANDAS = "pandas"
 
 

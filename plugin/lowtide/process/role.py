@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["becomes_worker", "is_worker"]
-
 _workers: list[bool] = []
 
 

@@ -32,12 +32,10 @@ from lowtide_tracker import (
     Traffic,
 )
 
-__all__ = ["TrackerLine"]
-
 MAX_TURN_S = 1.0
-"""What one turn of the loop may add to the time for which there was no line."""
+"""Limit on what one turn of the loop adds to the time without a line."""
 CALL_LIMIT_S = 2.0
-"""How long a tracker that has greeted may take to answer, or to take some bytes."""
+"""Limit on a greeted tracker's answer, or on its taking some bytes."""
 
 
 class TrackerLine:
@@ -100,7 +98,7 @@ class TrackerLine:
         self._broken_s = 0.0
         """For how long `mend` has found no line."""
         self._seen_at: float | None = None
-        """When it did last."""
+        """The last time that it did."""
 
     def connect(self) -> None:
         """Connect for the first time, waiting for a tracker that is not there yet.

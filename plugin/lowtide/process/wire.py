@@ -7,17 +7,16 @@ own the sockets.
 
 import os
 import socket
-import struct
 from enum import IntEnum
 
-from lowtide_tracker import tcp
+from lowtide_tracker import message_reader, tcp
 from lowtide_tracker.handshake import HELLO_BYTES, PROOF_BYTES, ClientHandshake
 
-MAX_MESSAGE_BYTES = 1 << 28
+HEAD = message_reader.HEAD
+MAX_MESSAGE_BYTES = message_reader.MAX_MESSAGE_BYTES
 NONCE_BYTES = 32
 CONNECT_TIMEOUT_S = 10.0
 SOCKET_BUFFER_BYTES = 1 << 20
-HEAD = struct.Struct("<IB")
 
 
 class Kind(IntEnum):
@@ -54,39 +53,18 @@ def head(kind: Kind, size: int) -> bytes:
     return HEAD.pack(size + 1, kind)
 
 
-class MessageReader:
-    """Cuts a stream of bytes into messages; no I/O. Cost: one copy of each message."""
+class MessageReader(message_reader.MessageReader):
+    """Cuts a stream of bytes into messages; no I/O."""
 
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes | memoryview) -> list[tuple[int, bytes]]:
-        """All messages that are complete now, as ``(kind, payload)``."""
-        buffer = self._buffer
-        buffer += data
-        messages, at = [], 0
-        while len(buffer) - at >= 4:
-            length = int.from_bytes(buffer[at : at + 4], "little")
-            if not 1 <= length <= MAX_MESSAGE_BYTES:
-                raise ConnectionClosed(f"a message of {length} bytes was announced, at most {MAX_MESSAGE_BYTES} may be")
-            if len(buffer) - at - 4 < length:
-                break
-            messages.append((buffer[at + 4], bytes(memoryview(buffer)[at + 5 : at + 4 + length])))
-            at += 4 + length
-        if at:
-            del buffer[:at]
-        return messages
+    refused = ConnectionClosed
 
 
 def receive_exactly(connection: socket.socket, size: int) -> bytes:
     """``size`` bytes from a blocking socket; ``ConnectionClosed`` when it ends before."""
-    data = bytearray()
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            raise ConnectionClosed("the peer closed the connection")
-        data += more
-    return bytes(data)
+    data = tcp.up_to(connection, size)
+    if len(data) < size:
+        raise ConnectionClosed("the peer closed the connection")
+    return data
 
 
 def tune(connection: socket.socket) -> None:

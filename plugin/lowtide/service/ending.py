@@ -10,8 +10,6 @@ from lowtide.errors import SnapshotFailed
 from lowtide.events import EventLog
 from lowtide.service.snapshots.coordinator import Coordinator
 
-__all__ = ["EndOfTime"]
-
 AGAIN_AFTER_S = 10.0
 """The time from a failed last snapshot to the next one."""
 

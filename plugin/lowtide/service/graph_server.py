@@ -15,8 +15,6 @@ from lowtide.service.workers.peer import Peer
 from lowtide_tracker.entrance import Entrance
 from lowtide_tracker.job_graph import JobGraph, JobGraphError, JobSaid
 
-__all__ = ["SETTLE_S", "GraphServer"]
-
 LOG = logging.getLogger(__name__)
 SETTLE_S = 2.0
 """The time after the start without answers: jobs that ran before must report first, as they limit what others write."""
@@ -36,7 +34,7 @@ class GraphServer:
         self._settle_s = settle_s
         self._settled = False
         self._peers: dict[str, Peer] = {}
-        self._told: dict[str, Heard] = {}
+        self._sent: dict[str, Heard] = {}
         """The last message to each job."""
         self._entrance: Entrance | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -58,7 +56,7 @@ class GraphServer:
 
     def _settle(self) -> None:
         self._settled = True
-        self._tell()
+        self._send()
 
     async def _talk(self, peer: Peer) -> None:
         said: JobSaid | None = None
@@ -76,10 +74,10 @@ class GraphServer:
         finally:
             if said is not None and self._peers.get(said.job) is peer:
                 del self._peers[said.job]
-                self._told.pop(said.job, None)
+                self._sent.pop(said.job, None)
                 self.graph.gone(said.job, said.life)
                 LOG.warning("job %s (life %d) disconnected", said.job, said.life)
-                self._tell()
+                self._send()
 
     async def _hear(self, peer: Peer, message: Say | Look | Forget) -> None:
         match message:
@@ -89,10 +87,10 @@ class GraphServer:
                 if before is not peer:
                     LOG.info("job %s (life %d) connected", said.job, said.life)
                     self._peers[said.job] = peer
-                    self._told.pop(said.job, None)
+                    self._sent.pop(said.job, None)
                     if before is not None:
                         before.close()
-                self._tell()
+                self._send()
             case Look():
                 jobs = self.graph.jobs
                 chains = {known.job: self.graph.chain(known.job) for known in jobs}
@@ -100,14 +98,14 @@ class GraphServer:
             case Forget(job):
                 self.graph.forget(job)
                 await peer.answer(Done())
-                self._tell()
+                self._send()
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         """Send each job the news of those before it; O(jobs * jobs)."""
         if not self._settled:
             return
         for job, peer in list(self._peers.items()):
             heard = Heard(self.graph.before(job), self.graph.chain(job))
-            if heard != self._told.get(job):
-                self._told[job] = heard
-                peer.tell(heard)
+            if heard != self._sent.get(job):
+                self._sent[job] = heard
+                peer.post(heard)

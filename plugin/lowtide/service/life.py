@@ -10,10 +10,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from lowtide.assignment.messages import Delivered, LabelsEnded, Listened, Looked, Reached, WorkerNews, WorkerOrder
+from lowtide.assignment.messages import Delivered, LabelsEnded, Listened, Looked, Reached, Rest, WorkerNews, WorkerOrder
 from lowtide.assignment.setting import LifeSetting
 from lowtide.assignment.welcome import Welcome
 from lowtide.events import EventLog
+from lowtide.service.carriers.carriers import Carriers
 from lowtide.service.ending import EndOfTime
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER
 from lowtide.service.fronts.large_ticks import LargeTicks
@@ -21,16 +22,18 @@ from lowtide.service.fronts.reach import Reach
 from lowtide.service.fronts.source_fronts import SourceFronts
 from lowtide.service.graph.line import GraphLine
 from lowtide.service.records import Records
+from lowtide.service.snapshots.answers_cutter import AnswersCutter
 from lowtide.service.snapshots.coordinator import Coordinator
 from lowtide.service.snapshots.floor_tidier import FloorTidier
 from lowtide.service.snapshots.participants import LifeParticipants
 from lowtide.service.store_thread import StoreThread
 from lowtide.service.tracker.messages import TrackerSetting
-from lowtide.service.tracker.process import TrackerProcess
+from lowtide.service.tracker.process import Part, TrackerHooks, TrackerProcess
 from lowtide.service.tracker.sharded import LifeTracker, ShardedTracker
 from lowtide.service.tracker.stall import Stall
 from lowtide.service.workers.crew import Crew
 from lowtide.service.workers.ended_labels import EndedLabels
+from lowtide.service.workers.full_disks import FullDisks
 from lowtide.service.workers.questions import Questions
 from lowtide.service.workers.register import Register
 from lowtide.service.workers.silence import Silence
@@ -44,10 +47,10 @@ from lowtide_snapshots.errors import Fenced, SnapshotsError, ZooKeeperUnavailabl
 from lowtide_snapshots.job.life import Life as LifeReport
 from lowtide_snapshots.job.news import DELIVERED
 
-__all__ = ["Life"]
-
 LOG = logging.getLogger(__name__)
 COMMITS_AGAIN_S = 0.5
+DRAIN_LIMIT_S = 10.0
+"""The time that carriers have for what is staged when the job stops; the rest stays staged for the next life."""
 LISTENED_S = 3.0
 """Seconds for which workers assume a listener; the service renews them each second."""
 
@@ -62,7 +65,7 @@ class Life:
         register: The life's workers.
         events: Receives events.
         on_end: Called with the cause when the life cannot go on.
-        tell_worker: Sends a message to a worker, by name; does nothing if it is not connected.
+        send: Sends a message to a worker, by name; does nothing if it is not connected.
     """
 
     def __init__(
@@ -74,12 +77,12 @@ class Life:
         register: Register,
         events: EventLog,
         on_end: Callable[[Cause], None],
-        tell_worker: Callable[[str, WorkerOrder], None],
+        send: Callable[[str, WorkerOrder], None],
     ) -> None:
         self.setting = setting
-        self.told = setting.told
+        self.published = setting.published
         """The published delivered time, a tick: it is stored (R18)."""
-        self.told_again = setting.told_again
+        self.published_again = setting.published_again
         """The same for this output generation: smaller while earlier deliveries are repeated."""
         shape = setting.shape
         self.hub = Hub(
@@ -90,8 +93,8 @@ class Life:
             labels=shape.labels,
         )
         """The news for subscribers."""
-        if self.told is not None:
-            self.hub.reached(DELIVERED, self.told)
+        if self.published is not None:
+            self.hub.reached(DELIVERED, self.published)
         self.hub.on_listener = self._listen
         self._reading: asyncio.Task[None] | None = None
         self._reading_again = False
@@ -102,26 +105,33 @@ class Life:
         self._secret = secret
         self._events = events
         self._on_end = on_end
-        self._telling: asyncio.Task[None] | None = None
+        self._publishing: asyncio.Task[None] | None = None
         self._delivered: int | None = None
         """The newest delivered time that may be stored."""
+        self._durable: int | None = None
+        """The newest tick below which all is durable, published or not."""
         self._stall = Stall(setting.stall_limit_ms / 1000)
         self._silence = Silence(setting.silent_limit_s)
         self._large_ticks = LargeTicks()
-        self._crew = Crew(register, tell_worker, (setting.levels - 1) * setting.parallelism)
-        self._place = StoreThread(setting.zookeeper.store(setting.job), events)
+        self._full_disks = FullDisks()
+        self._crew = Crew(register, send, (setting.levels - 1) * setting.parallelism)
+        self.carriers = Carriers(setting, events=events, moved=self._look_at_visible)
+        """Take what staged sinks were given on into their stores."""
+        self._store = StoreThread(setting.zookeeper.store(setting.job), events)
         self._commits = StoreThread(setting.zookeeper.store(setting.job))
         """For commits only: their manifests are read meanwhile, from a store that may be slow."""
-        self.jobs: GraphLine | None = None
+        self.jobs = (
+            None
+            if setting.jobs is None
+            else GraphLine(setting.jobs, job=setting.job, life=setting.incarnation, on_refused=on_end)
+        )
         """Its place among other jobs; None for a job by itself."""
-        if setting.jobs is not None:
-            self.jobs = GraphLine(setting.jobs, job=setting.job, life=setting.incarnation, on_refused=on_end)
         self.fronts = SourceFronts(
             setting,
             secret=secret,
-            ask=self._place.ask,
-            store=self._place.store,
-            told=lambda: self.told,
+            ask=self._store.ask,
+            store=self._store.store,
+            published=lambda: self.published,
             events=events,
             on_end=on_end,
             crew=self._crew,
@@ -134,14 +144,10 @@ class Life:
             setting.shape.slack_ms, lambda: self.snapshots, takes=setting.snapshots is not None, events=events
         )
         self.records = Records(self._read_records)
-        self.labels = EndedLabels(self._crew, self.hub, lambda: self.told, setting.shape.slack_ms)
+        self.labels = EndedLabels(self._crew, self.hub, lambda: self.published, setting.shape.slack_ms)
         self.questions = Questions(self._crew, setting.shape.slack_ms)
-        self._tidier: FloorTidier | None = None
-        if setting.snapshots is not None and setting.keeps_lasts:
-            generation = setting.snapshots.generation
-            self._tidier = FloorTidier(
-                setting.kafka, setting.job, incarnation=setting.incarnation, generation=generation, events=events
-            )
+        self._tidier = self._make_tidier()
+        self._cutter = AnswersCutter(setting.kafka, setting.answers)
         self._address = ""
         self._tracker = self._make_tracker(host, register)
 
@@ -152,14 +158,14 @@ class Life:
             LowtideError: what could not be started; nothing is left running.
         """
         try:
-            await self._place.open()
+            await self._store.open()
             self._address = await self._tracker.start()
             if self.jobs is not None:
                 self.jobs.start()
             self.fronts.start(self._address, self._tracker.shards)
             if self.setting.snapshots is not None:
                 await self._commits.open()
-                participants = LifeParticipants(self._crew, self.fronts, self._tracker, self._tidier)
+                participants = LifeParticipants(self._crew, self.fronts, self._tracker, self._tidier, self._cutter)
                 lives = await self._commits.ask(self._commits.store.lives)
                 self.snapshots = Coordinator(
                     self.setting.snapshots,
@@ -175,13 +181,26 @@ class Life:
                 await self.snapshots.start()
                 # Before the first subscriber comes: it may need to learn that commits were dropped.
                 self.hub.committed(await self._commits.ask(ZooKeeperCommitLog(self._commits.store).commits))
+            self.carriers.start()
         except BaseException:
             await self.close()
             raise
 
+    async def drain(self) -> None:
+        """Have readers of staged sinks' stores see what was delivered, as far as they can, and publish it (R21)."""
+        late = await self.carriers.drain(DRAIN_LIMIT_S)
+        if late:
+            LOG.warning("not all of sinks %s is visible yet; the next life makes it so", ", ".join(late))
+        visible = self.carriers.visible(self._durable)
+        if self.setting.staged and not self.end.has_come(visible):
+            self._store_delivered(visible)
+            if self._publishing is not None:
+                await asyncio.wait([self._publishing])
+
     async def close(self) -> None:
         """End all of it."""
         self._closing = True
+        await self.carriers.close()
         await self.labels.close()
         await self.records.close()
         if self._reading is not None:
@@ -192,21 +211,23 @@ class Life:
             await self.snapshots.close()
         if self._tidier is not None:
             await self._tidier.close()
+        await self._cutter.close()
         await self.reach.close()
         await self.fronts.close()
         await self._tracker.close()
-        if self._telling is not None:
-            await asyncio.wait([self._telling])
+        if self._publishing is not None:
+            await asyncio.wait([self._publishing])
         await self._commits.close()
-        await self._place.close()
+        await self._store.close()
 
     @property
     def troubles(self) -> list[str]:
         """Return the faults that do not stop the life, each with the time since when."""
         found = [] if self.snapshots is None else [self.snapshots.trouble]
         found += [] if self.jobs is None else [self.jobs.trouble]
-        found += [*self._tracker.troubles, self._large_ticks.trouble]
-        return [each for each in (self._place.away, self.fronts.trouble, self.reach.trouble, *found) if each]
+        found += [*self._tracker.troubles, self._large_ticks.trouble, self._full_disks.trouble]
+        found += self.carriers.troubles
+        return [each for each in (self._store.away, self.fronts.trouble, self.reach.trouble, *found) if each]
 
     @property
     def report(self) -> TrackerReport | None:
@@ -246,7 +267,7 @@ class Life:
         """
         while True:
             try:
-                await self._place.ask(self._place.store.check, self.setting.incarnation)
+                await self._store.ask(self._store.store.check, self.setting.incarnation)
                 break
             except ZooKeeperUnavailable as error:
                 LOG.warning("retrying the check that this life is still the newest: %s", error)
@@ -263,20 +284,26 @@ class Life:
         self._tracker.end_if_silent()
         self.fronts.look(time.monotonic())
         now_s = time.monotonic()
-        stalled = self._stall.look(report, workers, now_s) or self._stall.unread(self.fronts.unread(), workers, now_s)
-        stalled = stalled or self._silence.look(workers, now_s)
+        silent = self._silence.look(workers, now_s)
+        heard = self._silence.now(workers, now_s)
+        stalled = self._stall.look(report, heard, now_s) or self._stall.unread(self.fronts.unread(), heard, now_s)
+        stalled = stalled or silent
         if stalled:
             self._on_end(stalled)
         if self._large_ticks.look(workers, self.fronts.names()):
             self._events.event("ticks_too_large", why=self._large_ticks.trouble)
+        if self._full_disks.look(workers):
+            self._events.event("disk_filling", why=self._full_disks.trouble)
         if self.snapshots is not None:
             self.snapshots.look(time.monotonic(), report.global_min)
         self.reach.look(time.monotonic())
-        delivered = delivered_time(workers, self._crew.expected)
-        if self.end.has_come(delivered) and not self.labels.all_told():
+        delivered = self._visible(workers)
+        if self.end.has_come(delivered) and not self.labels.all_published():
             return  # Labels that subscribers wait for are published before the job ends itself.
         self.labels.soon()
         self._listen()
+        if self.carriers.behind():
+            self._crew.send_all(Rest(LISTENED_S))
         if self.end.look(delivered, time.monotonic()):
             return
         if self.jobs is not None:
@@ -285,7 +312,18 @@ class Life:
 
     def look_at_delivered(self, workers: Sequence[WorkerState]) -> None:
         """Store that more is durable, as workers report while somebody listens, so that it can be published (R18)."""
-        delivered = delivered_time(workers, self._crew.expected)
+        self._publish_soon(self._visible(workers))
+
+    def _look_at_visible(self) -> None:
+        """Store that readers of a staged sink's store see more, in the same way (R21)."""
+        self._publish_soon(self.carriers.visible(self._durable))
+
+    def _visible(self, workers: Sequence[WorkerState]) -> int | None:
+        """Return the tick below which all is durable, and of staged sinks visible (R21)."""
+        self._durable = delivered_time(workers, self._crew.expected)
+        return self.carriers.visible(self._durable)
+
+    def _publish_soon(self, delivered: int | None) -> None:
         if delivered is None or self.end.has_come(delivered):
             return  # The next second's look handles the end of the job.
         if self.hub.listens(delivered * self._slack_ms):
@@ -294,7 +332,7 @@ class Life:
     def _listen(self) -> None:
         """Have workers report at once what is durable, while somebody waits for it or soon will."""
         if self.hub.listens(self.fronts.now_ms() + round(LISTENED_S * 1000)):
-            self._crew.tell_all(Listened(LISTENED_S))
+            self._crew.send_all(Listened(LISTENED_S))
 
     def _store_delivered(self, delivered: int | None) -> None:
         """Store a delivered time and then publish it; while one is being stored, the newest waits."""
@@ -302,61 +340,50 @@ class Life:
             delivered = self._through(self.jobs, delivered)
         if not self.setting.keeps_lasts or delivered is None:
             return
-        if delivered > max(self.setting.start, -1 if self.told_again is None else self.told_again):
+        if delivered > max(self.setting.start, -1 if self.published_again is None else self.published_again):
             self._delivered = delivered
-            if self._telling is None or self._telling.done():
-                self._telling = asyncio.get_running_loop().create_task(self._tell_all())
+            if self._publishing is None or self._publishing.done():
+                self._publishing = asyncio.get_running_loop().create_task(self._publish_all())
 
-    async def _tell_all(self) -> None:
+    async def _publish_all(self) -> None:
         """Store and publish what waits, until nothing does."""
         while self._delivered is not None and not self._closing:
             delivered, self._delivered = self._delivered, None
-            await self._tell(delivered)
+            await self._publish(delivered)
+
+    def _make_tidier(self) -> FloorTidier | None:
+        setting = self.setting
+        if setting.snapshots is None or not setting.lasts_topic:
+            return None
+        return FloorTidier(
+            setting.kafka,
+            setting.job,
+            incarnation=setting.incarnation,
+            generation=setting.snapshots.generation,
+            events=self._events,
+        )
 
     def _make_tracker(self, host: str, register: Register) -> LifeTracker:
         """Make the life's tracker, in shards if the conf has some (R9)."""
-        setting, openings, feeds = self.setting, self.fronts.openings, self.fronts.feeds
+        setting = self.setting
         begins = TrackerSetting(
             setting.incarnation,
             setting.graph,
-            dict(openings),
+            self.fronts.openings,
             setting.start,
             setting.capacity_ticks,
             setting.dues,
-            dict(feeds),
+            self.fronts.feeds,
         )
-
-        def workers() -> list[int]:
-            return [*register.hosts(), SERVICE_WORKER]
-
-        def reported(report: TrackerReport) -> None:
-            self.hub.segments_reached(report.min_times, report.global_min)
-
-        if setting.shards == 1:
-            return TrackerProcess(
-                begins,
-                self._secret,
-                host=host,
-                workers=workers,
-                fronts=lambda: openings,
-                feeds=lambda: feeds,
-                on_fault=self._on_end,
-                on_restart=self._restarted,
-                on_report=reported,
-            )
-        return ShardedTracker(
-            begins,
-            self._secret,
-            host=host,
-            shards=setting.shards,
-            workers=workers,
-            fronts=lambda: openings,
-            feeds=lambda: feeds,
+        hooks = TrackerHooks(
+            workers=lambda: [*register.hosts(), SERVICE_WORKER],
             on_fault=self._on_end,
             on_restart=self._restarted,
-            on_shard_restart=self._shard_restarted,
-            on_report=reported,
+            on_report=lambda report: self.hub.segments_reached(report.min_times, report.global_min),
         )
+        if setting.shards == 1:
+            return TrackerProcess(begins, self._secret, hooks, host=host)
+        return ShardedTracker(begins, self._secret, hooks, host=host, shards=setting.shards)
 
     def _through(self, jobs: GraphLine, delivered: int | None) -> int | None:
         """Limit a delivered time by those of the jobs before this one: so the last job's implies all."""
@@ -368,24 +395,24 @@ class Life:
         held, names = report.held, self.fronts.names()
         front = names.get(held.front, "") if held is not None and held.at_front and held.front is not None else ""
         jobs.say(
-            delivered_ms=None if self.told_again is None else self.told_again * self._slack_ms,
+            delivered_ms=None if self.published_again is None else self.published_again * self._slack_ms,
             min_time_ms=report.global_min * self._slack_ms,
             holder=f"front {front}" if front else report.holder,
             held_topic=front.rpartition("-")[0],
         )
 
-    async def _tell(self, tick: int) -> None:
+    async def _publish(self, tick: int) -> None:
         """Store a delivered time, then publish it (R18)."""
         try:
-            await self._place.ask(self._place.store.tell, self.setting.incarnation, tick, self.setting.generation)
+            await self._store.ask(self._store.store.publish, self.setting.incarnation, tick, self.setting.generation)
         except Fenced as error:
             self._on_end(error.cause())
         except SnapshotsError as error:
             LOG.warning("could not store delivered time; not publishing it yet: %s", error)
         else:
-            self.told_again = tick
-            if self.told is None or tick > self.told:
-                self.told = tick
+            self.published_again = tick
+            if self.published is None or tick > self.published:
+                self.published = tick
                 self.hub.reached(DELIVERED, tick)
             self.labels.soon()
             if self.jobs is not None and self.report is not None:
@@ -415,18 +442,15 @@ class Life:
     async def _read_records(self) -> tuple[list[LifeReport], list[Commit]]:
         """Read all lives and commits of the job (errors: SnapshotsError)."""
         # What workers wait for uses the other one.
-        thread = self._place if self.setting.snapshots is None else self._commits
+        thread = self._store if self.setting.snapshots is None else self._commits
         log = ZooKeeperCommitLog(thread.store)
         lives, commits = await thread.ask(lambda: (thread.store.lives(), log.commits()))
         return [LifeReport.of(node) for node in lives], commits
 
-    def _restarted(self, era: int, how: str) -> None:
+    def _restarted(self, part: Part, era: int, how: str) -> None:
+        """Note a restart; a shard's stops no snapshot: the merge repeats its request to workers that reconnect."""
         self.restarts += 1
-        if self.snapshots is not None:
+        if part.shard is None and self.snapshots is not None:
             self.snapshots.tracker_restarted()
-        self._events.event("tracker_restarted", era=era, how=how)
-
-    def _shard_restarted(self, shard: int, era: int, how: str) -> None:
-        """Note a shard's restart. A snapshot request goes on: the merge repeats it to workers that reconnect."""
-        self.restarts += 1
-        self._events.event("tracker_restarted", shard=shard, era=era, how=how)
+        of = {} if part.shard is None else {"shard": part.shard}
+        self._events.event("tracker_restarted", **of, era=era, how=how)

@@ -14,7 +14,7 @@ from lowtide.events import EventLog
 from lowtide.service.life import Life
 from lowtide.service.workers.register import Register
 from lowtide.status.certificate import certificate_of
-from lowtide.status.control import Control
+from lowtide.status.control import Commands, Control, Queries
 from lowtide.status.gauges import WorkerState
 from lowtide.status.history import History
 from lowtide.status.job_view import JobView, SnapshotsView, SnapshotView
@@ -25,8 +25,6 @@ from lowtide.status.page import job_answer, snapshot_lines
 from lowtide_snapshots.job.life import Life as LifeReport
 from lowtide_snapshots.page.answers import JobAnswer, LifeLine, SnapshotLine
 from lowtide_snapshots.page.lives import life_lines
-
-__all__ = ["LifeView"]
 
 HALTED_MS = 3_000
 """The time for which min time stands before an event reports it, and later that it goes on."""
@@ -55,23 +53,33 @@ class LifeView:
         self._ended_ms: int | None = None
         setting = life.setting
         self._watch = JobWatch(setting.shape, events, history)
-        metrics, said = JobMetrics(setting.shape.job, self._watch.view, self._watch.histograms), setting.control
+        watch, said = self._watch, setting.control
+        metrics = JobMetrics(
+            setting.shape.job, watch.view, watch.histograms, watch.call_seconds, watch.delivery_seconds
+        )
         certificate = certificate_of(said.tls_cert, said.tls_key, said.host)
         self.certificate = certificate.pem
         """The control API's certificate, in PEM."""
-        self._control = Control(
+        queries = Queries(
             self._watch.view,
+            metrics.exposition,
+            history.view,
+            self._page,
+            snapshots=lambda: [] if life.snapshots is None else life.snapshots.views(),
+            look=None if setting.snapshots is None else life.questions.look,
+            look_around=None if setting.snapshots is None else life.questions.look_around,
+            ended=life.labels.ended_ms,
+        )
+        commands = Commands(
+            stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
+            take=None if setting.snapshots is None else self._take,
+        )
+        self._control = Control(
             said.token,
             certificate,
-            metrics=metrics.exposition,
-            history=history.view,
-            page=self._page,
-            stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
-            take=self._take if setting.snapshots is not None else None,
-            look=life.questions.ask if setting.snapshots is not None else None,
-            ended=life.labels.ended_ms,
+            queries=queries,
+            commands=commands,
             hub=life.hub,
-            snapshots=lambda: [] if life.snapshots is None else life.snapshots.views(),
             host=said.host,
             port=said.port,
         )
@@ -144,11 +152,12 @@ class LifeView:
             tracker=life.report,
             restarts=life.restarts,
             spare=life.reach.spare(),
-            delivered_time=life.told,
+            delivered_time=life.published,
             snapshots=SnapshotsView() if life.snapshots is None else life.snapshots.summary(time.monotonic()),
             troubles=life.troubles,
             chain=[] if life.jobs is None else life.jobs.chain,
             clock_jump_ms=life.fronts.clock_jump_ms,
+            staged=life.carriers.moment(),
         )
         view = self._watch.look(time.monotonic(), moment)
         if phase == "ended" and self._ended_ms is None:

@@ -39,8 +39,6 @@ from lowtide.status.history import History
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.errors import cause_of
 
-__all__ = ["Lives", "Running", "say"]
-
 KILL_LIMIT_S = 2.0
 """The time within which a killed worker must be gone."""
 FINISH_POLL_S = 0.01
@@ -111,7 +109,7 @@ class Lives:
                 host=self._host,
                 register=register,
                 on_end=partial(self.end, incarnation),
-                tell_worker=self._tell_worker,
+                send=self._send,
                 history=self._history,
             )
             begun = await running.start()
@@ -128,9 +126,9 @@ class Lives:
         if running is not None:
             await running.close()
 
-    def _tell_worker(self, name: str, order: WorkerOrder) -> None:
+    def _send(self, name: str, order: WorkerOrder) -> None:
         if name in self.welcomed and name in self.links:  # A worker's first message is its welcome.
-            self.links[name].tell(ToWorker(name, order))
+            self.links[name].post(ToWorker(name, order))
 
     def processes(self, executor: str) -> int:
         """Return the number of hosts of an executor, if it has as many workers."""
@@ -161,6 +159,8 @@ class Lives:
             await link.answer(Stop())
         await _until_empty(links, limit_s)
         killed = await self._kill(register, links)
+        if self.running is not None and not register.cause:
+            await self.running.life.drain()
         await self.close()
         return killed
 
@@ -183,9 +183,9 @@ class Lives:
         """End the life for a cause: tell the driver plugin, which cancels Spark's jobs."""
         if incarnation == self.register.incarnation and not self.register.cause and not self.register.finished:
             self.register.end(cause)
-            self.tell_end()
+            self.report_end()
 
-    def tell_end(self) -> None:
+    def report_end(self) -> None:
         """Tell the driver plugin that the life has ended."""
         assert self.register.cause is not None, "the life has ended for a cause"
         say(Ended(self.register.incarnation, self.register.cause))
@@ -214,7 +214,7 @@ class Lives:
         register.lost(gone, how, pid)
         if register.cause != before and register is self.register:
             self.event("worker_lost", worker=", ".join(gone), pid=pid, why=str(register.cause))
-            self.tell_end()
+            self.report_end()
 
     def look(self) -> None:
         """Look after the life; call it each second."""
@@ -274,7 +274,7 @@ class Running:
         host: The host on which the tracker listens.
         register: The life's workers.
         on_end: Called with the cause when the life cannot go on.
-        tell_worker: Sends a message to a worker, by name.
+        send: Sends a message to a worker, by name.
         history: The history of the lives before; continues with this one.
 
     Raises:
@@ -289,7 +289,7 @@ class Running:
         host: str,
         register: Register,
         on_end: Callable[[Cause], None],
-        tell_worker: Callable[[str, WorkerOrder], None],
+        send: Callable[[str, WorkerOrder], None],
         history: History,
     ) -> None:
         self.register = register
@@ -301,7 +301,7 @@ class Running:
             register=register,
             events=self.events,
             on_end=on_end,
-            tell_worker=tell_worker,
+            send=send,
         )
         self._view = LifeView(self.life, self.events, register, history)
 

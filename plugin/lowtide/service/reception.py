@@ -12,8 +12,6 @@ from lowtide_tracker.entrance import Entrance, listen
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
 from lowtide_tracker.tcp import expect_acks
 
-__all__ = ["receive_on"]
-
 
 def receive_on(host: str, secret: bytes, talk: Callable[[Peer], Awaitable[None]], port: int = 0) -> Entrance:
     """Listen on a port of `host`, by default a free one; `talk` serves each peer that knows the secret.

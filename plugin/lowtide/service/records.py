@@ -10,8 +10,6 @@ from lowtide_snapshots.commits.record import Commit
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.job.life import Life
 
-__all__ = ["Records"]
-
 LOG = logging.getLogger(__name__)
 KEPT_S = 4.0
 FIRST_LIMIT_S = 1.0

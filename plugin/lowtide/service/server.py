@@ -131,7 +131,7 @@ class Service:
             lives.processes(question.executor),
         )
         if register.cause != before:
-            lives.tell_end()
+            lives.report_end()
         if isinstance(found, Refused) or lives.running is None or not level:
             return found
         return msgspec.structs.replace(found, load_ms=int(lives.running.life.setting.load_limit_s * 1000))

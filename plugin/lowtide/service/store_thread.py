@@ -11,8 +11,6 @@ from lowtide.events import EventLog
 from lowtide_snapshots.errors import ZooKeeperUnavailable
 from lowtide_snapshots.job.store import JobStore
 
-__all__ = ["StoreThread"]
-
 
 class StoreThread:
     """Calls a job's place in ZooKeeper; a slow call holds up only the other calls of this thread.
@@ -47,14 +45,14 @@ class StoreThread:
                 answer = await asyncio.to_thread(call, *arguments)
             except ZooKeeperUnavailable as error:
                 if not self.away:
-                    self._tell("zookeeper_lost", why=str(error))
+                    self._log("zookeeper_lost", why=str(error))
                     self.away = f"since {datetime.now(UTC):%H:%M:%S} UTC: {error.what}"
                 raise
             if self.away:
-                self._tell("zookeeper_back")
+                self._log("zookeeper_back")
             self.away = ""
             return answer
 
-    def _tell(self, event: Any, **fields: Any) -> None:
+    def _log(self, event: Any, **fields: Any) -> None:
         if self._events is not None:
             self._events.event(event, **fields)

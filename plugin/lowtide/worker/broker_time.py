@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BrokerTime"]
-
 DRIFT = 1e-3
 """A generous bound for the drift between two machines' monotonic clocks, in seconds per second."""
 
@@ -15,18 +13,18 @@ class BrokerTime:
     possible drift. It may lag by the shortest trip from the service to here.
 
     Args:
-        told_ms: The broker's time in the first reading.
+        now_ms: The broker's time of the first reading.
         now_s: The monotonic time on arrival.
     """
 
-    def __init__(self, told_ms: int, now_s: float) -> None:
-        self._ahead_ms = told_ms - now_s * 1000
+    def __init__(self, now_ms: int, now_s: float) -> None:
+        self._ahead_ms = now_ms - now_s * 1000
         self._at_s = now_s
 
-    def tell(self, told_ms: int, now_s: float) -> None:
+    def update(self, now_ms: int, now_s: float) -> None:
         """Take a new reading from the service."""
         drifted_ms = (now_s - self._at_s) * DRIFT * 1000
-        self._ahead_ms = max(told_ms - now_s * 1000, self._ahead_ms - drifted_ms)
+        self._ahead_ms = max(now_ms - now_s * 1000, self._ahead_ms - drifted_ms)
         self._at_s = now_s
 
     def ms(self, now_s: float) -> int:

@@ -10,8 +10,6 @@ from types import FrameType
 
 from lowtide_snapshots.cause import Cause
 
-__all__ = ["CallLimit"]
-
 LOOK_S = 1.0
 _OURS = str(Path(__file__).parents[1])
 
@@ -24,14 +22,14 @@ class CallLimit:
 
     Args:
         limit_s: The longest time a turn may last.
-        tell: Called once with the function that the turn is in.
+        report: Called once with the function that the turn is in.
     """
 
-    def __init__(self, limit_s: float, tell: Callable[[Cause], None]) -> None:
+    def __init__(self, limit_s: float, report: Callable[[Cause], None]) -> None:
         self.turns = 0
         """Counted up by the loop."""
         self._limit_s = limit_s
-        self._tell = tell
+        self._report = report
         self._seen = -1
         self._stood_s = 0.0
 
@@ -51,7 +49,7 @@ class CallLimit:
         if self._stood_s < self._limit_s or frame is None:
             return
         self.end()
-        self._tell(
+        self._report(
             Cause(
                 "loss",
                 f"{_named(frame)} has not returned for {self._stood_s:g} s",

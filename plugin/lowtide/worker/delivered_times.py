@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 from lowtide.assignment.messages import Delivered
 
-__all__ = ["DeliveredTimes"]
-
 EVERY_S = 0.05
 """The shortest time between two reports."""
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 from lowtide.core.fronts.front import Front
 from lowtide.core.operators.order.bundle import Bundle
 from lowtide.histogram import Histogram
-from lowtide.status.gauges import FrontGauges, WorkerGauges
+from lowtide.status.gauges import FrontGauges, SinkGauges, WorkerGauges
 
 HOPS = ("pack", "exchange", "python", "wait", "sink")
 """The parts of a record's latency: from the JVM's first look at it to level 0; between workers; in this worker's steps;
 before the barrier, until min time has passed it; from its bundle until the sink confirms it durable."""
+
+
+@dataclass(slots=True)
+class _Delivered:
+    """The records that were delivered to one sink."""
+
+    records: int = 0
+    bytes: int = 0
+    newest: int = 0
 
 
 class Figures:
@@ -26,6 +36,7 @@ class Figures:
         self.latency = Histogram()
         """The time from a record's timestamp (its tick) until it is durable in the sink."""
         self._waiting: deque[tuple[int, int, int]] = deque()
+        self._sinks: dict[str, _Delivered] = {}
 
     def waits(self, tick: int, rows: int, now_ns: int) -> None:
         """Note that records up to a tick now wait for min time."""
@@ -49,6 +60,15 @@ class Figures:
         self.latency.add(now_ns - first * slack_ns, rows - rows // 2)
         self.latency.add(now_ns - last * slack_ns, rows // 2)
 
+    def delivered_to(self, sink: str, ticks: tuple[int, int, int], size: int) -> None:
+        """Note that a bundle with so many bytes is durable in a sink; `ticks` as `span` gave them."""
+        _, last, rows = ticks
+        if rows:
+            counts = self._sinks.setdefault(sink, _Delivered())
+            counts.records += rows
+            counts.bytes += size
+            counts.newest = max(counts.newest, last)
+
     def gauges(self) -> WorkerGauges:
         """Return the counts, and the histograms as bucket to records."""
         return WorkerGauges(
@@ -58,6 +78,11 @@ class Figures:
             dead_letters=self.dead_letters,
             hops={hop: histogram.counts for hop, histogram in self.hops.items() if histogram.counts},
             latency=self.latency.counts,
+            sinks={
+                name: SinkGauges(records=each.records, bytes=each.bytes, newest=each.newest)
+                for name, each in self._sinks.items()
+            }
+            or None,
         )
 
 

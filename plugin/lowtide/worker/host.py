@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
@@ -19,22 +22,23 @@ from lowtide.assignment.messages import Cancel, Committed, WorkerNews
 from lowtide.assignment.welcome import Welcome
 from lowtide.core.effects import Frame
 from lowtide.core.operators.faults.limits import PLACE_BYTES
+from lowtide.core.operators.questions import Question
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.schema.fields import kept
 from lowtide.process.tracker_line import TrackerLine
-from lowtide.status.gauges import LineGauges
+from lowtide.status.gauges import DiskGauges, LineGauges, WorkerGauges
+from lowtide.worker.asking import asking_of
 from lowtide.worker.delivered_times import DeliveredTimes
 from lowtide.worker.protocol import Emitted, Frames, Reported
 from lowtide.worker.rounds import Rounds
 from lowtide.worker.shares import Share, SharedDelivery
-from lowtide.worker.stage_parts import delivers, make_delivery, make_saver
+from lowtide.worker.stage_parts import make_delivery, make_saver, store_of, stores_of
+from lowtide.worker.state_on_disk import StateOnDisk
 from lowtide_tracker import Floor, LocalTracker, Request
 from lowtide_tracker.floors import Floors
 
 if TYPE_CHECKING:
     from lowtide.worker.stage import LevelStage
-
-__all__ = ["Handed", "LevelHost"]
 
 FLUSH_S = 0.002
 """Least time between two flushes to the tracker: it bounds what tracking adds to a record's latency."""
@@ -46,6 +50,8 @@ KEEP_FLOORS_SOON_S = 0.1
 """The same interval while a subscriber waits for delivered time."""
 CATCH_UP_S = 0.02
 """The interval at which workers learn of min time that frees none of their work: they forget what it has passed."""
+ASKED_S = 0.5
+"""The interval at which a host sees to the process that asks outside services, also without an answer."""
 HEAR_S = 0.01
 """The interval at which a host reads the tracker's notices while nothing waits for them."""
 
@@ -98,6 +104,8 @@ class LevelHost:
         self._shared: SharedDelivery | None = None
         self.rounds = Rounds(deployment, birth.incarnation)
         self.saver = make_saver(deployment, birth)
+        self._disk: StateOnDisk | None = None
+        self._asking = asking_of(deployment)
         self._records = {vertex.id: vertex.gives for vertex in deployment.plan.exchanges()}
         self._stages: dict[str, LevelStage] = {}
         self._fronts: list[LevelStage] = []
@@ -113,7 +121,7 @@ class LevelHost:
         self._request: Request | None = None
         """The newest notice received."""
         self._news: list[Reported] = []
-        self._flushed_s = self._kept_s = self._heard_s = self._caught_up_s = 0.0
+        self._flushed_s = self._kept_s = self._heard_s = self._caught_up_s = self._asked_s = 0.0
         self._delivered = DeliveredTimes()
 
     # -- workers ---------------------------------------------------------------------------------------------------
@@ -130,7 +138,7 @@ class LevelHost:
             self.saver.add(stage.name, stage.core)
         if self._request is not None:
             stage.core.pin(self._request)
-        stage.core.tell_due()
+        stage.core.report_due()
         self.dirty = True
         if stage.core.program.clocked:
             self._unbegun.append(stage)
@@ -150,12 +158,26 @@ class LevelHost:
         self._save()
         return emitted
 
+    def disk(self) -> StateOnDisk:
+        """Return the host's state on disk; the first worker that has some makes it."""
+        if self._disk is None:
+            setting = self._deployment.disk
+            assert setting is not None, "state is on disk"
+            birth = self._birth
+            self._disk = StateOnDisk(setting, self._deployment.plan.name, birth.incarnation, birth.host)
+            if self.saver is not None:
+                self.saver.disk = self._disk
+        return self._disk
+
     def share(self, birth: Birth, core: WorkerCore) -> Share | None:
-        """Return a worker's share of the delivery, which the first that needs it begins; None if it never delivers."""
-        if not delivers(self._deployment.plan, birth.level):
+        """Return a worker's share of the deliveries; None if it never delivers. The first that needs one begins it."""
+        stores = stores_of(self._deployment.plan, birth.level)
+        if not stores:
             return None
         if self._shared is None:
-            self._shared = SharedDelivery(make_delivery(self._deployment, birth, core))
+            self._shared = SharedDelivery(partial(store_of, self._deployment.plan))
+        for store in stores - self._shared.deliveries.keys():
+            self._shared.deliveries[store] = make_delivery(store, self._deployment, birth, core)
         return self._shared.share()
 
     # -- frames from neighbour to neighbour ------------------------------------------------------------------------
@@ -209,10 +231,14 @@ class LevelHost:
             del descriptors[:1]  # The other descriptors show at once that a shard of the tracker has gone.
         found += [(descriptor, self.hear) for descriptor in descriptors]
         if self._shared is not None:
-            found.append((self._shared.delivery.fileno(), self.settle))
+            found += [(delivery.fileno(), self.settle) for delivery in self._shared.deliveries.values()]
         found.append((self.rounds.fileno(), self.came_round))
+        if self._asking is not None:
+            found.append((self._asking.fileno(), self.answered))
         if self.saver is not None:
             found += [(descriptor, self._hear_saver) for descriptor in self.saver.descriptors()]
+        if self._disk is not None:
+            found.append((self._disk.fileno(), self._pinned))
         return [entry for entry in found if entry[0] >= 0]
 
     @property
@@ -254,12 +280,34 @@ class LevelHost:
             return ()
         emitted = [*self.hear()]
         self._shared.settle()
-        return emitted + [(stage.name, stage.settle()) for stage in self._stages.values() if stage.settled]
+        emitted += [(stage.name, stage.settle()) for stage in self._stages.values() if stage.settled]
+        if self._asking is not None:
+            # Answers that are durable free what waits for them.
+            self.dirty = True
+            self._save()
+        return emitted
+
+    # -- outside services ------------------------------------------------------------------------------------------
+
+    def ask(self, stage: LevelStage, questions: Sequence[Question]) -> None:
+        """Ask outside services, for a worker."""
+        assert self._asking is not None, "only calls ask"
+        self._asking.ask(stage, questions)
+
+    def answered(self) -> Emitted:
+        """Take the answers that have come."""
+        assert self._asking is not None, "only calls are answered"
+        emitted = [(stage.name, stage.answered(ask, answers)) for stage, ask, answers in self._asking.answered()]
+        self.dirty = self.dirty or bool(emitted)
+        self._save()
+        return emitted
 
     def send(self) -> None:
         """Hand the sinks all that this turn has released."""
         if self._shared is not None:
             self._shared.send()
+        if self._asking is not None:
+            self._asking.send()
 
     def _save(self) -> None:
         """Write what a snapshot asks for, in one process forked for all workers that have its request."""
@@ -268,8 +316,19 @@ class LevelHost:
             return  # Some have not reached its T: the pins stay.
         if self.saver is not None and pinned:
             self._news += self.saver.begin()
+            if self.saver.pinning:
+                return
         for stage in pinned:
             stage.core.unpin()
+
+    def _pinned(self) -> Emitted:
+        """Go on with a snapshot whose state on disk is pinned."""
+        assert self._disk is not None
+        if self._disk.pinning:
+            self._save()
+        else:
+            self._disk.greet()
+        return ()
 
     def _hear_saver(self) -> Emitted:
         if self.saver is not None:
@@ -281,7 +340,7 @@ class LevelHost:
         self._floors.forget(front, offset)
 
     def snapshot_over(self, name: str, order: Committed | Cancel) -> None:
-        """Note that a snapshot is committed or cancelled, as the service told one of the workers."""
+        """Note that a snapshot is committed or cancelled, as the service wrote to one of the workers."""
         if self.saver is not None:
             if isinstance(order, Committed):
                 self.saver.committed(name, order.tick)
@@ -292,6 +351,8 @@ class LevelHost:
         """Return what workers report: the offsets fronts expect, what was saved, what was requested."""
         if self.saver is not None and self.saver.awaits:
             self._hear_saver()
+        if self.saver is not None and self.saver.pinning:
+            self._save()
         for stage in self._fronts:
             reached = stage.reached(now_s)
             if reached is not None:
@@ -310,6 +371,18 @@ class LevelHost:
         """Return the traffic on the line to the tracker."""
         return LineGauges(traffic=self.line.traffic, acks=self.local.flushed_acks)
 
+    def gauges(self, of_first: WorkerGauges) -> WorkerGauges:
+        """Return the gauges of one of its workers, which reports those of the host as well."""
+        own = replace(of_first, line=self.line_gauges(), disk=self.disk_gauges())
+        if self._asking is None:
+            return own
+        asking = self._asking
+        return replace(own, callers=asking.gauges(), caller_restarts=asking.restarts)
+
+    def disk_gauges(self) -> DiskGauges | None:
+        """Return the state on disk; None if there is none."""
+        return None if self._disk is None else self._disk.gauges()
+
     def report(self, name: str, news: WorkerNews) -> None:
         """Report news of a worker to the service, soon."""
         self._news.append((name, news))
@@ -326,6 +399,9 @@ class LevelHost:
             for stage in self._stages.values():
                 if stage.behind:
                     stage.catch_up()
+        if self._asking is not None and now_s - self._asked_s >= ASKED_S:
+            self._asked_s = now_s
+            emitted = [*emitted, *self.answered()]
         if now_s - self._kept_s >= (KEEP_FLOORS_SOON_S if self._delivered.listened(now_s) else KEEP_FLOORS_S):
             self._kept_s = now_s
             emitted = [*emitted, *((stage.name, stage.keep_floors()) for stage in self._stages.values())]
@@ -378,8 +454,12 @@ class LevelHost:
     def close(self, timeout_s: float) -> int:
         """Deliver what the sinks were given, and return the number of records left after the time-out."""
         self.rounds.close()
+        if self._asking is not None:
+            self._asking.close(timeout_s)
         if self.saver is not None:
             self.saver.close()
+        if self._disk is not None:
+            self._disk.close()
         return 0 if self._shared is None else self._shared.close(timeout_s)
 
 

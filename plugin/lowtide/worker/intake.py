@@ -10,8 +10,6 @@ from lowtide.core.operators.order.batch import Batch
 from lowtide.flow.plan.plan import Plan
 from lowtide.worker.figures import Figures
 
-__all__ = ["Intake"]
-
 
 class Intake:
     """The frames that come to one worker from those of the level before.

@@ -8,8 +8,6 @@ from lowtide.assignment.welcome import Welcome
 from lowtide.worker.host import LevelHost
 from lowtide.worker.stage import LevelStage
 
-__all__ = ["LevelDeployment"]
-
 
 class LevelDeployment(Deployment):
     """The deployment that the driver pickles for every host process; `lowtide.worker.main` opens it there."""

@@ -40,6 +40,7 @@ from lowtide.assignment.messages import (
     read_order,
 )
 from lowtide.assignment.welcome import Welcome, unpack
+from lowtide.histogram import Histogram
 from lowtide.process.wire import ConnectionClosed, Kind
 from lowtide.status.gauges import WorkerGauges
 from lowtide.worker.attachment import Attachment
@@ -109,6 +110,8 @@ class Loop:
         self._early: dict[str, tuple[Link, Attach]] = {}
         """By worker, the task that asked for it before it was here."""
         self._watch = Watch()
+        self._turns = Histogram()
+        """How long turns have taken that had something to do, waiting apart."""
         self._watched: list[tuple[int, Callable[[], Emitted]]] = []
         self._failed = False
         self._stopping = False
@@ -133,6 +136,8 @@ class Loop:
             self._settle()
             self._door.tick()
             self._report()
+            if not idle:
+                self._turns.add(time.monotonic_ns() - self._watch.woke_ns)
         self._limit.end()
 
     def stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
@@ -237,7 +242,7 @@ class Loop:
         host.send()
         news = host.news(now)
         if news:
-            self._tell(News(news))
+            self._send(News(news))
 
     def _rest(self) -> None:
         """Let workers go further ahead of min time, as no input has come, then do what is due."""
@@ -300,14 +305,14 @@ class Loop:
     def _fail(self, error: BaseException) -> None:
         self._failed = True
         cause = cause_of(error, "".join(traceback.format_exception(error)))
-        self._tell(Failed(cause))
+        self._send(Failed(cause))
         for worker in self._down:
             worker.touched = True
             worker.task.send(Kind.FAILED, msgspec.json.encode(cause))
 
     def _hangs(self, cause: Cause) -> None:
         """Report a call that does not return: the service ends the life, and then this unresponsive process."""
-        self._tell(Failed(cause))
+        self._send(Failed(cause))
 
     # -- more workers ----------------------------------------------------------------------------------------------
 
@@ -330,7 +335,7 @@ class Loop:
     def _expect(self, order: bytes) -> None:
         birth = self._birth.of(read_order(order))
         self._expected.append(birth)
-        self._tell(self._hello(birth))
+        self._send(self._hello(birth))
 
     def _welcome(self, payload: bytes) -> None:
         birth = self._expected.popleft()
@@ -347,10 +352,10 @@ class Loop:
             gauges = {worker.name: _gauges(worker) for worker in self._down}
             if self._down:
                 first = self._down[0].name
-                gauges[first] = replace(gauges[first], line=self._host.line_gauges())
-            self._tell(Gauges(gauges))
+                gauges[first] = replace(self._host.gauges(gauges[first]), turns=self._turns.counts)
+            self._send(Gauges(gauges))
 
-    def _tell(self, message: FromHost) -> None:
+    def _send(self, message: FromHost) -> None:
         self._control.send(Kind.ASK, encode(message))
         try:
             self._control.flush()
@@ -364,11 +369,11 @@ class Loop:
                 if kind == Kind.PLAN:
                     self._guard(self._welcome, message)
                 else:
-                    self._told(message)
+                    self._follow(message)
         except ConnectionClosed:
             self._service_gone()
 
-    def _told(self, payload: bytes) -> None:
+    def _follow(self, payload: bytes) -> None:
         try:
             message = read_by_host(payload)
         except Malformed as error:
@@ -377,7 +382,7 @@ class Loop:
         if not isinstance(message, ToWorker):
             self.stop()
         elif message.worker in self._workers:
-            self._guard(self._workers[message.worker].stage.told, message.order)
+            self._guard(self._workers[message.worker].stage.follow, message.order)
             # Stop watching what it has closed before another descriptor can get its number.
             self._watch_host()
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from lowtide.assignment.deployment import Deployment
-from lowtide.connectors.delivery import Headers, Outgoing, Packet, Sinks
-from lowtide.connectors.lasts import records_of
-from lowtide.connectors.lasts_records import lane_name
+from lowtide.connectors.sender import Outgoing
 from lowtide.core.operators.faults.failure import Dead, clock_of
-from lowtide.core.operators.order.bundle import Bundle
+from lowtide.core.operators.order.bundle import NO_KEY, Bundle
 from lowtide.core.operators.order.order import CLOCK
 from lowtide.core.operators.plain.sink import SinkEncoder
-from lowtide.flow.schema.headers import unpack_headers
+from lowtide.flow.formats.endpoints import is_staged
+from lowtide.flow.schema.headers import Headers, unpack_headers
+from lowtide.flow.steps.steps import Answers
+from lowtide.sinks.answers.encoder import AnswersEncoder
+from lowtide.sinks.contract import Encoder, Mark, Packet, Sinks, lane_name
+from lowtide.sinks.staged.encoder import StagedEncoder
+from lowtide.sinks.stores import is_direct
 from lowtide.worker.figures import Figures, span
-
-__all__ = ["Outputs"]
 
 MAX_QUEUED_RECORDS = 100_000
 """The largest number of records that may wait for the sinks, however small they are."""
@@ -28,7 +31,6 @@ class Outputs:
     Args:
         deployment: The plan and its settings.
         level: The worker's level.
-        incarnation: The life's number; goes with every `last`.
         delivery: The worker's share of the way to Kafka.
         figures: Counts deliveries.
         fronts: Source partitions' names by number; the caller may add to it.
@@ -39,35 +41,46 @@ class Outputs:
         deployment: Deployment,
         *,
         level: int,
-        incarnation: int,
         delivery: Sinks,
         figures: Figures,
         fronts: dict[int, str],
     ) -> None:
         self._deployment = deployment
         self._level = level
-        self._incarnation = incarnation
         self._delivery = delivery
         self._figures = figures
         self._fronts = fronts
         self._record_bytes = 0.0
         plan = deployment.plan
-        self._sinks = {vertex.id: SinkEncoder(vertex, plan.slack_ms) for vertex in plan.sinks()}
-        # (sink, lane) -> the bundle under way there: first tick, last tick, rows, the time it was put.
-        self._under_way: dict[tuple[int, int], tuple[tuple[int, int, int], int]] = {}
+        self._sinks: dict[int, Encoder] = {}
+        self._staged: dict[int, StagedEncoder] = {}
+        self._answers = {each.id for each in plan.those(Answers)}
+        for log in plan.those(Answers):
+            self._sinks[log.id] = AnswersEncoder(plan, log)
+        for vertex in plan.sinks():
+            sink = vertex.step.sink
+            if is_staged(sink):
+                self._sinks[vertex.id] = self._staged[vertex.id] = StagedEncoder(plan, vertex)
+            elif is_direct(sink):
+                self._sinks[vertex.id] = sink.encoder(vertex, plan.slack_ms)
+            else:
+                self._sinks[vertex.id] = SinkEncoder(vertex, plan.slack_ms)
+        self._last = {lane_key: key.packed() for lane_key, key in deployment.last.items()}
+        # (sink, lane) -> the bundle under way there: first tick, last tick, rows; the time it was put; its bytes.
+        self._under_way: dict[tuple[int, int], tuple[tuple[int, int, int], int, int]] = {}
 
     def give(self, sink: int, bundle: Bundle) -> None:
         """Hand a bundle to Kafka; `settled` reports when it is durable."""
         messages = self._letters(bundle) if sink < 0 else self._messages(sink, bundle)
-        lasts: Sequence[tuple[bytes, bytes | None]] = ()
-        if self._deployment.lasts_topic:
-            name = lane_name(self._deployment.plan.vertices[sink] if sink >= 0 else None, self._level, bundle.lane)
-            lasts = records_of(name, bundle.last_key, bundle.floors, self._incarnation, bundle.covered)
-        self._under_way[sink, bundle.lane] = span(bundle), time.time_ns()
-        self._delivery.put(Packet(sink, bundle.lane, messages, lasts))
+        if bundle.mark is not None:
+            messages = [*messages, self._staged[sink].mark(bundle.lane, bundle.mark)]
+        size = sum(map(_bytes_of, messages))
+        self._under_way[sink, bundle.lane] = span(bundle), time.time_ns(), size
+        mark = self._mark(sink, bundle) if self._deployment.delivery == "exactly_once" else None
+        self._delivery.put(Packet(sink, bundle.lane, messages, mark, leads=sink in self._answers))
         if messages:
             # A running mean in which the last bundle counts for one half, as sizes may change.
-            self._record_bytes = (self._record_bytes + sum(map(_size, messages)) / len(messages)) / 2
+            self._record_bytes = (self._record_bytes + size / len(messages)) / 2
 
     def full(self, backlog: int) -> bool:
         """Return whether the sinks have no room for more, with this many records released and not durable.
@@ -85,15 +98,28 @@ class Outputs:
         """
         settled = self._delivery.durable()
         now = time.time_ns()
-        for place in settled:
-            ticks, put_ns = self._under_way.pop(place)
+        for lane_key in settled:
+            ticks, put_ns, size = self._under_way.pop(lane_key)
+            sink = lane_key[0]
+            if sink in self._answers:
+                continue
             self._figures.durable(ticks, self._deployment.plan.slack_ms, put_ns, now)
+            if sink >= 0:
+                self._figures.delivered_to(self._deployment.plan.vertices[sink].name, ticks, size)
         return settled
 
-    def _messages(self, sink: int, bundle: Bundle) -> Sequence[Outgoing]:
+    def _mark(self, sink: int, bundle: Bundle) -> Mark:
+        """Return what becomes durable with a bundle."""
+        lane_key = sink, bundle.lane
+        before, self._last[lane_key] = self._last.get(lane_key, NO_KEY), bundle.last
+        name = lane_name(self._deployment.plan.vertices[sink] if sink >= 0 else None, self._level, bundle.lane)
+        return Mark(name, bundle.last, before, bundle.floors, bundle.covered)
+
+    def _messages(self, sink: int, bundle: Bundle) -> Sequence[Any]:
         if not len(bundle):
             return []
-        self._figures.records_out += len(bundle)
+        if sink not in self._answers:
+            self._figures.records_out += len(bundle)
         return self._sinks[sink].encode(bundle.lane, bundle.pieces)
 
     def _letters(self, bundle: Bundle) -> list[Outgoing]:
@@ -113,5 +139,6 @@ class Outputs:
         return (sink.topic, partition, letter.key, letter.value, letter.timestamp, headers)
 
 
-def _size(message: Outgoing) -> int:
-    return len(message[2] or b"") + len(message[3] or b"")
+def _bytes_of(message: Any) -> int:
+    """Return about how large a message is: its texts and bytes."""
+    return sum([len(part) for part in message if isinstance(part, bytes | str)])

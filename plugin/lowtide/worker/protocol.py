@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from lowtide.assignment.messages import WorkerNews, WorkerOrder
-from lowtide.status.gauges import LineGauges, WorkerGauges
+from lowtide.status.gauges import WorkerGauges
 
 Frames = Iterable[tuple[int, bytes]]
 """Frames for workers of the next level: `(target partition, bytes)`."""
@@ -37,7 +37,7 @@ class Stage(Protocol):
     def full(self) -> bool:
         """Return whether no more input should be read for now."""
 
-    def told(self, order: WorkerOrder) -> None:
+    def follow(self, order: WorkerOrder) -> None:
         """Follow an order of the service."""
 
     def gauges(self) -> WorkerGauges:
@@ -66,8 +66,8 @@ class Host(Protocol):
     def due_s(self, now_s: float) -> float:
         """Return the seconds until something is due."""
 
-    def line_gauges(self) -> LineGauges | None:
-        """Return the traffic on its line to the tracker; None if it has none."""
+    def gauges(self, of_first: WorkerGauges) -> WorkerGauges:
+        """Return the gauges of one of its workers, which reports those of the host as well."""
 
     def news(self, now_s: float) -> list[Reported]:
         """Return what workers report to the service."""

@@ -10,8 +10,6 @@ from lowtide.worker.attachment import Attachment
 from lowtide.worker.protocol import Frames, Stage
 from lowtide.worker.task import Task
 
-__all__ = ["MAX_LEAD_MS", "Resident", "not_ahead"]
-
 MAX_LEAD_MS = 20
 """The lead, in time of the log, that a source partition may have over another one with input: its results would only
 wait for the other's records, or be repaired when those come."""

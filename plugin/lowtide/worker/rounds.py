@@ -10,8 +10,6 @@ from lowtide.core.effects import Frame
 from lowtide.core.frames import Outbox
 from lowtide.flow.schema.headers import Headers
 
-__all__ = ["Rounds"]
-
 
 class Rounds:
     """One host's end of all loops; it opens its line to Kafka on first use.

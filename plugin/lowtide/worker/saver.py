@@ -7,7 +7,6 @@ long as it still ends in time, and dies with the host.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
@@ -39,12 +38,15 @@ from lowtide.assignment.messages import (
     read_written,
     reader,
 )
-from lowtide.connectors.lasts_records import lane_name
 from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.state.saved_step import SavedStep, saved_steps
 from lowtide.core.worker import WorkerCore
+from lowtide.disk.pins import PinnedStore, ReaderDied
 from lowtide.errors import LowtideError
 from lowtide.flow.plan.plan import Plan
+from lowtide.process.parent import die_with
+from lowtide.sinks.contract import lane_name
+from lowtide.worker.state_on_disk import StateOnDisk
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.errors import cause_of
 from lowtide_snapshots.format.manifest import LaneLast, Part
@@ -53,19 +55,17 @@ from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
 from lowtide_tracker import Request
 
-__all__ = ["Saver"]
-
 PUTS_AT_ONCE = 8
 """The number of parts written to the store at once, when in a hurry."""
 PATIENCE_S = 5.0
 """The time for which parts are written only while the machine is idle: a busy one would never write them."""
 NICE = 10
 """The niceness of the writing process after that."""
-PR_SET_PDEATHSIG = 1
 READ_BYTES = 1 << 16
 
 _encode = msgspec.json.Encoder().encode
-_read_part: Callable[[Raw], tuple[int, Part]] = reader(tuple[int, Part], "a process that writes parts")
+_read_part: Callable[[Raw], tuple[int, Part | None]]
+_read_part = reader(tuple[int, Part | None], "a process that writes parts")
 
 
 @dataclass(slots=True)
@@ -109,8 +109,9 @@ class _Work(NamedTuple):
         worker: The worker that owns it.
         step: The step.
         unit: The hash unit.
-        keys: Its keys with their state.
+        keys: Its keys in memory with their state.
         request: The snapshot request.
+        core: The worker's core.
     """
 
     worker: str
@@ -118,6 +119,11 @@ class _Work(NamedTuple):
     unit: int
     keys: list[Any]
     request: Request
+    core: WorkerCore
+
+    def all_keys(self) -> list[Any]:
+        """Return its keys with those that are not in memory."""
+        return self.keys + self.core.program.away(self.step.vertex, self.unit, self.request.tick)
 
 
 @dataclass(slots=True)
@@ -148,6 +154,9 @@ class Saver:
         incarnation: The life's number.
         base: The T of the snapshot that the life began from; hash units unchanged since then have their parts.
         keeps_lasts: True if the lanes' last deliveries are kept, so that a later life can use them.
+
+    Attributes:
+        disk: The host's state on disk, once it has any.
     """
 
     def __init__(
@@ -164,6 +173,7 @@ class Saver:
         self._incarnation = incarnation
         self._keeps_lasts = keeps_lasts
         self._base = FIRST_TICK if base is None else base
+        self.disk: StateOnDisk | None = None
         self._shares: dict[str, _Share] = {}
         self._writing: dict[int, _Writing] = {}
         """By descriptor."""
@@ -175,16 +185,17 @@ class Saver:
         self._shares[worker] = _Share(core, saved_steps(self._plan, core.level), self._base)
 
     def begin(self) -> list[tuple[str, ShareNews]]:
-        """Save what cores have pinned, and let them prune again; return what to report of each at once."""
+        """Save what cores have pinned, and let them prune again; return what to report of each at once.
+
+        Where state is on disk, that is pinned first, and until then (`pinning`) nothing else happens: call it again.
+        """
         pinned = {worker: share for worker, share in self._shares.items() if share.core.pinned is not None}
         changed = {worker: share for worker, share in pinned.items() if share.core.program.changed(share.base)}
-        failed: Cause | None = None
+        stores = self._pinned_stores() if changed or self.pinning else []
+        if stores is None:
+            return []
         began_s = time.perf_counter()
-        if changed:
-            try:
-                self._fork(changed)
-            except OSError as error:
-                failed = Cause("loss", f"could not fork a process to write its parts: {error.strerror}")
+        failed = stores if isinstance(stores, Cause) else self._forked(changed, stores)
         pause_ms = round((time.perf_counter() - began_s) * 1000, 2)
         news: list[tuple[str, ShareNews]] = []
         for worker, share in pinned.items():
@@ -197,9 +208,39 @@ class Saver:
             share.core.unpin()
         return news
 
+    def _pinned_stores(self) -> list[PinnedStore] | Cause | None:
+        """Return the state on disk for the processes that write, if there is some; None if it is not pinned yet."""
+        if self.disk is None:
+            return []
+        try:
+            if not self.disk.pinning:
+                self.disk.pin()
+            return self.disk.pinned()
+        except ReaderDied as error:
+            return Cause("loss", f"could not pin the state on disk: the process that reads it: {error}")
+
+    def _forked(self, changed: Mapping[str, _Share], stores: Sequence[PinnedStore]) -> Cause | None:
+        """Fork what writes; return why it could not."""
+        try:
+            if changed:
+                self._fork(changed, stores)
+        except OSError as error:
+            return Cause("loss", f"could not fork a process to write its parts: {error.strerror}")
+        finally:
+            for store in stores:
+                store.close()
+            if self.disk is not None:
+                self.disk.release()
+        return None
+
     def descriptors(self) -> list[int]:
         """Return the descriptors that are readable when `hear` has something to report."""
         return list(self._writing)
+
+    @property
+    def pinning(self) -> bool:
+        """Return whether `begin` waits for the state on disk to be pinned, which is what it will go on with."""
+        return self.disk is not None and self.disk.pinning
 
     @property
     def writes(self) -> bool:
@@ -216,6 +257,8 @@ class Saver:
         news: list[tuple[str, ShareNews]] = []
         for writing in list(self._writing.values()):
             news += self._read(writing)
+        if self._writing and self.disk is not None and self.disk.crowded:
+            news += self._give_up(self.disk)
         if self._ended:
             news += self._reap()
         for worker, share in self._shares.items():
@@ -258,7 +301,7 @@ class Saver:
 
     # -- the host's side -------------------------------------------------------------------------------------------
 
-    def _fork(self, shares: Mapping[str, _Share]) -> None:
+    def _fork(self, shares: Mapping[str, _Share], stores: Sequence[PinnedStore]) -> None:
         number = max(share.request.number for share in shares.values())
         readable, writable = os.pipe()
         try:
@@ -270,11 +313,11 @@ class Saver:
         if pid == 0:
             status = 1
             try:
-                _detach(writable)
-                self._save(shares, number, writable)
+                _detach(writable, *[store.fileno() for store in stores])
+                self._save(shares, number, writable, stores)
                 status = 0
             except BaseException as error:  # noqa: BLE001 - nothing of it may go on in a copy of the host
-                _tell(writable, (None, ShareFailed(number, _why(error))))
+                _write_pipe(writable, (None, ShareFailed(number, _why(error))))
             finally:
                 os._exit(status)
         os.close(writable)
@@ -293,6 +336,19 @@ class Saver:
             if not data:
                 self._end(writing)
                 return
+
+    def _give_up(self, disk: StateOnDisk) -> Iterator[tuple[str, ShareNews]]:
+        """End what writes: as long as it does, what is freed on disk is not used again, and soon there is no more."""
+        cause = Cause(
+            "loss",
+            "the state on disk had little room left, and a snapshot keeps it from using again what it frees",
+            where=disk.where,
+            way_out="raise state.disk_max_gb, give keys a shorter ttl, or use more hosts; without room the job ends",
+        )
+        for writing in list(self._writing.values()):
+            disk.given_up += 1
+            yield from self._heard(writing, None, ShareFailed(writing.number, cause))
+            self._end(writing)
 
     @staticmethod
     def _heard(writing: _Writing, worker: str | None, news: Written) -> Iterator[tuple[str, ShareNews]]:
@@ -322,36 +378,56 @@ class Saver:
 
     # -- the process that writes -----------------------------------------------------------------------------------
 
-    def _save(self, shares: Mapping[str, _Share], number: int, out: int) -> None:
+    def _save(self, shares: Mapping[str, _Share], number: int, out: int, stores: Sequence[PinnedStore]) -> None:
         store = open_store(self._store)
+        if stores:
+            self._read_from(stores[0])
         work = list(self._work(shares, number, out))
         puts: deque[tuple[str, Future[Part]]] = deque()
         with ThreadPoolExecutor(PUTS_AT_ONCE) as pool:
-            for each in self._left_by_idle(work, store, number, out):
-                puts.append((each.worker, pool.submit(self._put, store, *self._part(each))))
+            for each in self._left_by_idle(work, store, number, out, stores):
+                part = self._part(each)
+                if part is None:
+                    _write_pipe(out, (each.worker, PartEmpty(number, each.step.vertex, each.unit)))
+                    continue
+                puts.append((each.worker, pool.submit(self._put, store, *part)))
                 if len(puts) >= 2 * PUTS_AT_ONCE:
                     worker, put = puts.popleft()
-                    _tell(out, (worker, PartWritten(number, put.result())))
+                    _write_pipe(out, (worker, PartWritten(number, put.result())))
             for worker, put in puts:
-                _tell(out, (worker, PartWritten(number, put.result())))
+                _write_pipe(out, (worker, PartWritten(number, put.result())))
         for worker in shares:
-            _tell(out, (worker, ShareSaved(number)))
+            _write_pipe(out, (worker, ShareSaved(number)))
+        with suppress(ChildProcessError):  # There was no room for it.
+            os.wait()  # The idle process: a busy machine takes its time to let it die.
 
     @staticmethod
     def _work(shares: Mapping[str, _Share], number: int, out: int) -> Iterator[_Work]:
         """Yield what there is to write, worker by worker, reporting how much it is and what is empty."""
         for worker, share in shares.items():
-            state = share.core.snapshot(share.base).state
-            filled = sum(bool(keys) for units in state.values() for keys in units.values())
-            _tell(out, (worker, PartCount(number, filled)))
+            core = share.core
+            state = core.snapshot(share.base, whole=False).state
+            filled = {
+                (vertex, unit): bool(keys) or core.program.has_away(vertex, unit)
+                for vertex, units in state.items()
+                for unit, keys in units.items()
+            }
+            # Those that only have keys that are forgotten by now count until they are read.
+            _write_pipe(out, (worker, PartCount(number, sum(filled.values()))))
             for vertex, units in state.items():
                 for unit, keys in units.items():
-                    if keys:
-                        yield _Work(worker, share.steps[vertex], unit, keys, share.request)
+                    if filled[vertex, unit]:
+                        yield _Work(worker, share.steps[vertex], unit, keys, share.request, core)
                     else:
-                        _tell(out, (worker, PartEmpty(number, vertex, unit)))
+                        _write_pipe(out, (worker, PartEmpty(number, vertex, unit)))
 
-    def _left_by_idle(self, work: Sequence[_Work], store: Store, number: int, out: int) -> list[_Work]:
+    def _read_from(self, store: PinnedStore) -> None:
+        assert self.disk is not None, "its state was pinned"
+        self.disk.shelves.read_from(store)
+
+    def _left_by_idle(
+        self, work: Sequence[_Work], store: Store, number: int, out: int, stores: Sequence[PinnedStore]
+    ) -> list[_Work]:
         """Write parts in one more process while nothing else wants to run; return what it has not written in time.
 
         A process that is only nice makes a waking thread wait for the end of its time slice, which takes milliseconds.
@@ -369,23 +445,31 @@ class Saver:
         if pid == 0:
             try:
                 os.close(out)
-                _die_with(parent)
+                die_with(parent)
                 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-                for place, each in enumerate(work):
-                    _tell(writable, (place, self._put(store, *self._part(each))))
+                if stores:
+                    self._read_from(stores[1])
+                for index, each in enumerate(work):
+                    made = self._part(each)
+                    _write_pipe(writable, (index, None if made is None else self._put(store, *made)))
             finally:
                 os._exit(0)
         os.close(writable)
         left = dict(enumerate(work))
-        for place, part in _told(readable, time.monotonic() + PATIENCE_S):
-            _tell(out, (left.pop(place).worker, PartWritten(number, part)))
+        for index, part in _read_pipe(readable, time.monotonic() + PATIENCE_S):
+            done = left.pop(index)
+            empty = PartEmpty(number, done.step.vertex, done.unit)
+            _write_pipe(out, (done.worker, empty if part is None else PartWritten(number, part)))
         os.close(readable)
         os.kill(pid, signal.SIGKILL)
         return list(left.values())
 
-    def _part(self, work: _Work) -> tuple[PartHead, int, memoryview]:
-        step, request = work.step, work.request
-        table = step.table(work.keys)
+    def _part(self, work: _Work) -> tuple[PartHead, int, memoryview] | None:
+        """Return what to write; None if it is nothing."""
+        step, request, keys = work.step, work.request, work.all_keys()
+        if not keys:
+            return None
+        table = step.table(keys)
         made_by = snapshot_id(self._incarnation, request.number)
         head = PartHead(self._plan.name, step.vertex, step.kind, work.unit, request.tick, self._plan.slack_ms, made_by)
         return head, table.num_rows, encode_part(head, table)
@@ -396,24 +480,20 @@ class Saver:
         return Part(head.vertex, head.kind, head.unit, head.tick, head.snapshot, rows, len(data), sha256(data))
 
 
-def _detach(out: int) -> None:
-    """Detach a forked copy of the host: it receives nothing, holds no connection, and gives way to others."""
-    _die_with(os.getppid())
+def _detach(*kept: int) -> None:
+    """Detach a forked copy of the host: it receives nothing, holds no connection but some, and gives way to others."""
+    die_with(os.getppid())
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.disable()  # A collection would copy all pages that both still share.
-    os.closerange(3, out)
-    os.closerange(out + 1, os.sysconf("SC_OPEN_MAX"))
+    first = 3
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
     os.nice(NICE)
 
 
-def _die_with(parent: int) -> None:
-    """Have the kernel end this process when its parent is gone."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def _told(readable: int, deadline_s: float) -> Iterator[tuple[int, Part]]:
+def _read_pipe(readable: int, deadline_s: float) -> Iterator[tuple[int, Part | None]]:
     """Yield what comes through a pipe until its other end closes or the deadline passes."""
     rest = b""
     while select.select([readable], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
@@ -424,7 +504,7 @@ def _told(readable: int, deadline_s: float) -> Iterator[tuple[int, Part]]:
         yield from map(_read_part, lines)
 
 
-def _tell(out: int, entry: tuple[str | None, Written] | tuple[int, Part]) -> None:
+def _write_pipe(out: int, entry: tuple[str | None, Written] | tuple[int, Part | None]) -> None:
     data = memoryview(_encode(entry) + b"\n")
     while data:
         data = data[os.write(out, data) :]

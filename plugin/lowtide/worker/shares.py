@@ -1,53 +1,67 @@
-"""Shares of one delivery: each worker of a host learns only of its own records."""
+"""Shares of a host's deliveries, one for each store: each worker learns only of its own records."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
-from lowtide.connectors.delivery import Delivery, Packet
-
-__all__ = ["Share", "SharedDelivery"]
+from lowtide.sinks.contract import Delivery, Packet
 
 
 class SharedDelivery:
-    """A delivery that several workers use; it takes what they put in one turn of the loop together.
+    """The stores that several workers deliver to; each store takes together what they put in one turn of the loop.
 
     Args:
-        delivery: The way to Kafka, in another thread.
+        store_of: Names the store of a sink.
     """
 
-    def __init__(self, delivery: Delivery) -> None:
-        self.delivery = delivery
-        self._gathered: list[Packet] = []
+    def __init__(self, store_of: Callable[[int], str]) -> None:
+        self._store_of = store_of
+        self.deliveries: dict[str, Delivery] = {}
+        """By store; each in a thread of its own, so that a slow one holds back no other."""
+        self._gathered: dict[str, list[Packet]] = {}
         self._under_way: dict[tuple[int, int], Share] = {}
         """By sink and lane, each with one owner (R12) and one packet under way (R13)."""
         self._shares = 0
 
     def share(self) -> Share:
-        """Make a worker's share; the first one reports the delivery's counts."""
+        """Make a worker's share; the first one reports the deliveries' counts."""
         self._shares += 1
         return Share(self, counts=self._shares == 1)
 
     def put(self, packet: Packet, share: Share) -> None:
         """Take a packet of a share; `send` hands it over."""
         self._under_way[packet.sink, packet.lane] = share
-        self._gathered.append(packet)
+        self._gathered.setdefault(self._store_of(packet.sink), []).append(packet)
 
     def send(self) -> None:
         """Hand over what was put since the last call."""
         if self._gathered:
-            gathered, self._gathered = self._gathered, []
-            self.delivery.put(*gathered)
+            gathered, self._gathered = self._gathered, {}
+            for store, packets in gathered.items():
+                self.deliveries[store].put(*packets)
 
     def settle(self) -> None:
-        """Pass to shares what has become durable (errors: the one that ended the delivery)."""
-        for place in self.delivery.durable():
-            self._under_way.pop(place).settle(place)
+        """Pass to shares what has become durable (errors: the one that ended a delivery)."""
+        for delivery in self.deliveries.values():
+            for lane_key in delivery.durable():
+                self._under_way.pop(lane_key).settle(lane_key)
+
+    def gauges(self) -> dict[str, Any]:
+        """Return the counts of all deliveries since their start."""
+        found = {store: delivery.gauges() for store, delivery in self.deliveries.items()}
+        counts = {name: sum(each[name] for each in found.values()) for name in ("transactions", "records")}
+        retries = {store: each["retries"] for store, each in found.items() if "retries" in each}
+        refused = {sink: rows for each in found.values() for sink, rows in each.get("refused", {}).items()}
+        durations = {store: each["commit"] for store, each in found.items()}
+        return {**counts, "deliveries": durations, "retries": retries or None, "refused": refused or None}
 
     def close(self, timeout_s: float) -> int:
         """Deliver what was put, as far as time allows, and return the number of records left."""
         self.send()
-        return self.delivery.close(timeout_s)
+        deadline = monotonic() + timeout_s
+        return sum(delivery.close(max(0.0, deadline - monotonic())) for delivery in self.deliveries.values())
 
 
 class Share:
@@ -64,10 +78,10 @@ class Share:
         self._put[packet.sink, packet.lane] = len(packet.messages)
         self._shared.put(packet, self)
 
-    def settle(self, place: tuple[int, int]) -> None:
+    def settle(self, lane_key: tuple[int, int]) -> None:
         """Note that a packet of this share is durable."""
-        del self._put[place]
-        self._durable.append(place)
+        del self._put[lane_key]
+        self._durable.append(lane_key)
 
     @property
     def settled(self) -> bool:
@@ -85,5 +99,5 @@ class Share:
         return sum(self._put.values())
 
     def gauges(self) -> dict[str, Any]:
-        """Return the counts of the whole delivery since its start, from the first share."""
-        return self._shared.delivery.gauges() if self._counts else {}
+        """Return the counts of all deliveries since their start, from the first share."""
+        return self._shared.gauges() if self._counts else {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -22,9 +23,11 @@ from lowtide.assignment.messages import (
     Grant,
     Listened,
     Look,
+    LookAround,
     LookForLabels,
     NewFronts,
     Reached,
+    Rest,
     WorkerOrder,
 )
 from lowtide.assignment.welcome import Welcome
@@ -33,12 +36,14 @@ from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.frames import Outbox
 from lowtide.core.fronts.source_rows import SourceRows
+from lowtide.core.operators.asking import AskNode
 from lowtide.core.operators.faults.failure import AtRecord, clock_of
+from lowtide.core.operators.order.late_seen import LateSeen
 from lowtide.core.operators.order.order import CLOCK
-from lowtide.core.operators.windows.late_seen import LateSeen
+from lowtide.core.operators.questions import Answered
 from lowtide.core.rows import open_rows
 from lowtide.errors import LifeEnded
-from lowtide.status.gauges import KeptGauges, LateGauges, WorkerGauges
+from lowtide.status.gauges import CallGauges, KeptGauges, LateGauges, WorkerGauges
 from lowtide.worker.broker_time import BrokerTime
 from lowtide.worker.figures import Figures, front_gauges
 from lowtide.worker.host import Handed, LevelHost
@@ -85,7 +90,7 @@ class LevelStage:
         self.host = host
         self._fronts = dict(welcome.fronts)
         self._broker_time = BrokerTime(welcome.now_ms, time.monotonic())
-        self.core = make_core(deployment, birth, welcome.front, host.local)
+        self.core = make_core(deployment, birth, welcome.front, host.local, host.disk)
         self._optimism = None if deployment.optimism is None else Optimism(deployment.optimism)
         self._early = early_of(self.core, self._optimism, deployment.max_queued_bytes)
         """By segment, the frames that came too early: a slow segment does not hold back another."""
@@ -105,12 +110,13 @@ class LevelStage:
             self._outputs = Outputs(
                 deployment,
                 level=level,
-                incarnation=birth.incarnation,
                 delivery=self._share,
                 figures=self._figures,
                 fronts=self._fronts,
             )
         self._delivers = self._share is not None and level > 0
+        self._rests_until_s = 0.0
+        """The time until which nothing more is read from the source."""
         self._woke_s = 0.0
         self._woke_at = -1
         host.join(self)
@@ -225,8 +231,9 @@ class LevelStage:
         return [] if self._last else self._outbox.marks(epoch, now_ns)
 
     def pulling(self) -> bool:
-        """Return whether to read on from the source: its front is not stopped (R8)."""
-        return self.core.front is None or self.core.front.pulling
+        """Return whether to read on from the source: its front is not stopped (R8), nor are all (R24)."""
+        front = self.core.front
+        return front is None or (front.pulling and time.monotonic() >= self._rests_until_s)
 
     def reached_ms(self) -> int | None:
         """Return the time of the log up to which the partition is read (ms since 1970); None for later levels."""
@@ -293,35 +300,49 @@ class LevelStage:
                 out += self._send(effects)
         return out
 
+    def answered(self, ask: int, answers: Sequence[Answered]) -> Out:
+        """Take answers of an outside service."""
+        try:
+            return self._send(self.core.answered(ask, answers))
+        except AtRecord as error:
+            raise self._named(error) from None
+
     def keep_floors(self) -> Out:
         """Pass on floors that no bundle carries (R18)."""
         return self._send(self.core.keep_floors())
 
-    def told(self, order: WorkerOrder) -> None:
+    @cached_property
+    def _lookup(self) -> KeyLookup:
+        return KeyLookup(self.core)
+
+    def follow(self, order: WorkerOrder) -> None:
         """Follow an order of the service: a floor for the front, new source partitions, results of snapshots."""
         host = self.host
         match order:
             case BrokerNow(now_ms):
-                self._broker_time.tell(now_ms, time.monotonic())
+                self._broker_time.update(now_ms, time.monotonic())
             case Grant(front, offset, tick, now_ms):
-                self._broker_time.tell(now_ms, time.monotonic())
+                self._broker_time.update(now_ms, time.monotonic())
                 if self.core.grant(Floor(front, offset, tick)):
                     host.dirty = True
             case NewFronts(fronts):
                 self._fronts.update(fronts)
-            case Look() | LookForLabels():
-                looking = KeyLookup(self.core)
-                host.report(
-                    self.name, looking.look(order) if isinstance(order, Look) else looking.look_for_labels(order)
-                )
+            case Look() | LookAround() | LookForLabels():
+                host.report(self.name, self._lookup.answer(order))
             case Listened(for_s):
                 host.listened(time.monotonic() + for_s)
+            case Rest(for_s):
+                self._rests_until_s = time.monotonic() + for_s
             case Forget(starts):
-                for front, offset in starts:
-                    self.core.forget_floors(front, offset)
-                    host.forget_floors(front, offset)
+                self._forget(starts)
             case Committed() | Cancel():
                 host.snapshot_over(self.name, order)
+
+    def _forget(self, starts: Iterable[tuple[int, int]]) -> None:
+        """Drop floors that a commit has made superfluous."""
+        for front, offset in starts:
+            self.core.forget_floors(front, offset)
+            self.host.forget_floors(front, offset)
 
     def reached(self, now_s: float) -> Reached | None:
         """Return the offset that the front expects, and its state, if the service does not know them; else None."""
@@ -343,9 +364,10 @@ class LevelStage:
                 for step, kept in core.program.kept.items()
             }
             or None,
+            calls={ask.ask.name: _calls(ask) for ask in core.program.asking.values()} or None,
             delivered_time=core.delivered_time,
             waiting=sum(map(len, core.barriers.values())),
-            front=None if core.front is None else front_gauges(core.front),
+            front=None if core.front is None else replace(front_gauges(core.front), pulling=self.pulling()),
             **({} if share is None else {"queued": share.queued} | share.gauges()),
         )
 
@@ -380,6 +402,8 @@ class LevelStage:
         for sink, bundle in effects.bundles:
             assert self._outputs is not None
             self._outputs.give(sink, bundle)
+        if effects.questions:
+            self.host.ask(self, effects.questions)
         out: Out = []
         for frame in effects.frames:
             self._figures.records_out += len(frame.batch)
@@ -393,3 +417,8 @@ class LevelStage:
                 out.append((target, self._outbox.records(target, frame, time.time_ns())))
                 self._numbered[target] = self._outbox.numbered(target)
         return out
+
+
+def _calls(ask: AskNode) -> CallGauges:
+    """Return the calls of a step."""
+    return CallGauges(open=ask.open_calls, waiting=ask.waiting, reused=ask.reused, first=ask.first_open)

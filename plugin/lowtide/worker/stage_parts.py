@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.client import check_current
 from lowtide.assignment.deployment import Deployment
 from lowtide.assignment.welcome import FrontStart
-from lowtide.connectors.claims import transactional_id
-from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce
 from lowtide.core.cycle_inbox import CycleInbox
 from lowtide.core.early_frames import Early, Optimism
+from lowtide.core.effects import level_of
 from lowtide.core.fronts.floors import NO_TICK, unpack
-from lowtide.core.fronts.front import Front
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors
 from lowtide.core.worker import WorkerCore
+from lowtide.flow.formats.endpoints import KAFKA
+from lowtide.flow.plan.own_topics import answers_topic
 from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.steps import Write
+from lowtide.sinks.answers.log import read_answers
+from lowtide.sinks.contract import Delivery, LaneName, Life, lane_name
+from lowtide.sinks.courier import Courier
+from lowtide.sinks.kafka.claims import transactional_id
+from lowtide.sinks.kafka.delivery import AtLeastOnce, ExactlyOnce
+from lowtide.sinks.kafka.transactions import Claimant
+from lowtide.sinks.stores import way_of
 from lowtide.worker.saver import Saver
 from lowtide.worker.state_loader import load_state
+from lowtide.worker.state_on_disk import StateOnDisk
 from lowtide_tracker import LocalTracker
-
-__all__ = ["delivers", "early_of", "make_core", "make_delivery", "make_saver", "shares"]
-
 
 PORTION = 250
 """The number of held records and closing windows that a worker handles before others have their turn: about a ms."""
@@ -32,8 +41,14 @@ SHARED_DELIVERY_RECORDS = 4_000
 """The number of records that fill a transaction there, however many lanes have some."""
 
 
-def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, local: LocalTracker) -> WorkerCore:
-    """Make a worker's core; `start` is that of its front, at level 0."""
+def make_core(
+    deployment: Deployment,
+    birth: Birth,
+    start: FrontStart | None,
+    local: LocalTracker,
+    disk: Callable[[], StateOnDisk] | None = None,
+) -> WorkerCore:
+    """Make a worker's core; `start` is that of its front, at level 0, and `disk` gives its host's state on disk."""
     core = WorkerCore(
         deployment.plan,
         birth.level,
@@ -47,12 +62,42 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
         limits=deployment.limits,
         lead_ticks=deployment.window.lead_ticks,
         portion=PORTION,
+        joint=joint_sinks(deployment),
     )
     if start is not None:
         core.read_by(each.id for each in deployment.plan.sources() if each.step.source.topic == start.topic)
-    elif deployment.recovered:
-        core.restore(load_state(deployment, birth), deployment.start)
+    else:
+        shelved = [] if disk is None else _shelve(core, deployment, disk)
+        if shelved and deployment.recovered:
+            put = partial(core.program.restore_unit, tick=deployment.start)
+            core.restore(load_state(deployment, birth, shelved, put), deployment.start)
+        elif deployment.recovered:
+            core.restore(load_state(deployment, birth), deployment.start)
+    _know(core, deployment)
     return core
+
+
+def _shelve(core: WorkerCore, deployment: Deployment, disk: Callable[[], StateOnDisk]) -> list[str]:
+    """Have state lie on disk if it is to; return the names of the steps whose state does."""
+    if deployment.disk is None:
+        return []
+    shelved = core.program.shelvable(deployment.disk.in_memory)
+    if shelved:
+        core.program.shelve(disk().shelves, deployment.disk.in_memory)
+    return shelved
+
+
+def _know(core: WorkerCore, deployment: Deployment) -> None:
+    """Give a worker the answers that earlier lives have kept for it."""
+    limit_s = deployment.delivery_limit_ms / 1000
+    for ask in core.program.asking.values():
+        log = core.plan.answers_of(ask.ask)
+        if log is None:
+            continue
+        own = core.barriers[log.id].lanes
+        if lasts := {lane: deployment.last[log.id, lane] for lane in own if (log.id, lane) in deployment.last}:
+            topic = answers_topic(core.plan.name, ask.ask.name)
+            core.know(ask.ask.id, *read_answers(deployment.producer, topic, lasts, deployment.start, limit_s))
 
 
 def early_of(core: WorkerCore, optimism: Optimism | None, max_bytes: int) -> dict[int, Early | CycleInbox]:
@@ -72,21 +117,21 @@ def make_saver(deployment: Deployment, birth: Birth) -> Saver | None:
     if deployment.store is None:
         return None
     base = deployment.start if deployment.shares else None
-    keeps_lasts = bool(deployment.lasts_topic)
+    keeps_lasts = deployment.delivery == "exactly_once"
     return Saver(deployment.plan, deployment.store, birth.incarnation, base, keeps_lasts=keeps_lasts)
 
 
 def _make_front(deployment: Deployment, start: FrontStart) -> Front:
     return Front(
         start.number,
-        slack_ms=deployment.plan.slack_ms,
-        opening=start.opening,
-        window=deployment.window,
-        max_future_ms=deployment.max_future_ms,
-        floors=(*unpack(start.number, deployment.floors.get(start.number, b"")), *start.promised()),
-        unreported=unpack(start.number, deployment.unreported.get(start.number, b"")),
-        relied_on=deployment.relied_on,
-        highest_floor=deployment.highest_floor,
+        FrontLimits(deployment.plan.slack_ms, deployment.window, deployment.max_future_ms),
+        KnownFloors(
+            start.opening,
+            (*unpack(start.number, deployment.floors.get(start.number, b"")), *start.promised()),
+            unpack(start.number, deployment.unreported.get(start.number, b"")),
+            deployment.relied_on,
+            deployment.highest_floor,
+        ),
         offset=start.offset,
         before=NO_TICK if start.before is None else start.before,
         stop=start.stop,
@@ -94,18 +139,39 @@ def _make_front(deployment: Deployment, start: FrontStart) -> Front:
     )
 
 
-def delivers(plan: Plan, level: int) -> bool:
-    """Return whether workers of a level ever deliver something."""
-    return plan.dead_letters is not None or any(sink.level == level for sink in plan.sinks())
+def store_of(plan: Plan, sink: int) -> str:
+    """Return the store of a sink; of dead letters and answers, Kafka."""
+    if sink < 0:
+        return KAFKA
+    step = plan.vertices[sink].step
+    return step.sink.store if isinstance(step, Write) else KAFKA
+
+
+def joint_sinks(deployment: Deployment) -> frozenset[int]:
+    """Return the sinks whose records become durable in one transaction with the answers that they rest on."""
+    if deployment.delivery != "exactly_once":
+        return frozenset()
+    plan = deployment.plan
+    return frozenset(vertex.id for vertex in plan.sinks() if store_of(plan, vertex.id) == KAFKA)
+
+
+def stores_of(plan: Plan, level: int) -> set[str]:
+    """Return the stores that workers of a level may deliver to; none if they never deliver."""
+    stores = {store_of(plan, vertex.id) for vertex in plan.delivering() if vertex.level == level}
+    return stores if plan.dead_letters is None else stores | {KAFKA}
 
 
 def shares(plan: Plan) -> bool:
     """Return whether several sinks share a host's deliveries, so that one with few records may wait for another."""
-    return len(list(plan.sinks())) > 1
+    return len(list(plan.delivering())) > 1
 
 
-def make_delivery(deployment: Deployment, birth: Birth, core: WorkerCore) -> Delivery:
-    """Make a host's way to its sinks, for the first of its workers that delivers."""
+def make_delivery(store: str, deployment: Deployment, birth: Birth, core: WorkerCore) -> Delivery:
+    """Make a host's way to a store, for the first of its workers that delivers there."""
+    check = partial(check_current, birth.service, birth.secret, birth.incarnation, birth.name)
+    if store != KAFKA:
+        life = Life(birth.incarnation, f"host {birth.host}", deployment.delivery_limit_ms / 1000, check)
+        return Courier(way_of(deployment.stores[store], life), store, full_records=SHARED_DELIVERY_RECORDS)
     limits: dict[str, Any] = {
         "delivery_limit_ms": deployment.delivery_limit_ms,
         "max_record_bytes": deployment.limits.max_frame_bytes,
@@ -118,10 +184,20 @@ def make_delivery(deployment: Deployment, birth: Birth, core: WorkerCore) -> Del
     # a lane has one worker and a worker one host. Every name is claimed when a life begins, so whatever lanes and
     # neighbours an older worker had, its host can write to none of them any more (W10).
     lane = min(lane for barrier in core.barriers.values() for lane in barrier.lanes)
-    return ExactlyOnce(
-        deployment.producer,
-        transactional_id=transactional_id(deployment.plan.name, birth.level, lane),
-        lasts_topic=deployment.lasts_topic,
-        check=lambda: check_current(birth.service, birth.secret, birth.incarnation, birth.name),
-        **limits,
+    claimant = Claimant(
+        transactional_id(deployment.plan.name, birth.level, lane),
+        deployment.lasts_topic,
+        birth.incarnation,
+        check,
+        _marks_of(deployment),
     )
+    return ExactlyOnce(deployment.producer, claimant, **limits)
+
+
+def _marks_of(deployment: Deployment) -> dict[LaneName, bytes]:
+    """Return where the lanes were when the life began, by name."""
+    plan, marks = deployment.plan, {}
+    for (sink, lane), key in deployment.last.items():
+        name = lane_name(plan.vertices[sink], 0, lane) if sink >= 0 else lane_name(None, level_of(sink), lane)
+        marks[name] = key.packed()
+    return marks

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
 from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.program import Captured
+from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.errors import LifeEnded
 from lowtide.flow.plan.plan import Plan
@@ -19,41 +21,82 @@ from lowtide_snapshots.format.manifest import Part
 from lowtide_snapshots.format.parts import SHARED, SHARED_UNIT, decode_part, sha256
 from lowtide_snapshots.stores import Store, open_store
 
-__all__ = ["load_state", "parts_of"]
-
 GETS_AT_ONCE = 8
 
 
-def load_state(deployment: Deployment, birth: Birth) -> Captured:
+def load_state(
+    deployment: Deployment,
+    birth: Birth,
+    shelved: Collection[str] = (),
+    put: Callable[[str, int, list[tuple[Key, Any]]], None] | None = None,
+) -> Captured:
     """Load the parts of a worker's hash units and those that all workers share, checking each checksum.
+
+    Args:
+        deployment: The plan, and the parts that the life begins from.
+        birth: The worker.
+        shelved: Steps whose state may not fit memory.
+        put: Takes theirs, part by part: step, hash unit and keys.
+
+    Returns:
+        The state of all other steps.
 
     Raises:
         LifeEnded: a part cannot be read, or does not match the manifest.
     """
+    state: Captured = {}
+    for part, unit, keys in _parts(deployment, birth):
+        if part.vertex in shelved and put is not None:
+            put(part.vertex, unit, keys)
+        else:
+            state.setdefault(part.vertex, {})[unit] = keys
+    return state
+
+
+def _parts(deployment: Deployment, birth: Birth) -> Iterator[tuple[Part, int, list[tuple[Key, Any]]]]:
+    """Yield a worker's parts with their hash units and their content."""
     plan = deployment.plan
     steps = saved_steps(plan, birth.level)
     place = int(birth.name.partition("/")[2])
     mine = [part for part in parts_of(deployment.restored, plan, place) if part.vertex in steps]
     if not mine:
-        return {}
+        return
     assert deployment.store is not None, "a life with parts has a store"
-    state: Captured = {}
+    mine = as_on_disk(mine, plan)
     try:
         store = open_store(deployment.store)
         try:
             with ThreadPoolExecutor(GETS_AT_ONCE) as pool, without_collections():
-                tables = pool.map(lambda part: _load(store, part, plan.name, plan.slack_ms), mine)
-                for part, table in zip(mine, tables, strict=True):
+                for part, table in _loaded(pool, store, mine, plan):
                     # An unchanged part may still have keys that its life has since forgotten.
                     ttl = deployment.forgot.get(part.vertex)
                     gone = FIRST_TICK if ttl is None else deployment.start - ttl
                     unit = SHARED_UNIT if part.kind in SHARED else part.unit
-                    state.setdefault(part.vertex, {})[unit] = steps[part.vertex].entries(table, gone)
+                    yield part, unit, steps[part.vertex].entries(table, gone)
         finally:
             store.close()
     except SnapshotsError as error:
         raise LifeEnded(error.what, where=error.where, way_out=error.way_out) from error
-    return state
+
+
+def _loaded(pool: ThreadPoolExecutor, store: Store, parts: Sequence[Part], plan: Plan) -> Iterator[tuple[Part, Any]]:
+    """Yield parts with their tables, in order; no more are in memory than are loaded at once."""
+    loading: deque[tuple[Part, Future[Any]]] = deque()
+    for part in parts:
+        loading.append((part, pool.submit(_load, store, part, plan.name, plan.slack_ms)))
+        if len(loading) > GETS_AT_ONCE:
+            first, table = loading.popleft()
+            yield first, table.result()
+    while loading:
+        first, table = loading.popleft()
+        yield first, table.result()
+
+
+def as_on_disk(parts: Sequence[Part], plan: Plan) -> list[Part]:
+    """Return parts in the order in which their keys lie on disk, so that a store fills page after page."""
+    numbers = {vertex.name: vertex.id for vertex in plan.vertices}
+    # The sides of joins and the like are no vertices, and never on disk.
+    return sorted(parts, key=lambda part: (part.unit, numbers.get(part.vertex, -1)))
 
 
 def parts_of(parts: Sequence[Part], plan: Plan, place: int) -> list[Part]:

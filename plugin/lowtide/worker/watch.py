@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -15,7 +16,13 @@ Call = Callable[[int], None]
 
 
 class Watch:
-    """An epoll with its functions."""
+    """An epoll with its functions.
+
+    Attributes:
+        woke_ns: When the last turn's wait was over, by the monotonic clock.
+    """
+
+    woke_ns = 0
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -42,6 +49,7 @@ class Watch:
     def turn(self, patience_s: float) -> bool:
         """Wait at most this long until something is ready, make the calls, and return whether there were any."""
         calls, ready = self._calls, self._epoll.poll(patience_s)
+        self.woke_ns = time.monotonic_ns()
         for descriptor, events in ready:
             call = calls.get(descriptor)  # None if an earlier call has dropped it.
             if call is not None:

@@ -48,6 +48,7 @@ from lowtide.assignment.messages import (
     LabelsEnded,
     Listened,
     Look,
+    LookAround,
     Looked,
     LookForLabels,
     MakeWorker,
@@ -61,6 +62,7 @@ from lowtide.assignment.messages import (
     Pinned,
     Reached,
     Refused,
+    Rest,
     Seat,
     Seated,
     ServiceReady,
@@ -117,7 +119,7 @@ ATTACH = Attach(worker="2/3", incarnation=BIG, epoch=9)
 
 NEWS: list[WorkerNews] = [
     Reached(7, BIG),
-    Looked(id=1, tick=9, state='[{"a": 1}]'),
+    Looked(id=1, tick=9, rows={7: '[{"a": 1}]'}, more=True),
     Looked(id=1, cause=TEXT),
     LabelsEnded(2, {"é": 9}),
     Delivered(9),
@@ -134,9 +136,11 @@ ORDERS: list[WorkerOrder] = [
     BrokerNow(BIG),
     Grant(1, 7, BIG, BIG),
     NewFronts({2: "orders-2"}),
-    Look(1, "count", {"word": "é"}),
+    Look(1, "count", [{"word": "é"}]),
+    LookAround(1, "count", None, 7),
     LookForLabels(2, "indexed", ["é", "a:b"]),
     Listened(3.0),
+    Rest(0.5),
     Forget([(0, 5), (1, 7)]),
     Committed(40),
     Cancel(1),
@@ -186,7 +190,7 @@ FROM_TRACKER = [
     tracking.Report(REPORT),
     tracking.Report(replace(REPORT, held_by=(1, 2), shards=(ShardState(1, 2, None, Traffic(acks=BIG), TEXT),))),
     tracking.ShardSaid(
-        ShardReport(1, 2, 4, (3,), {1: Holder(5, 1, None, owner=3, told=False)}, 2, Traffic(acks=BIG), joined=True)
+        ShardReport(1, 2, 4, (3,), {1: Holder(5, 1, None, owner=3, reported=False)}, 2, Traffic(acks=BIG), joined=True)
     ),
     tracking.Fault(CAUSE),
 ]

@@ -13,7 +13,7 @@ START = FrontStart(number=3, topic="a-b", partition=7, offset=5, opening=20, flo
 DEPLOYMENT = bytes(range(256))
 
 
-def test_a_worker_is_told_what_was_said() -> None:
+def test_a_worker_gets_what_was_said() -> None:
     for front in (START, None):
         welcome = Welcome(tracker="host:1", now_ms=-4, fronts={0: "a-0", 3: "a-b-7"}, front=front)
         assert unpack(pack(welcome, DEPLOYMENT)) == (welcome, DEPLOYMENT)
@@ -24,8 +24,8 @@ def test_promises_are_floors_of_the_front() -> None:
     assert START.promised() == (Floor(3, 5, 20),)
 
 
-def test_the_service_is_told_what_was_said() -> None:
-    said = setting("host:2181", 9, fronts=[START], told=17, kafka={"bootstrap.servers": "b:1"})
+def test_the_service_gets_what_was_said() -> None:
+    said = setting("host:2181", 9, fronts=[START], published=17, kafka={"bootstrap.servers": "b:1"})
     unpacked, deployment = unpack_setting(pack_setting(said, DEPLOYMENT))
     assert (unpacked, deployment) == (said, DEPLOYMENT)
     assert (unpacked.job, unpacked.incarnation) == ("test", 9)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.conf import Conf, RegistryConf, parse_settings
+from lowtide.conf import Conf, parse_settings
+from lowtide.conf.conf import NAMED
 from lowtide.errors import ConfError
 
 CONF = Path(__file__).parents[3] / "conf"
@@ -23,10 +24,11 @@ def test_embedded_conf_is_what_no_file_means() -> None:
 
 def test_embedded_conf_names_every_key() -> None:
     text = (CONF / "embedded.toml").read_text()
-    for key in dataclasses.fields(RegistryConf):
-        assert f"\n# registry.default.{key.name} = " in text
+    for name, kind in NAMED.items():
+        for key in dataclasses.fields(kind):
+            assert f"\n# {name}.default.{key.name} = " in text
     for table in dataclasses.fields(Conf):
-        if table.name == "registry":
+        if table.name in NAMED:
             continue
         assert f"[{table.name}]" in text
         for key in dataclasses.fields(getattr(Conf(), table.name)):
@@ -85,7 +87,7 @@ def test_everything_embedded_is_on_loopback() -> None:
         ("[kafka", "is not TOML|{file}"),
     ],
 )
-def test_what_is_wrong_is_told_with_the_way_out(tmp_path: Path, text: str, says: str) -> None:
+def test_what_is_wrong_is_reported_with_the_way_out(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfError) as caught:
         load(tmp_path, text)
     for part in says.format(file=tmp_path / "conf.toml").split("|"):
@@ -93,7 +95,7 @@ def test_what_is_wrong_is_told_with_the_way_out(tmp_path: Path, text: str, says:
     assert caught.value.exit_code == 2
 
 
-def test_a_missing_or_unreadable_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_or_unreadable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfError, match=r"(?s)No such file.*missing\.toml"):
         Conf.load(tmp_path / "missing.toml")
     (tmp_path / "latin.toml").write_bytes(b"# \xe4")
@@ -108,6 +110,11 @@ def test_settings_are_read_as_what_their_keys_want() -> None:
     assert (conf.exchange.units, conf.epoch.duration_s, conf.spark.web_ui, conf.job.lanes) == (64, 9.0, True, 4)
     assert conf.kafka.bootstrap_servers == "a:1,b:2"
     assert conf.spark.properties == {"spark.sql.x": "a=b"}
+
+
+def test_a_parameter_of_a_flow_may_be_white_space() -> None:
+    conf = Conf.load(None, parse_settings(["job.parameters.separator= ", " job.parameters.end =\t;"]))
+    assert conf.job.parameters == {"separator": " ", "end": "\t;"}
 
 
 def test_typed_overrides_beat_the_file(tmp_path: Path) -> None:
@@ -132,7 +139,7 @@ def test_sparks_keys_beat_the_file_and_settings_beat_them(tmp_path: Path) -> Non
         ("units", "unknown table [units]|spark.lowtide.units in Spark's conf"),
     ],
 )
-def test_a_wrong_key_of_spark_is_told(key: str, says: str) -> None:
+def test_a_wrong_key_of_spark_is_reported(key: str, says: str) -> None:
     with pytest.raises(ConfError) as caught:
         Conf.load(spark={key: "1"})
     for part in says.split("|"):
@@ -153,14 +160,14 @@ def test_a_wrong_key_of_spark_is_told(key: str, says: str) -> None:
         ("units=1", "cannot read the setting 'units=1'"),
     ],
 )
-def test_a_wrong_setting_is_told(setting: str, says: str) -> None:
+def test_a_wrong_setting_is_reported(setting: str, says: str) -> None:
     with pytest.raises(ConfError) as caught:
         Conf.load(None, parse_settings([setting]))
     for part in says.split("|"):
         assert part in str(caught.value)
 
 
-def test_an_override_of_the_wrong_type_is_told() -> None:
+def test_an_override_of_the_wrong_type_is_reported() -> None:
     with pytest.raises(ConfError, match=r"\[spark\] web_ui: expected `bool`, got `int`"):
         Conf.load(None, {"spark.web_ui": 1})
 

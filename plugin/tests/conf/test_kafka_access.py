@@ -171,7 +171,7 @@ def test_javas_client_opens_with_the_properties(
         ({"security_protocol": "SSL", "ssl_certificate_file": "k"}, "ssl_certificate_file is set, but ssl_key_file"),
     ],
 )
-def test_what_is_missing_is_told(changes: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_reported(changes: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIDE_PASSWORD", raising=False)
     for mapped in (librdkafka_settings, spark_options):
         with pytest.raises(ConfError) as caught:

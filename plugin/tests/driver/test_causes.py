@@ -18,10 +18,10 @@ from lowtide_snapshots.cause import Cause
     ],
 )
 def test_a_cause_that_the_plugin_tells_is_an_error_of_its_kind(kind: str, error: type[LowtideError], code: int) -> None:
-    told = {"kind": kind, "what": "it ended", "where": "here", "way_out": "mend it", "details": "Traceback"}
-    made = error_of(msgspec.json.encode(told).decode())
+    reported = {"kind": kind, "what": "it ended", "where": "here", "way_out": "mend it", "details": "Traceback"}
+    made = error_of(msgspec.json.encode(reported).decode())
     assert (type(made), made.exit_code, made.kind) == (error, code, kind)
-    assert made.cause() == msgspec.convert(told, Cause)
+    assert made.cause() == msgspec.convert(reported, Cause)
 
 
 def test_what_java_leaves_out_is_empty() -> None:

@@ -1,4 +1,4 @@
-"""What a life says of itself in ZooKeeper: how it ended, and whether that was anybody's wish."""
+"""A life's own record in ZooKeeper: how it ended, and whether anybody asked for that."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Place:
 
 
 def note(place: Place, incarnation: int = 3) -> LifeNote:
-    made = LifeNote(cast(JobStore, place), "a key", "exactly_once")
-    made.incarnation = incarnation
+    made = LifeNote(cast(JobStore, place), "exactly_once")
+    made.incarnation, made.submission = incarnation, "a key"
     return made
 
 

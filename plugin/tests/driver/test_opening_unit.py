@@ -1,4 +1,4 @@
-"""How a life begins: what is claimed, what is registered, and what is known of the lives before. No server."""
+"""The beginning of a life: what is claimed, what is registered, and what is known of the lives before. No server."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from stage_rig import deployment
 from lowtide import Flow, Stream, calendar, kafka
 from lowtide import json as as_json
 from lowtide.conf import Conf
-from lowtide.connectors.claims import transactional_id
-from lowtide.connectors.lasts import Durable, LaneName
 from lowtide.connectors.topics import Topic
 from lowtide.core.effects import letters_of
 from lowtide.core.fronts.register import FrontRegister, Partition
 from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.driver.borrowed_floors import refuse_half_borrowed
+from lowtide.driver.bounds import Bounds
 from lowtide.driver.frozen import _settled, job_record
 from lowtide.driver.opening import _by_vertex, _completed, _ids
-from lowtide.driver.placement import kept_steps, refuse_other_places, steps_of, text_of
+from lowtide.driver.placement import kept_steps, refuse_other_steps, steps_of, text_of
 from lowtide.driver.preflight import Surroundings
 from lowtide.driver.recovery import Recovered, _floors_of, refuse_other_state, refuse_shorter_lasts
 from lowtide.driver.refusals import fence_ends_life
@@ -35,6 +34,9 @@ from lowtide.flow.plan.compiler import compile_flow, compile_job
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.time import zones
 from lowtide.flow.time.moments import micros_of
+from lowtide.sinks.contract import LaneName
+from lowtide.sinks.kafka.claims import transactional_id
+from lowtide.sinks.kafka.lasts import Durable
 from lowtide_snapshots.commits.log import Commit
 from lowtide_snapshots.errors import Fenced, LeaseTaken, RecordDiffers, SnapshotsError, ZooKeeperUnavailable
 from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, Part
@@ -65,28 +67,28 @@ def ids(*places: tuple[int, int]) -> set[str]:
 
 
 def test_all_ids_that_a_life_may_use_are_claimed() -> None:
-    """W10: of sinks every lane, whoever owns it; of dead letters every level, and each front that is or comes."""
+    """W10: of sinks every lane, no matter who owns it; of dead letters every level, and each front that is or comes."""
     assert _ids(deployment().plan, FrontRegister(), FOUND) == ids((1, 0), (1, 1))
     register, _ = FrontRegister().opened(Partition("orders", "id", 0), offset=0, above=0)
     claimed = _ids(deployment(letters=True).plan, register, FOUND)
     assert ids((0, 0), (0, 1), (1, 0), (1, 1)) <= claimed
 
 
-NOTHING: dict[str, dict[tuple[str, int], int]] = {"firsts": {}, "stops": {}, "preloaded": {}}
+NOTHING = Bounds({}, {}, {})
 
 
 def test_new_partitions_are_written_down_and_old_ones_stay_as_they_are() -> None:
-    """R3: append-only, and nothing new below what anybody was told is over."""
+    """R3: append-only, and nothing new below what was announced as over."""
     known, _ = FrontRegister().opened(Partition("orders", "id", 1), offset=2, above=5)
     store = Written()
-    register = _completed(store, deployment().plan, known, 9, FOUND, 40, **NOTHING)  # type: ignore[arg-type]
+    register = _completed(store, deployment().plan, known, 9, FOUND, 40, NOTHING)  # type: ignore[arg-type]
     assert [(e.number, e.partition.partition, e.offset, e.opening) for e in register.entries] == [
         (0, 1, 2, 5),
         (1, 0, 0, 40),
     ]
     assert store.fronts == [(9, register.entries[1].to_json())]
     again = Written()
-    assert _completed(again, deployment().plan, register, 10, FOUND, 50, **NOTHING) == register  # type: ignore[arg-type]
+    assert _completed(again, deployment().plan, register, 10, FOUND, 50, NOTHING) == register  # type: ignore[arg-type]
     assert again.fronts == []
 
 
@@ -172,7 +174,7 @@ class Kept:
         if commit is not None:
             made = Commit(commit, "000001-0001", None, "manifests/one", "0" * 64, 1, "2026-01-31T12:00:00.000Z")
             nodes.commit([Create(paths.last_commit, made.to_bytes())])
-        self.place = nodes, paths
+        self.nodes = nodes, paths
         self._borrowed = borrowed
 
     def borrowed(self) -> Borrowed | None:
@@ -180,7 +182,7 @@ class Kept:
 
 
 @pytest.mark.parametrize(
-    ("kept", "last", "told", "relied"),
+    ("kept", "last", "published", "relied"),
     [
         (Kept(), {}, None, 0),
         (Kept(), {LaneName(0, "out", 0): KEY}, None, 8),
@@ -191,10 +193,10 @@ class Kept:
     ],
 )
 def test_what_lies_below_what_anything_rests_on_has_its_labels_for_good(
-    kept: Any, last: dict[LaneName, OrderKey], told: int | None, relied: int
+    kept: Any, last: dict[LaneName, OrderKey], published: int | None, relied: int
 ) -> None:
     """R3: the newest commit too, whichever a life begins from: the life after may begin from that one."""
-    assert relied_on(kept, Durable(last, ()), told) == relied
+    assert relied_on(kept, Durable(last, ()), published) == relied
 
 
 def test_a_start_that_broke_off_while_it_took_floors_is_repeated_with_the_same() -> None:
@@ -216,7 +218,7 @@ def test_a_manifest_knows_the_labels_at_which_its_fronts_are_read_again() -> Non
 
 
 def test_a_sink_that_has_lost_what_a_snapshot_knew_is_refused() -> None:
-    """R13; but not where all is delivered anew."""
+    """R13; but not where all is delivered again."""
     lane = LaneName(0, "out", 0)
     refuse_shorter_lasts(manifest(), {lane: OrderKey(12, 0, 6, (), 1)}, 0)
     for last in ({}, {lane: OrderKey(12, 0, 5, (), 1)}):
@@ -340,7 +342,7 @@ def payments(
 
 
 def kept(plan: Plan, begins: int = 0) -> dict[str, Any]:
-    """What ZooKeeper has of a first life of this plan."""
+    """ZooKeeper's record of a first life of this plan."""
     kept: dict[str, Any] = json.loads(json.dumps(kept_steps(plan, None, [], begins)))
     return kept
 
@@ -349,12 +351,12 @@ def test_other_steps_are_refused_where_the_old_ones_have_delivered_behind_the_sn
     """W15: a record's place in the order hangs on the steps that it goes through."""
     plan = deployment().plan
     for known in (None, kept(plan)):
-        refuse_other_places(plan, known, manifest(text_of(plan)), BEHIND, 10)
-        refuse_other_places(plan, known, manifest("other"), BELOW, 10)
+        refuse_other_steps(plan, known, manifest(text_of(plan)), BEHIND, 10)
+        refuse_other_steps(plan, known, manifest("other"), BELOW, 10)
         with pytest.raises(FlowError, match=r"(?s)steps of the flow were added.*up to 10 ms.*--redeliver"):
-            refuse_other_places(plan, known, manifest("other"), BEHIND, 10)
+            refuse_other_steps(plan, known, manifest("other"), BEHIND, 10)
     assert text_of(plan) == text_of(deployment(parallelism=3).plan)
-    refuse_other_places(plan, None, manifest(), BEHIND, 10)
+    refuse_other_steps(plan, None, manifest(), BEHIND, 10)
 
 
 @pytest.mark.parametrize(
@@ -377,12 +379,12 @@ def test_an_edit_that_moves_records_is_refused_wherever_something_was_delivered(
     with pytest.raises(
         FlowError, match=rf"(?s){what}.*begins at 0 ms.*up to 20 ms.*another name and other output topics"
     ):
-        refuse_other_places(now, kept(was), None, BEHIND, 0)
+        refuse_other_steps(now, kept(was), None, BEHIND, 0)
     with pytest.raises(FlowError, match=rf"(?s){what}.*--redeliver"):
-        refuse_other_places(now, kept(was), manifest(text_of(was)), BEHIND, 10)
-    refuse_other_places(was, kept(was), None, BEHIND, 0)
-    refuse_other_places(now, kept(was), None, {}, 0)
-    refuse_other_places(now, kept(was), manifest(text_of(was)), BELOW, 10)
+        refuse_other_steps(now, kept(was), manifest(text_of(was)), BEHIND, 10)
+    refuse_other_steps(was, kept(was), None, BEHIND, 0)
+    refuse_other_steps(now, kept(was), None, {}, 0)
+    refuse_other_steps(now, kept(was), manifest(text_of(was)), BELOW, 10)
 
 
 def test_what_is_no_place_may_change() -> None:
@@ -398,9 +400,9 @@ def test_steps_that_came_later_say_nothing_about_what_was_delivered_before() -> 
     assert kept_steps(old, first, BELOW, 10) == first, "a start with the same steps changes nothing"
     second = kept_steps(new, first, BELOW, 10)
     assert second == {"steps": steps_of(new), "since": 10}
-    refuse_other_places(new, second, None, BEHIND, 10)
+    refuse_other_steps(new, second, None, BEHIND, 10)
     with pytest.raises(FlowError, match="had other steps before 20 ms; this start begins at 18 ms"):
-        refuse_other_places(new, second, None, BELOW, 9)
+        refuse_other_steps(new, second, None, BELOW, 9)
     assert kept_steps(new, second, BEHIND, 10) == second
     assert kept_steps(old, second, {}, 10)["since"] == 0, "in a new output generation nothing was delivered"
 
@@ -410,8 +412,8 @@ def test_a_job_that_kept_no_steps_is_held_against_its_commit_alone() -> None:
     plan = payments()
     rows = [step[:-1] for step in steps_of(plan)]
     before = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-    refuse_other_places(plan, None, None, BEHIND, 0)
-    refuse_other_places(plan, None, manifest(before), BEHIND, 10)
+    refuse_other_steps(plan, None, None, BEHIND, 0)
+    refuse_other_steps(plan, None, manifest(before), BEHIND, 10)
     with pytest.raises(FlowError, match="added, removed, renamed, rekeyed or rejoined since commit 000001-0001"):
-        refuse_other_places(payments(alarms=True), None, manifest(before), BEHIND, 10)
+        refuse_other_steps(payments(alarms=True), None, manifest(before), BEHIND, 10)
     assert kept_steps(plan, None, BEHIND, 10) == {"steps": steps_of(plan), "since": 0}

@@ -1,4 +1,4 @@
-"""What is refused before a job starts."""
+"""Refusals before a job starts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from stage_rig import deployment
 
 from lowtide import Flow, json, kafka, raw
 from lowtide.conf import Conf
+from lowtide.connectors.acls import Acl
 from lowtide.connectors.topics import Topic
 from lowtide.core.fronts.register import FrontRegister, Partition
 from lowtide.driver.compacted import refuse_compacted, replay_faults
@@ -18,11 +19,13 @@ from lowtide.driver.preflight import (
     _refuse_dated,
     _refuse_narrow,
     letters_topic,
+    needed_acls,
     needed_topics,
     sink_topics,
 )
 from lowtide.errors import FlowError
 from lowtide.flow.plan.compiler import compile_flow, compile_job
+from lowtide.flow.plan.own_topics import name_beside
 from lowtide.flow.plan.plan import Plan
 
 TOPIC = Topic("out", 1, "CreateTime", "delete", "id of out")
@@ -66,6 +69,37 @@ def test_the_topics_that_a_flow_needs_have_a_partition_for_each_lane_and_letters
         letters_topic(Flow("none"))
 
 
+def test_a_user_is_allowed_what_its_job_uses_and_what_is_its_own() -> None:
+    flow = Flow("tables", dead_letters=kafka("letters", raw()))
+    rows = flow.read("rows", kafka("in", json(Row)))
+    rows.write("sink", kafka("out", json(Row)))
+    looked_at = ("Describe", "DescribeConfigs")
+    assert needed_acls(compile_flow(flow, parallelism=1)) == [
+        Acl("topic", "in", ("Read", *looked_at)),
+        Acl("topic", "out", ("Write", *looked_at)),
+        Acl("topic", "letters", ("Write", *looked_at)),
+        Acl("topic", "lowtide.tables.", ("All",), prefixed=True),
+        Acl("group", "lowtide.tables.", ("Read", "Describe"), prefixed=True),
+        Acl("transactional-id", "lowtide.tables.", ("Write", "Describe"), prefixed=True),
+    ]
+
+
+def test_what_is_a_jobs_own_has_two_names_if_kafka_does_not_take_the_jobs() -> None:
+    flow = Flow("a.b")
+    flow.read("rows", kafka("in", json(Row))).write("sink", kafka("out", json(Row)))
+    acls = needed_acls(compile_flow(flow, parallelism=1))
+    assert {acl.name for acl in acls if acl.prefixed} == {"lowtide.a.b.", "lowtide.a_b."}
+    assert name_beside("a.b", "last").startswith("lowtide.a_b.last")
+
+
+def test_an_acl_is_a_command_too() -> None:
+    kafka_conf = Conf.load(None, {"kafka.bootstrap_servers": "k:9092"}).kafka
+    assert Acl("topic", "lowtide.tables.", ("Read", "DescribeConfigs"), prefixed=True).command(kafka_conf, "jobs") == (
+        "kafka-acls --bootstrap-server k:9092 --command-config admin.properties --add --allow-principal User:jobs"
+        " --operation Read --operation DescribeConfigs --topic lowtide.tables. --resource-pattern-type prefixed"
+    )
+
+
 @dataclass(frozen=True)
 class Row:
     id: str
@@ -107,12 +141,12 @@ def test_what_is_read_again_has_to_be_too_young_for_compaction() -> None:
     assert len(replay_faults(register.entries, {}, {("in", 0): 51})) == 1
 
 
-def test_dead_letters_count_as_written_and_a_topic_once() -> None:
-    flow = Flow("twice", dead_letters=kafka("out", raw()))
+def test_dead_letters_count_as_written() -> None:
+    flow = Flow("twice", dead_letters=kafka("dead", raw()))
     stream = flow.read("in", kafka("in", raw())).key_by("key")
     stream.write("one", kafka("out", raw()))
     stream.write("two", kafka("other", raw()))
-    assert sink_topics(compile_flow(flow, parallelism=1)) == ["out", "other"]
+    assert sink_topics(compile_flow(flow, parallelism=1)) == ["out", "other", "dead"]
 
 
 def test_a_sink_whose_broker_dates_the_records_is_refused() -> None:

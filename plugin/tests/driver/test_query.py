@@ -1,4 +1,4 @@
-"""What Spark's Kafka source is asked for."""
+"""Options of Spark's Kafka source."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Costly:
 
 
 def passing(kind: Any, name: str = "in", *, more: bool = False) -> Plan:
-    """A flow that passes on records with a field, where its type is no None, and perhaps another stream."""
+    """A flow that passes on records with a field, where its type is not None, and perhaps another stream."""
     fields = [("id", int)] if kind is None else [("id", int), ("field", kind)]
     record = make_dataclass("Record", fields, frozen=True)
     flow = Flow("passing")
@@ -41,7 +41,7 @@ def passing(kind: Any, name: str = "in", *, more: bool = False) -> Plan:
 
 
 def stored(plan: Plan) -> dict[str, Any]:
-    """What ZooKeeper has of it."""
+    """ZooKeeper's record of it."""
     kept: dict[str, Any] = json.loads(json.dumps(kept_records(plan)))
     return kept
 

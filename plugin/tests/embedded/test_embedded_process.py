@@ -35,7 +35,7 @@ def eventually(true: object, timeout_s: float = HANGS_S) -> bool:
 
 
 def gone(pid: int) -> bool:
-    """Whether the process has ended; one that nobody has waited for yet has."""
+    """True if the process has ended; one that nobody has waited for yet has."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""What a server says of itself without running: its configuration, its last words, its size."""
+"""A server without running: its configuration, its last words, its size."""
 
 from pathlib import Path
 

@@ -25,7 +25,7 @@ from lowtide.errors import ConfError, FlowError, ServiceUnavailable
 from lowtide.flow.formats.avro import AvroFormat, Bound, schema_text
 from lowtide.flow.plan.check import check_flow
 from lowtide.flow.plan.compiler import compile_flow
-from lowtide.flow.steps.steps import Read, Write
+from lowtide.flow.steps.steps import Read
 
 
 class Colour(Enum):
@@ -235,7 +235,7 @@ def test_a_start_binds_formats_and_registers_what_is_written(server: RegistrySer
     plan = bound(compile_flow(flow(), parallelism=1), conf)
     steps = [vertex.step for vertex in plan.vertices]
     (source,) = [step.source.format for step in steps if isinstance(step, Read)]
-    (sink,) = [step.sink.format for step in steps if isinstance(step, Write)]
+    (sink,) = [sink.format for _, sink in plan.kafka_sinks()]
     assert isinstance(source, AvroFormat)
     assert isinstance(sink, AvroFormat)
     assert (source.bound, sink.bound) == (

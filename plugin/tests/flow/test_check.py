@@ -43,6 +43,8 @@ def test_every_fault_of_a_file_is_found_with_its_line() -> None:
     found = [(lines[finding.site.line - 1].split("(")[0], finding.message) for finding in findings if finding.site]
     taken = next(index for index, line in enumerate(lines, 1) if line.startswith("orders = "))
     unnamed = "map needs a name, because its function has none: add name="
+    mixed = 'sink "unnamed" is written to topic "out", too: their order would be by chance; merge the streams before '
+    mixed += "one sink, or give each a place of its own"
     assert found == [
         ("orders.map", unnamed),
         ("again = orders.map", "total takes Order, but Total arrives"),
@@ -52,9 +54,10 @@ def test_every_fault_of_a_file_is_found_with_its_line() -> None:
         ("orders.key_by", f"this name is already used at {file}:{taken}; rename one of the two with name="),
         ("orders.key_by", "the sink takes Total, but Order arrives"),
         ("orders.map", "nothing takes these records; end the stream with .write(...), or remove the step"),
+        ("orders.key_by", mixed),
     ]
     text = render(flow, findings)
-    assert text.splitlines()[-1] == 'flow "faults" has 8 faults'
+    assert text.splitlines()[-1] == 'flow "faults" has 9 faults'
     assert f'{file}:{taken + 1}: "map": {unnamed}' in text
 
 

@@ -116,7 +116,7 @@ def test_a_clock_changes_no_order_key_of_the_flow_beside_it() -> None:
 
 
 def test_a_clock_holds_no_other_branch() -> None:
-    """A sink does not wait for a clock that it does not stand behind, though the clock has signs of its source."""
+    """A sink does not wait for a clock that is not upstream of it, though the clock has signs of its source."""
     flow = clocked(lt.hours(1))
     flow.read("others", lt.kafka("others", lt.json(Click))).write("others-out", lt.kafka("others-out", lt.json(Click)))
     plan = compile_flow(flow, parallelism=1)

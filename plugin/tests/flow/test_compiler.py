@@ -83,8 +83,8 @@ def test_branches_sources_and_sinks_of_one_flow() -> None:
     flow = Flow("test")
     first, second = flow.read("first", ORDERS), flow.read("second", ORDERS)
     first.key_by("user").write("a", ORDERS)
-    first.key_by("shop").write("b", ORDERS)
-    second.key_by("shop").write("c", ORDERS)
+    first.key_by("shop").write("b", kafka("b", json(Order)))
+    second.key_by("shop").write("c", kafka("c", json(Order)))
     plan = compile_flow(flow, parallelism=1)
     assert [vertex.name for vertex in plan.sources()] == ["first", "second"]
     assert [vertex.name for vertex in plan.sinks()] == ["a", "b", "c"]
@@ -327,11 +327,13 @@ def test_a_pickled_plan_with_state_is_the_same_plan() -> None:
 def test_the_explanation_of_steps_with_state() -> None:
     flow = everything()
     keyed = flow.read("others", ORDERS).key_by("user")
-    keyed.last(2).map(lambda orders: orders[-1], name="newest", returns=Order).write("newest", ORDERS)
+    keyed.last(2).map(lambda orders: orders[-1], name="newest", returns=Order).write(
+        "newest", kafka("newest", json(Order))
+    )
     lines = explain(compile_flow(flow, parallelism=1)).splitlines()
     assert lines[0].endswith("1 lane per sink, ticks of 2 ms, optimistic grouping")
-    told = {line.split()[0]: " ".join(line.split()[1:]) for line in lines if line.startswith("  ")}
-    assert told == told | {
+    explained = {line.split()[0]: " ".join(line.split()[1:]) for line in lines if line.startswith("  ")}
+    assert explained == explained | {
         "seen": "exchange to all hash units: Order of orders into the state Seen",
         "loop/head": "loop: Order of twice/by-user",
         "loop": "loop: Order of more, back to loop/head for at most 3 turns",

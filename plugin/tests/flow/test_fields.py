@@ -1,4 +1,4 @@
-"""What a record's fields have to be, and what comes out of an exchange: both as columns say."""
+"""Requirements on a record's fields, and the output of an exchange: both as columns say."""
 
 from __future__ import annotations
 

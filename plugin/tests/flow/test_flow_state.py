@@ -42,7 +42,7 @@ ORDERS, TOTALS = kafka("orders", json(Order)), kafka("totals", json(Total))
 
 
 def findings(build: Callable[[Any], Any], source: Any = ORDERS) -> list[str]:
-    """What is wrong with a flow that starts with one source."""
+    """The faults of a flow that starts with one source."""
     flow = Flow("test")
     build(flow.read("orders", source))
     return [finding.message for finding in Inference(flow).findings]
@@ -192,7 +192,7 @@ def test_two_windows_of_one_key_need_names() -> None:
     def build(orders: Any) -> None:
         keyed = orders.key_by("user")
         keyed.last(2).map(span).write("a", TOTALS)
-        keyed.last(3).map(span, name="other").write("b", TOTALS)
+        keyed.last(3).map(span, name="other").write("b", kafka("b", json(Total)))
 
     (finding,) = findings(build)
     assert finding.startswith("this name is already used at")
@@ -512,19 +512,19 @@ def test_what_waits_stands_in_no_loop_that_changes_keys_either(step: str) -> Non
             return keyed.connect(other).scan("step", lambda state, order: (state, order), 0, returns=Order)
         return keyed.join_table("step", other.table("rows"), lambda one, _: one, returns=Order)
 
-    found = [each for each in looped(body) if "cannot stand in the loop 'loop'" in each]
+    found = [each for each in looped(body) if "cannot be in the loop 'loop'" in each]
     assert found
 
 
 def test_a_body_writes_and_broadcasts_nothing() -> None:
     def body(stream: Any) -> Any:
-        stream.write("inside", ORDERS)
+        stream.write("inside", kafka("inside", json(Order)))
         stream.broadcast("seen", see, Seen())
         return stream.map(later)
 
     assert [finding.split(",")[0] for finding in looped(body)] == [
-        "write cannot stand in the loop 'loop'",
-        "broadcast cannot stand in the loop 'loop'",
+        "write cannot be in the loop 'loop'",
+        "broadcast cannot be in the loop 'loop'",
         "no scan looks at this broadcast; use it with .scan(...",
     ]
 
@@ -534,7 +534,8 @@ def test_a_body_takes_no_stream_from_outside() -> None:
         seen = orders.broadcast("seen", see, Seen())
         keyed = orders.key_by("user")
         keyed.loop("one", lambda body: body.map(later).merge(keyed, name="m"), early, limit_turns=2).write("a", ORDERS)
-        keyed.loop("two", lambda body: orders.map(later, name="x"), early, limit_turns=2).write("b", ORDERS)
+        two = keyed.loop("two", lambda body: orders.map(later, name="x"), early, limit_turns=2)
+        two.write("b", kafka("b", json(Order)))
         keyed.loop("three", lambda body: body.scan("s", beside, 0, broadcast=seen), early, limit_turns=2)
 
     found = findings(build)
@@ -554,7 +555,7 @@ def test_what_is_inside_of_a_loop_cannot_be_taken_outside() -> None:
 
     def build(orders: Any) -> None:
         orders.key_by("user").loop("loop", body, early, limit_turns=2).write("a", ORDERS)
-        inside[0].write("b", ORDERS)
+        inside[0].write("b", kafka("b", json(Order)))
 
     assert findings(build) == ["it takes records from inside the loop 'loop'; take the records that come out of it"]
 

@@ -154,16 +154,16 @@ def test_a_ttl_of_exactly_a_tick_is_long_enough() -> None:
 
 
 def test_a_plan_tells_what_is_forgotten_and_when() -> None:
-    told = explain(
+    explained = explain(
         plan_of(lambda stream: stream.deduplicate("once", within=lt.days(1)).key_by("user").reduce("r", larger))
     )
-    assert "deduplicate: Order of orders/by-user within 1 day, 0:00:00" in told
-    assert "reduce: Order of once/by-user -> Order, with the state Order | None" in told
-    told = explain(plan_of(lambda stream: stream.scan("s", single, 0, ttl=lt.hours(1))))
-    assert "with the state int, forgotten after 1:00:00" in told
+    assert "deduplicate: Order of orders/by-user within 1 day, 0:00:00" in explained
+    assert "reduce: Order of once/by-user -> Order, with the state Order | None" in explained
+    explained = explain(plan_of(lambda stream: stream.scan("s", single, 0, ttl=lt.hours(1))))
+    assert "with the state int, forgotten after 1:00:00" in explained
     summed = {"amount": lt.agg.sum("amount"), "orders": lt.agg.count()}
-    told = explain(plan_of(lambda stream: stream.aggregate("a", Spent, **summed), Spent))
-    assert "aggregate: Order of orders/by-user -> Spent, with the state SpentState" in told
+    explained = explain(plan_of(lambda stream: stream.aggregate("a", Spent, **summed), Spent))
+    assert "aggregate: Order of orders/by-user -> Spent, with the state SpentState" in explained
 
 
 # -- split ---------------------------------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def test_a_scan_is_no_more_than_it_was() -> None:
     assert ScanGrouping(vertex, ["user"])._scan.function is single
 
 
-def test_a_missing_key_column_is_told_once_for_all() -> None:
+def test_a_missing_key_column_is_reported_once_for_all() -> None:
     flow = lt.Flow("test")
     keyed = flow.read("orders", ORDERS).key_by("nobody")
     keyed.aggregate("a", Spent, amount=lt.agg.sum("amount")).write("out", lt.kafka("out", lt.json(Spent)))

@@ -222,7 +222,7 @@ def big(item: Item) -> bool:
 def test_a_loop_has_no_joins_in_it(word: str) -> None:
     streams = Streams()
     streams.out(streams.by_product.loop("l", lambda inside: LOOPED[word](streams, inside), big, limit_turns=2))
-    assert f"{word} cannot stand in the loop 'l'" in "\n".join(map(str, check_flow(streams.flow)))
+    assert f"{word} cannot be in the loop 'l'" in "\n".join(map(str, check_flow(streams.flow)))
 
 
 AT_ONCE: list[tuple[Callable[[Streams], Any], str]] = [

@@ -62,7 +62,8 @@ def test_a_decimal_has_the_digits_of_its_field_whatever_a_message_wrote() -> Non
     wrong = [value % each for each in (b"1.505", b"1e17", b'"NaN"', b'"x"')]
     failures = lt.json(Entry).decode(rows_of_values(wrong)).failures
     assert [index for index, _ in failures] == [0, 1, 2, 3]
-    assert failures[0][1] == "1.505 is no Decimal of 2 digits after the point and at most 18 in all, for Entry.amount"
+    kind = "a Decimal of 2 digits after the point and at most 18 in all"
+    assert failures[0][1] == f"1.505 is not {kind}, for Entry.amount"
 
 
 @pytest.mark.parametrize("amount", ["1.5", "1", "1.500", "NaN", "-0.00", "Infinity", "12345678901234567.00"])

@@ -182,7 +182,7 @@ def test_what_cannot_be_read_is_a_failure_with_its_reason() -> None:
     whats = [
         "",
         "a null value is not a Protobuf message",
-        "1.505 is no Decimal",
+        "1.505 is not a Decimal",
         "beyond what a datetime",
         "colour",
         "amount",

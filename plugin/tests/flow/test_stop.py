@@ -1,4 +1,4 @@
-"""Where a source ends: what may be said, and that it is said in one way."""
+"""The end of a source: what may be said, and that it is said in one way."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def test_a_timer_cannot_stand_in_a_loop() -> None:
     keyed = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key")
     keyed.loop("turns", body, lambda event: False, limit_turns=2).write("out", lt.kafka("out", lt.json(Event)))
     assert any(
-        "a timer cannot stand in the loop 'turns': it is due later than one turn" in finding.message
+        "a timer cannot be in the loop 'turns': it is due later than one turn" in finding.message
         for finding in check_flow(flow)
     )
 

@@ -42,6 +42,10 @@ def doubled(total: Total) -> Total:
     return Total(total.user, 2 * total.amount)
 
 
+async def asked(order: Order, session: int, key: str) -> Total:
+    return Total(key, session)
+
+
 flow = lt.Flow("totals")
 orders = flow.read("orders", lt.kafka("orders", lt.json(Order)))
 avro = flow.read("avro", lt.kafka("avro", lt.avro(Order)))
@@ -66,6 +70,7 @@ reveal_type(totals)
 reveal_type(by_user.window("w", lt.tumbling(lt.minutes(5)), time=clock).reduce(same))
 reveal_type(by_user.join("j", by_user, same, time=(clock, clock)))
 reveal_type(by_user.join_asof("a", by_user, alone, time=clock, back=lt.hours(1)))
+reveal_type(orders.call("c", asked, timeout=lt.seconds(1)))
 totals.map(doubled).write("out", lt.kafka("out", lt.json(Total), key="user"))
 """
 WRONG = """\
@@ -74,6 +79,7 @@ avro.map(doubled)
 orders.key_by("user").scan("odd", add, "none")
 totals.write("orders", lt.kafka("out", lt.json(Order)))
 lt.event_time("at")
+totals.call("c", asked, timeout=lt.seconds(1))
 by_user.window("w", lt.tumbling(lt.minutes(5)), time="at")
 by_user.window("w", lt.tumbling(lt.minutes(5)), time=(clock, clock))
 by_user.window("w", lt.tumbling(lt.minutes(5)), wait=lt.seconds(1))
@@ -85,7 +91,7 @@ by_user.join_asof("a", by_user, alone, back=lt.hours(1))
 
 
 def mypy(tmp_path: Path, rest: str) -> list[tuple[int, str]]:
-    """What mypy says of the rest, each with its line there."""
+    """mypy's findings in the rest, each with its line there."""
     file = tmp_path / "some_flow.py"
     file.write_text(FLOW + rest)
     said, trouble, _ = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), "--no-error-summary", str(file)])
@@ -95,7 +101,7 @@ def mypy(tmp_path: Path, rest: str) -> list[tuple[int, str]]:
 
 
 def pyright(tmp_path: Path, rest: str) -> list[tuple[int, str]]:
-    """What pyright says of the rest, each with its line there."""
+    """pyright's findings in the rest, each with its line there."""
     (tmp_path / "some_flow.py").write_text(FLOW + rest)
     (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
     command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
@@ -125,6 +131,7 @@ def test_a_checker_knows_the_records_of_each_stream(tmp_path: Path, checker: Che
         "Stream[Order]",
         "Joined[Order, Order, Order]",
         "Joined[Order, Order, Order]",
+        "Stream[Total]",
     ]
 
 

@@ -183,4 +183,4 @@ def test_a_loop_has_no_ends_inside() -> None:
 
     keyed = documents.key_by("name")
     keyed.loop("loop", body, lambda document: False, limit_turns=2).write("out", lt.kafka("out", lt.json(Document)))
-    assert any("when_done cannot stand in the loop" in str(each) for each in check(flow))
+    assert any("when_done cannot be in the loop" in str(each) for each in check(flow))

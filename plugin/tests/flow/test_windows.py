@@ -84,7 +84,7 @@ def test_no_moment_gets_a_window_that_it_does_not_lie_in(
     kind: str, cut: Any, spans: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(windows, kind, lambda *_: lambda _at: spans)
-    with pytest.raises(AssertionError, match="does not lie in its windows of"):
+    with pytest.raises(AssertionError, match="is not in its windows of"):
         spans_of(cut)(spans[0][1] if spans[0][0] == 0 else 39)
 
 
@@ -96,6 +96,8 @@ def test_calendar_windows_begin_at_midnight_and_follow_each_other(when: datetime
     assert end - micros_of(when) <= longest_us(lt.calendar(unit, zone))
     ((following, _),) = cut(end)
     assert following == end
+    if start < micros_of(datetime.min.replace(tzinfo=UTC)):
+        return  # East of Greenwich the first day begins in a year before the first one, which datetime lacks.
     local = moment(start).astimezone(ZoneInfo(zone))
     assert unit == "day" or (local.weekday() == 0 if unit == "week" else local.day == 1)
 
@@ -289,7 +291,7 @@ def test_windows_stand_in_no_loop() -> None:
 
     stream = keyed()
     stream.loop("again", body, bool, limit_turns=2).write("out", SINK)
-    assert "a window cannot stand in the loop 'again'" in " ".join(map(str, check_flow(stream._flow)))
+    assert "a window cannot be in the loop 'again'" in " ".join(map(str, check_flow(stream._flow)))
 
 
 def a_flow() -> Any:

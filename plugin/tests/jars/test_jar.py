@@ -40,7 +40,7 @@ def test_a_missing_jar_is_named_with_the_way_to_build_it(shim: Path) -> None:
     assert "make jar" in str(caught.value)
 
 
-def test_an_installation_without_sources_is_not_told_to_build(shim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installation_without_sources_is_not_asked_to_build(shim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jar, "_SOURCES", shim.parent / "nowhere")
     shim.unlink()
     for missing in (jar.shim_jar, build.build):

@@ -85,7 +85,7 @@ def test_a_jar_that_the_registry_lacks_is_named(registry: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_network_the_way_out_is_told(registry: Path, tmp_path: Path) -> None:
+def test_without_a_network_the_way_out_is_reported(registry: Path, tmp_path: Path) -> None:
     closed = '<ibiblio name="folder" m2compatible="true" root="http://127.0.0.1:9/"/>'
     settings = tmp_path / "settings.xml"
     before, after = settings.read_text().split("<filesystem")
@@ -109,13 +109,13 @@ def test_damage_after_the_fetch_is_seen(registry: Path) -> None:
         jars.connector_jars()
 
 
-def test_no_java_is_told(registry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_is_reported(registry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-jdk"))
     with pytest.raises(JavaMissing, match="fetching them needs Java"):
         jars.connector_jars()
 
 
-def test_a_cache_that_cannot_be_written_is_told(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOWTIDE_CACHE", "/proc/lowtide")
     with pytest.raises(JarMissing, match="LOWTIDE_CACHE"):
         jars.connector_jars()

@@ -19,14 +19,14 @@ from seen import SHAPE, moment
 from lowtide.cli.running_jobs import control_of
 from lowtide.conf import Conf
 from lowtide.events import EventLog
-from lowtide.status.control_client import TokenRefused
+from lowtide_snapshots.errors import TokenRefused
 from lowtide_snapshots.job.store import JobStore
 
 pytestmark = pytest.mark.zookeeper
 
 
 class Elsewhere:
-    """A life that runs, and what a command is told in another folder."""
+    """A life that runs, and the answer to a command in another folder."""
 
     def __init__(self, zookeeper: str, folder: Path, opened: ExitStack) -> None:
         token = folder / "token"

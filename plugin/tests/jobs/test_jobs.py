@@ -32,7 +32,7 @@ from lowtide_snapshots.cause import Cause
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GONE = Process(1 << 22, 1, "no boot")
 
-# A runner that says it runs and then does what it is told: sleep; be deaf; end.
+# A runner that says it runs and then does as asked: sleep; be deaf; end.
 RUNNER = """
 import os, signal, sys, time
 from pathlib import Path
@@ -203,7 +203,7 @@ def test_a_detached_job_is_stopped_through_its_supervisor(tmp_path: Path) -> Non
     folder, ready = detached(tmp_path, "child")
     assert ready.phase == "running"
     assert ready.supervisor is not None
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + HANGS_S
     while len(marked(ready.life)) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert len(marked(ready.life)) == 2
@@ -236,7 +236,7 @@ def test_a_job_that_does_not_stop_in_time_is_killed_with_its_supervisor(tmp_path
     assert not ready.supervisor.alive()
 
 
-def test_a_runner_that_ends_before_it_is_ready_is_told(tmp_path: Path) -> None:
+def test_a_runner_that_ends_before_it_is_ready_is_reported(tmp_path: Path) -> None:
     _, ended = detached(tmp_path, "ends")
     assert (ended.phase, ended.exit_code) == ("failed", 7)
     assert "ended with status 7" in str(ended.cause)
@@ -275,15 +275,15 @@ def test_status_shows_the_whole_cause(tmp_path: Path, capsys: pytest.CaptureFixt
         folder.make()
         folder.write(state(name=name, phase="failed", cause=cause))
     assert run(["status", "--set", f"job.folder={tmp_path}"]) == 0
-    told = capsys.readouterr().out
-    assert f'job "one" has failed; log: {tmp_path}/one/job.log\n{raised}\n' in told
-    assert 'job "other", why' not in told
+    reported = capsys.readouterr().out
+    assert f'job "one" has failed; log: {tmp_path}/one/job.log\n{raised}\n' in reported
+    assert 'job "other", why' not in reported
 
 
-def test_spark_submit_is_told_where_to_log() -> None:
+def test_spark_submit_learns_where_to_log() -> None:
     assert LOGGING.is_file()
-    told = arguments(Conf.load())
-    assert f"spark.driver.extraJavaOptions=-Dlog4j2.configurationFile={LOGGING}" in told
+    reported = arguments(Conf.load())
+    assert f"spark.driver.extraJavaOptions=-Dlog4j2.configurationFile={LOGGING}" in reported
     own = arguments(Conf.load(None, {"spark.properties.spark.driver.extraJavaOptions": "-Da=b"}))
     assert "spark.driver.extraJavaOptions=-Da=b" in own
 

@@ -31,18 +31,32 @@ def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Ending:
-    """Stands where a job stands; ends as soon as it is waited for."""
+    """Stands where a job stands; ends when it is waited for; `unready`, while its workers are; `unbegun`, before."""
 
-    def __init__(self, error: LowtideError) -> None:
+    secret, token, certificate, control, address = b"", "", "", None, ""
+
+    def __init__(self, error: LowtideError, *, unready: bool = False, unbegun: bool = False, lost: bool = True) -> None:
         self.error = error
+        self.unready = unready
+        self.unbegun = unbegun
+        self.lost = lost
+        self.incarnation = 0 if unbegun else 1
         self.stopped = 0
         self.superseded = False
         self.finished = False
         self.failed: list[BaseException] = []
         self.followed = False
 
+    def begin(self) -> None:
+        if self.unbegun:
+            raise self.error
+
     def wait(self, _go_on: Any) -> None:
         raise self.error
+
+    def wait_for_workers(self, _limit_s: float) -> None:
+        if self.unready:
+            raise self.error
 
     def follow_up(self, start: Any) -> Any:
         return start
@@ -63,26 +77,100 @@ class Ending:
         self.stopped += 1
 
 
+def lived(monkeypatch: pytest.MonkeyPatch, folder: JobFolder, *lives: Ending, **of_job: object) -> LowtideError:
+    """Run these lives, one after the other; why the program ends."""
+    begun = iter(lives)
+    monkeypatch.setattr(Runner, "_prepare", lambda _: next(begun))
+    monkeypatch.setattr("lowtide.driver.job.Job.prepare", classmethod(lambda *_, **__: next(begun)))
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    folder.make()
+    conf = Conf.load(overrides={f"job.{name}": value for name, value in of_job.items()})
+    with pytest.raises(LowtideError) as raised:
+        Runner(Flow("job"), conf, folder, "a life of a test", None)._live()
+    return raised.value
+
+
 @pytest.mark.parametrize("error", [LifeEnded("a worker died once more"), ServiceUnavailable("no broker for too long")])
 def test_each_life_is_stopped_once_and_the_last_one_as_well(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: LowtideError
 ) -> None:
     lives = [Ending(LifeEnded("a worker died")), Ending(error)]
-    begun = iter(lives)
-    monkeypatch.setattr(Runner, "_start", lambda _: next(begun))
-    monkeypatch.setattr(Runner, "_ready", lambda _, job: job)
-    monkeypatch.setattr("lowtide.driver.job.Job.start", classmethod(lambda *_, **__: next(begun)))
-    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
     folder = JobFolder(tmp_path, "job")
-    folder.make()
-    runner = Runner(Flow("job"), Conf.load(overrides={"job.restarts": 1}), folder, "a life of a test", None)
-    with pytest.raises(type(error), match=str(error)):
-        runner._live()
-    assert [life.stopped for life in lives] == [1, 1]
-    assert [life.followed for life in lives] == [True, False]
+    assert lived(monkeypatch, folder, *lives, restarts=1) is error
+    assert [(life.stopped, life.followed) for life in lives] == [(1, True), (1, False)]
     state = folder.state()
     assert state is not None
     assert state.restarts == 1
+
+
+def test_a_life_lost_in_the_first_start_is_followed_as_later_ones_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    last = ServiceUnavailable("no broker for too long")
+    lives = [
+        Ending(LifeEnded("a worker died"), unready=True),
+        Ending(LifeEnded("a worker died"), unready=True),
+        Ending(ServiceUnavailable("not ready in time"), unready=True),
+        Ending(last),
+    ]
+    folder = JobFolder(tmp_path, "job")
+    assert lived(monkeypatch, folder, *lives, restarts=3) is last
+    assert [(life.stopped, life.followed) for life in lives] == [(1, True)] * 3 + [(1, False)]
+    state = folder.state()
+    assert state is not None
+    assert state.restarts == 3
+
+
+def test_a_service_lost_before_the_first_life_begins_is_followed_and_the_start_keeps_its_key(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gone = LifeEnded("the service is gone")
+    lives = [Ending(gone, unbegun=True), Ending(gone, unbegun=True), Ending(gone, unready=True), Ending(gone)]
+    lives[1].incarnation = 1
+    keys: list[bool] = []
+    others = iter(lives[1:])
+
+    def prepare(*_: Any, submitted: bool, **__: Any) -> Any:
+        keys.append(submitted)
+        return next(others)
+
+    monkeypatch.setattr(Runner, "_prepare", lambda _: lives[0])
+    monkeypatch.setattr("lowtide.driver.job.Job.prepare", prepare)
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    conf = Conf.load(overrides={"job.restarts": 3})
+    with pytest.raises(LifeEnded):
+        Runner(Flow("job"), conf, folder, "a life of a test", None)._live()
+    assert [(life.stopped, life.followed) for life in lives] == [(1, True)] * 3 + [(1, False)]
+    assert keys == [False, True, True], "the key is taken with the first number of a life"
+
+
+def test_a_first_start_that_is_refused_ends_at_once_while_its_service_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refused = LifeEnded("the topic of what was delivered is gone")
+    life = Ending(refused, unbegun=True, lost=False)
+    assert lived(monkeypatch, JobFolder(tmp_path, "job"), life, restarts=9) is refused
+    assert (life.stopped, life.followed) == (1, False)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        error_of('{"kind": "flow", "what": "step \\"mood\\": raised ValueError"}'),
+        error_of('{"kind": "interpreter", "what": "an executor has another Python"}'),
+        ServiceUnavailable("not ready in time"),
+    ],
+)
+def test_a_first_start_that_would_fail_again_ends_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: LowtideError
+) -> None:
+    life = Ending(error, unready=True)
+    assert lived(monkeypatch, JobFolder(tmp_path, "job"), life, restarts=9) is error
+    assert (life.stopped, life.followed) == (1, False)
 
 
 @dataclass(frozen=True)
@@ -110,9 +198,8 @@ def test_all_lives_of_a_program_run_the_plan_that_was_compiled_once(
         return Ending(LifeEnded("a worker died"))
 
     monkeypatch.setattr(compiler, "compile_flow", compiling)
-    monkeypatch.setattr("lowtide.driver.job.Job.start", start)
+    monkeypatch.setattr("lowtide.driver.job.Job.prepare", start)
     monkeypatch.setattr(runner_module, "check_broker", lambda _: None)
-    monkeypatch.setattr(Runner, "_ready", lambda _, job: job)
     monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
     folder = JobFolder(tmp_path, "job")
     folder.make()
@@ -124,14 +211,8 @@ def test_all_lives_of_a_program_run_the_plan_that_was_compiled_once(
 
 
 def test_what_the_flow_itself_brings_about_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    raised = error_of('{"kind": "flow", "what": "step \\"mood\\": raised ValueError"}')
-    life = Ending(raised)
-    monkeypatch.setattr(Runner, "_start", lambda _: life)
-    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
-    folder = JobFolder(tmp_path, "job")
-    folder.make()
-    with pytest.raises(LifeEnded, match="mood"):
-        Runner(Flow("job"), Conf.load(overrides={"job.restarts": 9}), folder, "a life of a test", None)._live()
+    life = Ending(error_of('{"kind": "flow", "what": "step \\"mood\\": raised ValueError"}'))
+    assert "mood" in str(lived(monkeypatch, JobFolder(tmp_path, "job"), life, restarts=9))
     assert (life.stopped, life.followed) == (1, False)
 
 
@@ -146,8 +227,8 @@ def test_a_session_stays_the_programs_own_while_no_life_can_begin_in_it(
         given.append(follows)
         raise ServiceUnavailable("no broker yet")
 
-    monkeypatch.setattr(Runner, "_start", lambda _: Ending(LifeEnded("a transaction was not ended in time")))
-    monkeypatch.setattr("lowtide.driver.job.Job.start", start)
+    monkeypatch.setattr(Runner, "_prepare", lambda _: Ending(LifeEnded("a transaction was not ended in time")))
+    monkeypatch.setattr("lowtide.driver.job.Job.prepare", start)
     monkeypatch.setattr(runner_module, "session_runs", lambda: left.pop(0))
     monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
     monkeypatch.setattr("time.sleep", lambda _: None)
@@ -164,20 +245,14 @@ def test_a_life_that_another_has_taken_the_place_of_is_followed_by_none(
 ) -> None:
     life = Ending(LifeEnded("incarnation 3 is over"))
     life.superseded = True
-    monkeypatch.setattr(Runner, "_start", lambda _: life)
-    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
-    folder = JobFolder(tmp_path, "job")
-    folder.make()
-    runner = Runner(Flow("job"), Conf.load(overrides={"job.restarts": 9}), folder, "a life of a test", None)
-    with pytest.raises(LifeEnded, match="incarnation 3"):
-        runner._live()
+    assert lived(monkeypatch, JobFolder(tmp_path, "job"), life, restarts=9) is life.error
     assert life.stopped == 1
 
 
-def test_whatever_else_ends_it_is_told_outside_as_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_whatever_else_ends_it_is_reported_as_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     full = OSError(28, "No space left on device")
     life = Ending(full)  # type: ignore[arg-type]
-    monkeypatch.setattr(Runner, "_start", lambda _: life)
+    monkeypatch.setattr(Runner, "_prepare", lambda _: life)
     monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
     folder = JobFolder(tmp_path, "job")
     folder.make()
@@ -212,7 +287,7 @@ def test_a_signal_that_was_lost_on_its_way_ends_the_start_at_its_next_step(
             steps.append(step)
             runner._step(step)
 
-    monkeypatch.setattr(Runner, "_start", start)
+    monkeypatch.setattr(Runner, "_prepare", start)
     monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
     folder = JobFolder(tmp_path, "job")
     folder.make()

@@ -61,7 +61,7 @@ def with_newest(state: str, word: Word, newest: str) -> tuple[str, Word]:
 def run(
     build: Callable[[Stream[Word]], Stream[Word]], log: list[Message], floors: Any = (), slack_ms: int = 2
 ) -> list[Delivered]:
-    """What a sink is given behind one source."""
+    """A sink's records after one source."""
     flow = Flow("test")
     build(flow.read("words", WORDS)).write("out", WORDS)
     delivered, dead = run_log(compile_flow(flow, parallelism=1, slack_ms=slack_ms), {"words": log}, floors)
@@ -289,7 +289,7 @@ def test_dead_letters_stand_in_the_order_of_records_too() -> None:
     words = flow.read("words", WORDS)
     split = words.flat_map(two)
     split.flat_map(two, name="deep").map(odd, name="behind").write("a", WORDS)
-    split.map(odd).write("b", WORDS)
+    split.map(odd).write("b", kafka("b", json(Word)))
     log = [word(1, 0, 10, "y"), word(0, 0, 10, "x"), Message(Position(0, 1), 9, None, b"{")]
     delivered, dead = run_log(compile_flow(flow, parallelism=1), {"words": log})
     assert [(letter.vertex, letter.position, letter.timestamp, letter.error[-3:]) for letter in dead[:4]] == [
@@ -313,7 +313,7 @@ def everything(flow: Flow) -> None:
     every = looped.merge(pairs, split, words, name="all")
     beside = every.broadcast("newest", newest, "")
     every.key_by("key").scan("beside", with_newest, "", broadcast=beside).write("out", WORDS)
-    every.write("plain", WORDS)
+    every.write("plain", kafka("plain", json(Word)))
 
 
 @settings(deadline=None)

@@ -32,7 +32,7 @@ class Book:
     last: list[int] = field(default_factory=list)
 
 
-SALES, TOLD, DEAD = kafka("sales", json(Sale)), kafka("told", json(Told)), kafka("dead", raw())
+SALES, TOLD, DEAD = kafka("sales", json(Sale)), kafka("posted", json(Told)), kafka("dead", raw())
 
 
 def a(*amounts: int) -> list[Sale]:
@@ -42,7 +42,7 @@ def a(*amounts: int) -> list[Sale]:
 def run(
     build: Callable[[KeyedStream[Sale]], Stream[Any]], sales: list[Sale], *, dead: Any = None, sink: Any = TOLD
 ) -> dict[str, list[Any]]:
-    """What comes out of steps behind a key_by; a list of texts where it is a list of Told."""
+    """The output of steps after a key_by; a list of texts where it is a list of Told."""
     flow = Flow("test", dead_letters=dead)
     build(flow.read("sales", SALES).key_by("shop")).write("out", sink)
     written = flow.run_locally(sales=sales)
@@ -250,7 +250,7 @@ def test_a_broadcast_that_fails_leaves_the_state_and_one_dead_letter() -> None:
     assert [one.text for one in written["out"]] == ["1/1", "14/1", "28/1"]
     assert [(dead.vertex, dead.error) for dead in written["dead-letters"]] == [
         ("most", "raised ValueError: thirteen"),
-        ("most", "returned the state str"),
+        ("most", "returned the state str, expected int"),
     ]
 
 

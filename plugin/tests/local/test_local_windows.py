@@ -63,7 +63,7 @@ def sink(stream: Any, name: str, record: type) -> None:
 
 
 def flow_of(*windows: Any, **rest: Any) -> lt.Flow:
-    """What came into each window, and what was late."""
+    """The records of each window, and late ones."""
     flow = lt.Flow("windows")
     events = flow.read("events", lt.kafka("events", lt.json(Event)))
     windowed = events.key_by("key").window("windows", *windows, **rest)

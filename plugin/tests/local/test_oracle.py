@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from lowtide import Flow, json, kafka
 from lowtide.conf import KafkaConf
-from lowtide.connectors.topic_records import read_topic
+from lowtide.connectors.kafka_access import librdkafka_settings
+from lowtide.connectors.topic_records import read_topic, write_topic
 from lowtide.connectors.topics import Topics
 from lowtide.core.operators.order.order import Position
 from lowtide.embedded import EmbeddedServices
@@ -111,10 +114,10 @@ def test_every_kind_of_fault_is_counted_as_what_it_is(
 
 def test_differences_say_where_and_what() -> None:
     verdict = compare_lanes(RIGHT, changed(lambda lanes: lanes[0].pop(2)))
-    told = str(verdict)
-    assert "8 delivered of 9: 1 lost, 0 duplicated, 0 out of order" in told
-    assert "lane 0, message 2: expected key b'k0', value b'2', timestamp 2, found key b'k1', value b'3'" in told
-    assert "lane 0: 1 lost, first key b'k0', value b'2'" in told
+    reported = str(verdict)
+    assert "8 delivered of 9: 1 lost, 0 duplicated, 0 out of order" in reported
+    assert "lane 0, message 2: expected key b'k0', value b'2', timestamp 2, found key b'k1', value b'3'" in reported
+    assert "lane 0: 1 lost, first key b'k0', value b'2'" in reported
 
 
 @dataclass(frozen=True)
@@ -180,8 +183,11 @@ def test_what_is_read_is_what_is_committed_with_its_place_and_time(conf: KafkaCo
     places: list[int] = []
     for each, count, end in ((aborted, 7, "abort"), (producer, 1, "commit"), (producer, 2, "commit")):
         each.begin_transaction()
-        value, told = b'{"key":"a","count":%d}' % count, {"on_delivery": lambda _, sent: places.append(sent.offset())}
-        each.produce("in", value, b"key", partition=1, timestamp=1_700_000_000_000 + count, **told)
+        value, reported = (
+            b'{"key":"a","count":%d}' % count,
+            {"on_delivery": lambda _, sent: places.append(sent.offset())},
+        )
+        each.produce("in", value, b"key", partition=1, timestamp=1_700_000_000_000 + count, **reported)
         each.flush(20)
         getattr(each, f"{end}_transaction")(20)
     hanging.begin_transaction()
@@ -236,7 +242,7 @@ def test_the_end_of_a_topic_that_is_written_all_the_time_is_where_it_was(conf: K
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        written.acquire()
+        assert written.acquire(timeout=20), "nothing was written"
         for read in (lambda: read_output(conf, "busy")[0], lambda: list(read_log(conf, "busy", {"busy-0": 0})[0])):
             values = [each.value for each in read()]
             assert values == [b"%d" % number for number in range(len(values))] != []
@@ -245,7 +251,18 @@ def test_the_end_of_a_topic_that_is_written_all_the_time_is_where_it_was(conf: K
         writer.join()
     newest = [each.value() for each in read_topic(conf, "busy", newest=5)]
     assert newest == [each.value() for each in read_topic(conf, "busy")][-len(newest) :]
-    assert len(newest) == 2, "each of them has its transaction's marker behind it"
+    assert len(newest) == 2, "each of them has its transaction's marker after it"
+
+
+@pytest.mark.kafka
+def test_what_is_deleted_while_a_topic_is_read_is_passed_over(conf: KafkaConf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first offset is asked for before anything is read: retention may come between."""
+    Topics(conf).create("short")
+    write_topic(conf, "short", [b"%d" % number for number in range(5)])
+    admin, place = AdminClient({**librdkafka_settings(conf)}), TopicPartition("short", 0, 3)
+    admin.delete_records([place])[place].result(20)
+    monkeypatch.setattr(Topics, "earliest", lambda *_: {("short", 0): 0})
+    assert [each.value() for each in read_topic(conf, "short", limit_s=20)] == [b"3", b"4"]
 
 
 @pytest.mark.kafka

@@ -11,10 +11,12 @@ from textwrap import dedent
 from typing import Literal
 
 import pytest
+from hanging import HANGS_S
 
 from lowtide.cli.main import run
 from lowtide.flow.schema.raw_record import Raw
 from lowtide.flow.schema.schema import schema_of
+from lowtide.local import trial
 from lowtide.local.judging import LISTED
 from lowtide.local.samples import SAMPLES, samples_of
 
@@ -100,6 +102,12 @@ def called(state: int, now: datetime) -> tuple[int, list[Word]]:
 flow = Flow("tried")
 words = flow.read("words", kafka("words", json(Word)))
 """
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests keep the machine busy."""
+    monkeypatch.setattr(trial, "CALLED_WITHIN_S", HANGS_S)
 
 
 WINDOW = "words.key_by('text').window('w', tumbling(minutes(1)))"

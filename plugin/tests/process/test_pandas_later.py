@@ -16,7 +16,7 @@ assert "pandas" not in sys.modules, "pyarrow has imported it"
 
 
 def ran(program: str) -> str:
-    """What a program prints."""
+    """A program's output."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=HANGS_S)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -100,15 +100,15 @@ def test_what_is_flushed_while_the_tracker_is_dead_is_in_the_report() -> None:
         assert life.faults == []
 
 
-def test_what_was_heard_before_the_line_broke_is_told() -> None:
+def test_what_was_heard_before_the_line_broke_is_reported() -> None:
     with TrackerLife() as life:
         one, two = Worker(life, 1), Worker(life, 2)
         one.local.heartbeat(0, 6)
         one.hears(done=lambda: one.local.global_min == 6)
         cut(two.line)  # What has come by now is still there.
-        told = [*two.line.receive(), *two.line.receive()]
+        reported = [*two.line.receive(), *two.line.receive()]
         assert two.line.fileno() == -1
-        assert told[-1].min_times == {1: 6, 2: 6}
+        assert reported[-1].min_times == {1: 6, 2: 6}
 
 
 def test_the_end_of_the_life_is_ours_with_the_trackers_words(life: TrackerLife) -> None:

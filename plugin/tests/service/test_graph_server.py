@@ -81,7 +81,7 @@ def test_a_job_hears_how_far_the_one_before_it_is_and_nothing_before_that_is_kno
     asyncio.run(scene())
 
 
-def test_a_tracker_that_takes_a_dead_ones_place_is_told_everything_of_dead_jobs_too() -> None:
+def test_a_tracker_that_takes_a_dead_ones_place_gets_everything_of_dead_jobs_too() -> None:
     async def scene() -> None:
         async with graph() as (server, jobs):
             first, last = jobs.line("a", "", "orders"), jobs.line("b", "orders", "sums")
@@ -91,7 +91,7 @@ def test_a_tracker_that_takes_a_dead_ones_place_is_told_everything_of_dead_jobs_
             await until(lambda: "job a" in last.trouble and "not running" in last.trouble)
             await server.close()
             await until(lambda: "does not answer" in last.trouble)
-            assert last.promises == {"orders": 40}, "what was told stays true"
+            assert last.promises == {"orders": 40}, "what was reported stays true"
             again = GraphServer(SECRET.encode(), settle_s=0)
             again.serve("127.0.0.1", jobs.port)
             await until(lambda: "not running" in last.trouble)

@@ -1,4 +1,4 @@
-"""Messages that cannot be read: whoever sends one learns the field, and the service goes on."""
+"""Messages that cannot be read: the sender learns the field, and the service goes on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lowtide.process.interpreter import versions
 from lowtide.process.wire import Kind, connect, receive, send
 
 if TYPE_CHECKING:
-    from tests.conftest import Life
+    from process_life import Life
 
 SECRET = b"the secret of a test, 32 bytes.."
 pytestmark = pytest.mark.zookeeper

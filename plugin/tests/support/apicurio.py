@@ -1,6 +1,6 @@
 """A real schema registry for tests: Apicurio Registry, which keeps its schemas in memory and speaks Confluent's API.
 
-It is no part of the product: Ivy fetches it as it does the product's jars (142 MB, once for all clones), and it ends
+It is not part of the product: Ivy fetches it as it does the product's jars (142 MB, once for all clones), and it ends
 with the block that it is started for.
 """
 
@@ -28,8 +28,6 @@ from lowtide.embedded.supervise import stop, up
 from lowtide.jars.java import Java
 from lowtide.jars.third_party import ivy_command
 
-__all__ = ["Apicurio", "apicurio"]
-
 SHA256 = "3cda1b34aa020fb4ac4dd6a66018d757e81e437f97e20a1f92d366b70091c6ba"
 FETCH_LIMIT_S = 400.0
 ANSWER_LIMIT_S = 5.0
@@ -44,11 +42,11 @@ class Apicurio(Server):
 
     @property
     def url(self) -> str:
-        """Where its API begins."""
+        """The prefix of its API."""
         return f"http://{self.address}/apis/ccompat/v7"
 
     def prepare(self, java: Java) -> None:
-        """Nothing: all that it is told stands in the command line."""
+        """Nothing: everything is in its command line."""
 
     def command(self, java: Java) -> list[str]:
         """A small JVM that is soon there."""
@@ -65,7 +63,7 @@ class Apicurio(Server):
         ]
 
     def answers(self) -> bool:
-        """Whether it lists its subjects."""
+        """True if it lists its subjects."""
         try:
             self.ask("GET", "/subjects")
         except OSError:
@@ -73,7 +71,7 @@ class Apicurio(Server):
         return True
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """What it answers (errors: OSError)."""
+        """Its answer (errors: OSError)."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
         with urllib.request.urlopen(request, timeout=ANSWER_LIMIT_S) as answer:
@@ -84,7 +82,7 @@ class Apicurio(Server):
         return int(self.ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema})["id"])
 
     def versions(self, subject: str) -> list[dict[str, Any]]:
-        """What stands under a subject, the oldest first: `id`, `version`, `schema`."""
+        """The versions of a subject, the oldest first: `id`, `version`, `schema`."""
         place = f"/subjects/{quote(subject, safe='')}/versions"
         return [self.ask("GET", f"{place}/{number}") for number in self.ask("GET", place)]
 

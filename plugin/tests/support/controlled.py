@@ -6,15 +6,16 @@ import asyncio
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from hanging import HANGS_S
 
 from lowtide.events import EventLog
 from lowtide.status.certificate import made_certificate
-from lowtide.status.control import Control
+from lowtide.status.control import Commands, Control, Queries
 from lowtide.status.control_client import ControlClient
 from lowtide.status.job_view import SnapshotView
 from lowtide.status.job_watch import JobWatch
@@ -30,7 +31,7 @@ TOKEN = "a-token-of-a-test"
 
 @dataclass
 class ControlledJob:
-    """What stands behind a control API.
+    """The job that a control API serves.
 
     Attributes:
         name: Its name.
@@ -55,6 +56,10 @@ class ControlledJob:
     lives: list[LifeLine] = field(default_factory=list)
     ended: dict[tuple[str, str], int] = field(default_factory=dict)
     """By step and label when it has ended."""
+    states: dict[str, int] = field(default_factory=dict)
+    """By user."""
+    questions: list[object] = field(default_factory=list)
+    """What was asked of them."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     @property
@@ -70,11 +75,11 @@ class ControlledJob:
 
         asyncio.run_coroutine_threadsafe(looked(), self.loop).result(30)
 
-    def tell(self, told: Callable[[Hub], None]) -> None:
+    def tell(self, change: Callable[[Hub], None]) -> None:
         """Have the service tell its hub something, in its own thread."""
 
         async def tell() -> None:
-            told(self.hub)
+            change(self.hub)
 
         asyncio.run_coroutine_threadsafe(tell(), self.loop).result(30)
 
@@ -88,7 +93,9 @@ class ControlledJob:
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         assert not self.broken, "the test breaks it"
-        return JobMetrics(self.name, self.watch.view, self.watch.histograms).exposition(accept)
+        return JobMetrics(
+            self.name, self.watch.view, self.watch.histograms, self.watch.call_seconds, self.watch.delivery_seconds
+        ).exposition(accept)
 
     async def page(self, since_ms: int) -> JobAnswer | None:
         view = self.watch.view()
@@ -100,6 +107,23 @@ class ControlledJob:
     def take(self, name: str | None, commit: bool, key: str | None) -> SnapshotView:
         self.asked.append((name, commit))
         return self.taking[0]
+
+    async def look_at(self, _step: str, keys: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
+        """Answer for the keys of `states`."""
+        self.questions.append(keys)
+        names = ["".join(key.values()) for key in keys]
+        return [
+            {"key": key, "min_time_ms": 4000, "rows": self._rows(name)} for key, name in zip(keys, names, strict=True)
+        ]
+
+    async def look_around(self, _step: str, unit: int | None, limit: int) -> dict[str, Any]:
+        """Answer with the first of `states`."""
+        self.questions.append((unit, limit))
+        found = [{"rows": self._rows(name)} for name in list(self.states)[:limit]]
+        return {"min_time_ms": 4000, "more": len(self.states) > limit, "keys": found}
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        return [{"key": {"user": name}, "state": self.states[name]}] if name in self.states else []
 
     async def ended_ms(self, step: str, label: str) -> int | None:
         return self.ended.get((step, label))
@@ -125,30 +149,33 @@ def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
     certificate = made_certificate("127.0.0.1")
     job = ControlledJob(shape.job, JobWatch(shape, events), hub_of(shape), certificate=certificate.pem)
     control = Control(
-        job.watch.view,
         TOKEN,
         certificate,
-        metrics=job.metrics,
-        history=job.watch.history.view,
-        page=job.page,
-        stop=lambda: job.stops.append("stop"),
-        take=job.take,
-        snapshots=job.snapshots,
-        ended=job.ended_ms,
+        queries=Queries(
+            job.watch.view,
+            job.metrics,
+            job.watch.history.view,
+            job.page,
+            job.snapshots,
+            look=job.look_at,
+            look_around=job.look_around,
+            ended=job.ended_ms,
+        ),
+        commands=Commands(stop=lambda: job.stops.append("stop"), take=job.take),
         hub=job.hub,
     )
     loop = job.loop
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        address = asyncio.run_coroutine_threadsafe(control.start(), loop).result(10)
+        address = asyncio.run_coroutine_threadsafe(control.start(), loop).result(HANGS_S)
         shown = fingerprint(ssl.PEM_cert_to_DER_cert(certificate.pem))
         job.at = ControlAddress.proved(
             TOKEN, job=shape.job, incarnation=shape.incarnation, address=address, certificate=shown
         )
         yield job
     finally:
-        asyncio.run_coroutine_threadsafe(control.close(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(control.close(), loop).result(HANGS_S)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(HANGS_S)
         loop.close()

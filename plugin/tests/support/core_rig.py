@@ -10,7 +10,7 @@ from programs import source_rows
 
 from lowtide import Flow, json, kafka, raw
 from lowtide.core.effects import Effects, LastKeys
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.operators.order.order import Position
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan.compiler import compile_flow
@@ -41,7 +41,7 @@ def plan() -> Plan:
 
 
 def reader(max_lead: int = 1000, last: LastKeys | None = None) -> WorkerCore:
-    front = Front(0, slack_ms=1, opening=0, window=Window(max_lead, 10**6), max_future_ms=10**6)
+    front = Front(0, FrontLimits(1, Window(max_lead, 10**6), 10**6), KnownFloors(0))
     return WorkerCore(plan(), 0, 0, tracker=LocalTracker(0, 1, start=0), front=front, last=last)
 
 
@@ -59,5 +59,5 @@ def read(core: WorkerCore, events: Sequence[tuple[int, int]], offset: int = 0) -
 
 
 def notice(number: int, *min_times: int, floors: tuple[Floor, ...] = ()) -> Notice:
-    """The min times of segments 1 and 2; the outlet behind them has that of the last."""
+    """The min times of segments 1 and 2; the outlet after them has that of the last."""
     return Notice(1, number, number - 1, dict(enumerate((*min_times, min_times[-1]), 1)), min(min_times), floors)

@@ -27,8 +27,6 @@ from lowtide.worker.link import Link
 from lowtide.worker.watch import Watch
 from lowtide_tracker.handshake import MAGIC
 
-__all__ = ["DOORS", "Opened"]
-
 QUESTION = Attach(worker="1/0", incarnation=7, epoch=3)
 
 

@@ -11,7 +11,7 @@ from lowtide.assignment.birth import Birth
 from lowtide.assignment.messages import WorkerNews, WorkerOrder
 from lowtide.assignment.welcome import Welcome
 from lowtide.core.operators.faults.limits import Limits
-from lowtide.status.gauges import LineGauges, WorkerGauges
+from lowtide.status.gauges import WorkerGauges
 from lowtide.worker.protocol import Emitted, Frames, Reported
 
 
@@ -46,7 +46,7 @@ class IdleStage:
     def handed(self) -> Frames:
         return []
 
-    def told(self, order: WorkerOrder) -> None:
+    def follow(self, order: WorkerOrder) -> None:
         pass
 
     def news(self, now_s: float) -> list[WorkerNews]:
@@ -97,8 +97,8 @@ class IdleHost:
     def due_s(self, now_s: float) -> float:
         return min(stage.due_s(now_s) for stage in self.stages.values())
 
-    def line_gauges(self) -> LineGauges | None:
-        return None
+    def gauges(self, of_first: WorkerGauges) -> WorkerGauges:
+        return of_first
 
     def news(self, now_s: float) -> list[Reported]:
         return [(name, news) for name, stage in self.stages.items() for news in stage.news(now_s)]

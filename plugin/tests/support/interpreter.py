@@ -9,9 +9,11 @@ no record comes of a later one.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import heapq
+import inspect
 import operator
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,7 +65,7 @@ LOOP = 1
 
 @dataclasses.dataclass(frozen=True)
 class Raw:
-    """What `raw()` reads and writes."""
+    """Records of `raw()`."""
 
     key: bytes | None
     value: bytes | None
@@ -71,7 +73,7 @@ class Raw:
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """What a clock gives."""
+    """A clock's output."""
 
     clock: str
     at: datetime
@@ -168,7 +170,7 @@ class Step:
 
 
 class Stream:
-    """What a step gives."""
+    """A step's output."""
 
     def __init__(self, flow: Flow, step: Step) -> None:
         self._flow, self._step = flow, step
@@ -184,6 +186,13 @@ class Stream:
     def map(self, function: Any, *, name: str | None = None, returns: Any = None) -> Stream:
         stream = self._calls("map", function, name)
         stream._step.gives = returns or typing.get_type_hints(function)["return"]
+        return stream
+
+    def call(self, name: str, function: Any, **_: Any) -> Stream:
+        """A step that asks; here the function answers at once."""
+        stream = self if self._step.level else self._then("key_by", f"{name}/exchange", columns=())
+        stream = stream._calls("call", function, name)
+        stream._step.gives = typing.get_type_hints(function)["return"]
         return stream
 
     def flat_map(self, function: Any, *, name: str | None = None, returns: Any = None) -> Stream:
@@ -565,7 +574,7 @@ class Run:
                 self._kept[step][key if isinstance(key, tuple) else (key,)] = state
 
     def _strike(self, start: Sequence[tuple[Step, Record]], until: int | None) -> None:
-        """Have clocks called at each multiple behind the first record: to the one that ends the span of the last."""
+        """Have clocks called at each multiple after the first record: to the one that ends the span of the last."""
         ticks = [record.tick for step, record in start if not step.rest["source"].preload]
         slack = timedelta(milliseconds=self._slack_ms)
         for step in self._flow.steps:
@@ -606,7 +615,8 @@ class Run:
             self.written[step].append(self._placed(step.rest["sink"], record))
             return []
         if kind == "key_by":
-            return [record._replace(unit=unit_of([getattr(value, column) for column in step.keys], self._units))]
+            keys, front = [getattr(value, column) for column in step.keys], record.message.front
+            return [record._replace(unit=unit_of(keys, self._units) if keys else unit_of_front(front, self._units))]
         if kind == "loop":
             return [entered(step, record)]
         if kind == "broadcast":
@@ -700,6 +710,8 @@ class Run:
         function = step.rest["function"]
         if step.kind == "map_batches":
             return [record._replace(value=batched(function, step, record.value))]
+        if step.kind == "call":
+            function = functools.partial(asked, function)
         result = called(
             lambda: list(function(record.value)) if step.kind == "flat_map" else function(record.value), record
         )
@@ -707,7 +719,7 @@ class Run:
             if any(type(each) is not step.gives for each in result):
                 raise Failed(record.value)
             return [record._replace(value=each).below(number) for number, each in enumerate(result, 1)]
-        if step.kind == "map":
+        if step.kind in ("map", "call"):
             if type(result) is not step.gives:
                 raise Failed(record.value)
             return [record._replace(value=result)]
@@ -856,7 +868,7 @@ class Run:
         return [record]
 
     def _age(self, step: Step, key: Any, record: Record) -> timedelta:
-        """How much log time has passed since a key was touched."""
+        """Log time since a key was touched."""
         return timedelta(milliseconds=(record.tick - self._touched[step].get(key, record.tick)) * self._slack_ms)
 
     def _see(self, broadcast: Step, record: Record) -> None:
@@ -901,6 +913,13 @@ def called(call: Callable[[], Any], record: Record) -> Any:
         return call()
     except Exception as error:
         raise Failed(record.value) from error
+
+
+def asked(function: Any, record: Any) -> Any:
+    """What a call's function answers, given any key."""
+    keyed = {name: "a key" for name in inspect.signature(function).parameters if name == "key"}
+    answer = function(record, **keyed)
+    return asyncio.run(answer) if inspect.iscoroutine(answer) else answer
 
 
 def call_of_time(step: Step, state: Any, moment: datetime) -> tuple[Any, list[Any]]:
@@ -949,7 +968,7 @@ def event_time(
 
 
 def sides(time: EventTime | tuple[EventTime, EventTime] | None) -> dict[str, Any]:
-    """What a join's step has of event time."""
+    """The event time of a join's step."""
     if time is None:
         time = EventTime(None)
     one, other = (time, time) if isinstance(time, EventTime) else time
@@ -966,12 +985,39 @@ def kafka(
     preload: bool = False,
     compacted: bool = False,
 ) -> Kafka:
-    """What is there is what is given, so nothing lies behind a stop, and nothing is compacted."""
+    """What is there is what is given, so nothing comes after a stop, and nothing is compacted."""
     return Kafka(topic, record, key, preload)
+
+
+def postgres(table: str, record: Any, *, key: str | None = None, **_: Any) -> Kafka:
+    """What is written is a list, wherever it goes."""
+    return Kafka(table, record, key, False)
+
+
+def files(pattern: str, record: Any, **_: Any) -> Kafka:
+    """Likewise."""
+    return Kafka(pattern, record, None, False)
+
+
+delta = iceberg = files
+
+
+def puts(name: str, record: Any, *, key: str, **_: Any) -> Kafka:
+    return Kafka(name, record, key, False)
+
+
+def redis(*_: Any, **__: Any) -> None:
+    """Nothing is put anywhere."""
+
+
+elasticsearch = http = redis
 
 
 def json(record: Any) -> Any:
     return record
+
+
+parquet = json_lines = json
 
 
 def raw() -> Any:
@@ -1034,7 +1080,7 @@ class Offset:
 
 
 class Tombstone:
-    """Whether there is no value."""
+    """True if there is no value."""
 
 
 KeyedStream = Broadcast = Stream

@@ -18,8 +18,6 @@ from typing import Any
 
 import xxhash
 
-__all__ = ["dumped", "loaded", "marked", "normal", "record_of", "unit_of", "unit_of_front", "written"]
-
 
 def unit_of(key: Sequence[Any], units: int) -> int:
     """The hash unit of a key: `snapshots/README.md`."""

@@ -142,7 +142,7 @@ class Bags:
         return tick, -1, self._first + unit
 
     def take(self, key: tuple[Any, ...], record: Any) -> tuple[bool, list[Any], set[int]]:
-        """Whether a record is late, what it gives at once, and ticks at which its windows may close."""
+        """True if a record is late, what it gives at once, and ticks at which its windows may close."""
         began = EPOCH + record.tick * self._slack
         time = self._rest["time"]
         at = began if time is None else getattr(record.value, time).astimezone(UTC)
@@ -181,7 +181,7 @@ class Bags:
         return False, [whole]
 
     def close(self, tick: int, unit: int) -> Iterator[tuple[Window, Any]]:
-        """What closes at a place, in order; it is taken out."""
+        """Windows that close at a place, in order; they are taken out."""
         found = [
             (end, start, whole_bytes(key), key)
             for key, mine in self._open.items()

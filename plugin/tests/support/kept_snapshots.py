@@ -23,7 +23,7 @@ def record(job: str) -> JobRecord:
 
 
 def seal(store: Store, job: str, number: int, tick: int, *, base: Manifest | None = None, **said: Any) -> Manifest:
-    """Seal a snapshot: unit 1 is written anew, and unit 2 too if there is no base; `said` are fields of a manifest."""
+    """Seal a snapshot: unit 1 is rewritten, and unit 2 too if there is no base; `said` are fields of a manifest."""
     life = said.setdefault("incarnation", 1)
     identity = snapshot_id(life, number)
     kept = [part for part in base.parts if part.unit != 1] if base else [_part(store, job, tick, 2, identity)]

@@ -1,4 +1,4 @@
-"""What a driver program would tell its service, for lives in tests."""
+"""A driver program's settings for its service, for lives in tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def setting(zookeeper: str = "", incarnation: int = 7, **others: Any) -> LifeSet
         driver_pid=os.getpid(),
         start=0,
         relied_on=0,
-        told=None,
+        published=None,
         capacity_ticks=1024,
         allowed_skew_ms=10,
         stall_limit_ms=60_000,

@@ -14,15 +14,16 @@ from typing import get_args
 
 import pyarrow as pa
 from programs import END, Programs, by_lane
+from step_kinds import KINDS as STEPS
 
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.operators.faults.failure import Dead, letters
 from lowtide.core.operators.order.order import FIRST_TICK
-from lowtide.core.operators.program import Captured
+from lowtide.core.operators.program import Captured, Program
+from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.flow.plan.plan import Plan, side_of
-from lowtide.flow.steps.steps import KINDS as STEPS
-from lowtide.flow.steps.steps import Clock, Connect, Join, Loop, WindowBy
+from lowtide.flow.steps.steps import Ask, Clock, Connect, Join, Loop, WindowBy
 from lowtide.flow.steps.windows import Windows
 from lowtide.local.run import Message, run_log
 from lowtide_snapshots.format.manifest import ttl_of
@@ -63,7 +64,10 @@ class OneLife(Programs):
 
     def captured(self, tick: int, since: int) -> Changed:
         """A snapshot of what has changed at a tick or later."""
-        return parts_of(self.plan, [each.capture(tick, since) for programs in self.levels for each in programs])
+        programs = [program for level in self.levels for program in level]
+        for program in programs:
+            assert_all_is_found(self.plan, program, tick)
+        return parts_of(self.plan, [each.capture(tick, since) for each in programs])
 
     def reach(self, tick: int) -> None:
         """Min time comes to a tick at all levels: what is held and due below it is done."""
@@ -80,6 +84,25 @@ class OneLife(Programs):
         for faults in (self._faults[key] for key in sorted(self._faults)):
             for batch in faults.release(tick):
                 self.dead += letters(self.plan, batch.ats, batch.rows)
+
+
+def assert_all_is_found(plan: Plan, program: Program, tick: int) -> None:
+    """Who goes through the keys, asks for each, or looks at their rows finds what a snapshot has."""
+    steps = saved_steps(plan)
+    for name, units in program.capture(tick).items():
+        if steps[name].kind in SHARED:
+            states = [state for keys in units.values() for _, state in keys]
+            assert [program.look_beside(name, tick)] == (states or [NOTHING])
+            continue
+        everything = [entry for keys in units.values() for entry in keys]
+        assert sorted(map(repr, program.look_around(name, None, tick))) == sorted(map(repr, everything))
+        for unit, keys in units.items():
+            assert sorted(map(repr, program.look_around(name, unit, tick))) == sorted(map(repr, keys))
+        for key, state in everything:
+            assert repr(program.look(name, key, tick)) == repr(state)
+        if everything:
+            rows = [row for each in steps[name].shown(everything) for row in each]
+            assert repr(rows) == repr(steps[name].table(everything).to_pylist(maps_as_pydicts="strict"))
 
 
 def share(plan: Plan, parts: Parts, place: int) -> Captured:
@@ -315,5 +338,5 @@ def covered(plan: Plan, parts: Parts) -> set[str]:
 
 def to_be_covered() -> set[str]:
     """All that `covered` can find of what the product has."""
-    classes = [each for each in STEPS if each.stateful and each not in (Connect, Loop)]  # Those keep nothing.
+    classes = [each for each in STEPS if each.stateful and each not in (Ask, Connect, Loop)]  # Those keep nothing.
     return {each.__name__ for each in (*classes, *get_args(Windows))} | set(KINDS)

@@ -24,10 +24,10 @@ END = 1 << 62
 """Above every tick of a test."""
 
 Sent = tuple[Any, ...]
-"""What a sink was given: key, value, timestamp, and each header."""
+"""A sink's messages: key, value, timestamp, and each header."""
 
 Choose = Callable[[int], int]
-"""Which of so many channels delivers next."""
+"""The channel that delivers next, of so many."""
 
 
 class Programs:
@@ -165,7 +165,7 @@ def rows_of_values(values: Sequence[bytes | None], keys: Sequence[bytes | None] 
 
 
 def by_lane(delivered: Mapping[str, Sequence[Any]]) -> dict[str, dict[int, list[Sent]]]:
-    """What the interpreter delivers, as `Programs.delivered` has it."""
+    """The interpreter's deliveries, as `Programs.delivered` has it."""
     lanes: dict[str, dict[int, list[Sent]]] = {name: {} for name in delivered}
     for name, messages in delivered.items():
         for one in messages:

@@ -8,8 +8,6 @@ from typing import Any
 from google.protobuf import descriptor_pool, message_factory, timestamp_pb2
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
-__all__ = ["add_field", "generated_by"]
-
 
 def generated_by(fill: Callable[[FileDescriptorProto, DescriptorProto], None], syntax: str = "proto3") -> Any:
     """The class of message `test.M`, of a file that `fill` is given, and the message to be filled."""

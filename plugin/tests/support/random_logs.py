@@ -1,4 +1,4 @@
-"""Random logs for random flows: times that leap and go back, holes between offsets, and what is no record."""
+"""Random logs for random flows: times that leap and go back, holes between offsets, and messages without records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KEYS = ["a", "b", "ab", "\u6f6e \u20ac", "x" * 300]
 
 
 def messages(dice: random.Random, front: int) -> list[Came]:
-    """A log whose timestamps leap, stand and go back, with holes between its offsets, and what is no record."""
+    """A log whose timestamps leap, stand and go back, with holes between its offsets, and messages without records."""
     at, offset, found = dice.choice([0, 1_000]), -1, []
     for _ in range(dice.randrange(12)):
         at, offset = at + dice.choice([0, 0, 1, 3, 20, -7]), offset + dice.choice([1, 1, 1, 2, 5])

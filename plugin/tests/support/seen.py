@@ -1,4 +1,4 @@
-"""What a service of a small job might see at one moment."""
+"""The view of a small job's service at one moment."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from typing import Any
 import msgspec
 
 from lowtide.status.gauges import WorkerGauges, WorkerState
-from lowtide.status.moment import JobShape, Moment
+from lowtide.status.moment import JobShape, Moment, StepShape
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_tracker import Holder, Traffic
 
 MIN_TIME = 883_661_550_000
 """2026-01-02 03:05:00 UTC, as a tick of 2 ms."""
 
+STEPS = (
+    StepShape(name="documents", word="read", level=0),
+    StepShape(name="last", word="last", level=1, after=(0,), segments=(1,)),
+    StepShape(name="changes", word="flat_map", level=1, after=(1,)),
+    StepShape(name="index", word="scan", level=2, after=(2,), segments=(2,)),
+    StepShape(name="index", word="write", level=2, after=(3,)),
+)
 SHAPE = JobShape(
     job="index",
     incarnation=3,
@@ -21,6 +28,7 @@ SHAPE = JobShape(
     slack_ms=2,
     segments={1: "last, changes", 2: "index"},
     sinks={"index": (2, 4)},
+    steps=STEPS,
 )
 PARTITIONS = {0: "documents-0", 3: "documents-1", 4: "documents-2"}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 
 from tracker_life import SECRET, TrackerLife, wait
 
@@ -27,21 +26,10 @@ class ShardedTrackerLife(TrackerLife):
         dues: dict[int, list[int]] | None = None,
     ) -> None:
         self.count = shards
-        self.shard_restarts: list[tuple[int, int, str]] = []
         super().__init__(graph, fronts=fronts, dues=dues)
 
-    def make(self, workers: Callable[[], list[int]]) -> ShardedTracker:  # type: ignore[override]
-        return ShardedTracker(
-            self.setting,
-            SECRET,
-            host="127.0.0.1",
-            shards=self.count,
-            workers=workers,
-            fronts=lambda: self.fronts,
-            on_fault=self.faults.append,
-            on_restart=lambda era, how: self.restarts.append((era, how)),
-            on_shard_restart=lambda shard, era, how: self.shard_restarts.append((shard, era, how)),
-        )
+    def make(self) -> ShardedTracker:  # type: ignore[override]
+        return ShardedTracker(self.setting, SECRET, self.hooks, host="127.0.0.1", shards=self.count)
 
     def signal(self, which: int, number: signal.Signals) -> int:
         """Send a signal to a shard's process, or the merge's, and return who it was."""
@@ -58,7 +46,7 @@ class ShardedTrackerLife(TrackerLife):
         return pid
 
     def whole(self) -> bool:
-        """Whether all processes run and nothing is wrong with them."""
+        """True if all processes run and nothing is wrong with them."""
         report = self.process.report
         return (
             report is not None

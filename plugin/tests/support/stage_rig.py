@@ -18,13 +18,16 @@ from lowtide import json as as_json
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.messages import Grant
 from lowtide.assignment.welcome import FrontStart, Welcome
-from lowtide.connectors.delivery import Outgoing, Packet
+from lowtide.connectors.sender import Outgoing
 from lowtide.core.frames import open_frame
 from lowtide.core.fronts.front import Window
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.core.rows import PackedRows
+from lowtide.flow.formats.endpoints import KAFKA
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.process.tracker_line import TrackerLine
+from lowtide.sinks.contract import Packet
+from lowtide.sinks.kafka.transactions import Claimant
 from lowtide.status.gauges import FrontGauges
 from lowtide.worker.host import LevelHost
 from lowtide.worker.level_deployment import LevelDeployment
@@ -96,8 +99,8 @@ def orders(count: int, size: int = 3, first: int = 14) -> list[dict[str, Any]]:
 class Kept:
     """Stands where Kafka stands: keeps what it is given, durable when the test says so."""
 
-    def __init__(self, _settings: Mapping[str, Any], **said: Any) -> None:
-        self.said = said
+    def __init__(self, _settings: Mapping[str, Any], claimant: Claimant | None = None, **said: Any) -> None:
+        self.claimant, self.said = claimant, said
         self.packets: list[Packet] = []
         self.in_flight: list[tuple[int, int]] = []
         self._ready: list[tuple[int, int]] = []
@@ -128,21 +131,33 @@ class Kept:
         return 0
 
     def gauges(self) -> dict[str, Any]:
-        return {}
+        return {"transactions": 0, "records": 0, "commit": {}}
 
     def close(self, timeout_s: float) -> int:
         return 0
 
 
 def kept(stage: LevelStage) -> Kept:
-    shared = stage.host._shared
-    assert shared is not None
-    assert isinstance(shared.delivery, Kept)
-    return shared.delivery
+    found = kept_of(stage.host)
+    assert found is not None
+    return found
+
+
+def kept_of(host: LevelHost) -> Kept | None:
+    """What stands for a host's Kafka; None if the host never delivers there."""
+    delivery = None if host._shared is None else host._shared.deliveries.get(KAFKA)
+    return delivery if isinstance(delivery, Kept) else None
+
+
+def id_of(stage: LevelStage) -> str:
+    """The transactional id under which a worker's host delivers."""
+    claimant = kept(stage).claimant
+    assert claimant is not None
+    return claimant.transactional_id
 
 
 def gauges_of_front(stage: LevelStage) -> FrontGauges:
-    """Where its front stands."""
+    """The position of its front."""
     front = stage.gauges().front
     assert front is not None
     return front
@@ -215,7 +230,7 @@ class Served:
         if self._era == 1:
             tracker = Tracker(self._graph, self._fronts, **size)
         else:
-            tracker = Tracker.rebuilding(self._graph, self._fronts, workers=list(workers), **size)
+            tracker = Tracker(self._graph, self._fronts, **size).rebuilt_from(list(workers))
 
         async def serve() -> str:
             self._server = TrackerServer(tracker, secret=SECRET, incarnation=INCARNATION, on_fault=self.faults.append)
@@ -273,8 +288,8 @@ class Rig:
     def turn(self) -> None:
         """One turn of all loops."""
         for host in self.hosts:
-            if self.settling and host._shared is not None and isinstance(host._shared.delivery, Kept):
-                host._shared.delivery.settle()
+            if self.settling and (sink := kept_of(host)) is not None:
+                sink.settle()
             self.route(host.settle())
             self.route(host.hear())
             self.route(host.came_round())
@@ -295,11 +310,11 @@ class Rig:
             if name.startswith("0/"):
                 front = stage.core.front
                 assert front is not None
-                stage.told(Grant(front.number, front.next_offset, tick, 0))
+                stage.follow(Grant(front.number, front.next_offset, tick, 0))
 
     @property
     def delivered(self) -> list[Any]:
         """All that the sinks were given for "out", parsed."""
-        sinks = [host._shared.delivery for host in self.hosts if host._shared is not None]
-        found = [message for sink in sinks if isinstance(sink, Kept) for message in sink.messages]
+        sinks = [sink for host in self.hosts if (sink := kept_of(host)) is not None]
+        found = [message for sink in sinks for message in sink.messages]
         return [json.loads(message[3] or b"null") for message in found if message[0] == "out"]

@@ -213,7 +213,7 @@ def heaped(state: int, count: Count) -> tuple[int, Count]:
 
 
 def narrow(flow: Flow) -> None:
-    """A sink that cannot write all that it is given, behind a step of the same name that fails, too."""
+    """A sink that cannot write all that it is given, after a step of the same name that fails, too."""
     heaps = source(flow).map(size).key_by("key").scan("heap", heaped, 0)
     heaps.write("heap", kafka("heap", protobuf(Count, NARROW), key="key"))
 
@@ -238,7 +238,7 @@ def loop(flow: Flow) -> None:
     )
 
 
-def told(state: int, count: Count) -> tuple[int, list[Count]]:
+def passed_on(state: int, count: Count) -> tuple[int, list[Count]]:
     """Hangs on the order of all before, and tells other keys of it: two where it is odd, none where nothing is left."""
     after = (state * 31 + count.count + len(count.key)) % 1009
     left = count.count // 2
@@ -250,17 +250,20 @@ def cycle(flow: Flow) -> None:
     looped = (
         source(flow)
         .map(size)
-        .loop("telling", lambda s: s.key_by("key").flat_scan("told", told, 0), again=above_one, limit_turns=4)
+        .loop("telling", lambda s: s.key_by("key").flat_scan("told", passed_on, 0), again=above_one, limit_turns=4)
     )
     looped.key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
 
 
 def cycle_of_levels(flow: Flow) -> None:
-    """A loop over two levels, behind a step with state, and a branch beside it."""
+    """A loop over two levels, after a step with state, and a branch beside it."""
     keyed = source(flow).map(size).key_by("key")
     counted = keyed.scan("counted", total, 0)
     looped = counted.key_by("key", name="again-by-key").loop(
-        "telling", lambda s: s.flat_scan("told", told, 0).key_by("count").last(2).map(newer), above_one, limit_turns=20
+        "telling",
+        lambda s: s.flat_scan("told", passed_on, 0).key_by("count").last(2).map(newer),
+        above_one,
+        limit_turns=20,
     )
     looped.write("out", kafka("out", json(Count)))
     keyed.scan("seen", total, 0).write("beside", kafka("beside", json(Count)))
@@ -314,11 +317,11 @@ def windows(flow: Flow) -> None:
 
 
 def cycle_of_windows(flow: Flow) -> None:
-    """What time brings goes round: a loop over two levels, whose head stands behind one window and before another."""
+    """Records that time brings go round: a loop over two levels, whose head is after one window and before another."""
     worded = source(flow).flat_map(timed).key_by("key")
     spells = worded.window("spells", tumbling(millis(40))).aggregate(Spell, words=agg.count(), total=agg.sum("count"))
     looped = spells.map(spelt).loop(
-        "telling", lambda s: s.map(same).key_by("key").flat_scan("told", told, 0), again=above_one, limit_turns=4
+        "telling", lambda s: s.map(same).key_by("key").flat_scan("told", passed_on, 0), again=above_one, limit_turns=4
     )
     after = looped.key_by("key", name="after").window("sums", tumbling(millis(30)))
     summed = after.aggregate(Spell, words=agg.count(), total=agg.sum("count"))
@@ -486,7 +489,7 @@ def strike(moment: Moment) -> Count:
 
 
 def clocks(flow: Flow) -> None:
-    """Strikes between the records of two sources, and a sink of their own; another clock behind a zone's midnight."""
+    """Strikes between the records of two sources, and a sink of their own; another clock after a zone's midnight."""
     counted = source(flow).flat_map(words)
     strikes = flow.clock("strikes", millis(40))
     strikes.write("moments", kafka("moments", json(Moment)))

@@ -15,7 +15,7 @@ from hanging import HANGS_S
 
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.service.tracker.messages import TrackerSetting
-from lowtide.service.tracker.process import TrackerProcess
+from lowtide.service.tracker.process import Part, TrackerHooks, TrackerProcess
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_snapshots.cause import Cause
 from lowtide_tracker import LocalTracker, Notice, TrackerClient
@@ -37,7 +37,7 @@ def wait(done: Callable[[], object]) -> None:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """True if a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -58,23 +58,24 @@ class TrackerLife:
         self.fronts = fronts or {0: 0}
         self.faults: list[Cause] = []
         self.restarts: list[tuple[int, str]] = []
-        self.setting = TrackerSetting(INCARNATION, graph or GRAPH, dict(self.fronts), 0, 1 << 16, dues or {})
-        self.process = self.make(workers or (lambda: self.workers))
+        """The era of each new process, other than a shard's, and how the one before ended."""
+        self.shard_restarts: list[tuple[int, int, str]] = []
+        self.setting = TrackerSetting(INCARNATION, graph or GRAPH, self.fronts, 0, 1 << 16, dues or {})
+        self.hooks = TrackerHooks(workers or (lambda: self.workers), self.faults.append, self._restarted)
+        self.process = self.make()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         self._open: list[TrackerLine | TrackerClient] = []
 
-    def make(self, workers: Callable[[], list[int]]) -> TrackerProcess:
-        return TrackerProcess(
-            self.setting,
-            SECRET,
-            host="127.0.0.1",
-            workers=workers,
-            fronts=lambda: self.fronts,
-            on_fault=self.faults.append,
-            on_restart=lambda era, how: self.restarts.append((era, how)),
-        )
+    def make(self) -> TrackerProcess:
+        return TrackerProcess(self.setting, SECRET, self.hooks, host="127.0.0.1")
+
+    def _restarted(self, part: Part, era: int, how: str) -> None:
+        if part.shard is None:
+            self.restarts.append((era, how))
+        else:
+            self.shard_restarts.append((part.shard, era, how))
 
     def __enter__(self) -> Self:
         self.address = self.do(self.process.start())

@@ -64,7 +64,7 @@ def entrance() -> Iterator[Entrance]:
 
 
 def closed(connection: socket.socket) -> bool:
-    """Whether the door has closed the connection, after its greeting."""
+    """True if the door has closed the connection, after its greeting."""
     connection.settimeout(0.2)
     try:
         while connection.recv(4096):

@@ -1,4 +1,4 @@
-"""Strangers at every door, with real sockets: whoever knows the secret gets in beside them, and nothing of it grows."""
+"""Strangers at every door, with real sockets: a peer with the secret gets in beside them, and nothing of it grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cause on its way through the JVM: told on as it came, and shown as Python shows it."""
+"""A cause on its way through the JVM: passed on as it came, and shown as Python shows it."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_java_tells_a_cause_on_as_it_came_and_shows_the_same_text(tmp_path: Path
     done = subprocess.run(
         [java, *options, "io.lowtide.FailureFromStdin"], input=given, capture_output=True, check=True, timeout=HANGS_S
     )
-    told = [msgspec.json.decode(line) for line in done.stdout.splitlines()]
+    reported = [msgspec.json.decode(line) for line in done.stdout.splitlines()]
     expected = [
         *CAUSES,
         Cause("loss", "java.lang.IllegalStateException: it broke"),
         Cause("flow", "worker 1/0 could not be forked: no", way_out="mend it"),
         Cause("loss", "worker 1/0 could not be forked: it is gone"),
     ]
-    assert [msgspec.convert(each["cause"], Cause) for each in told] == expected
-    assert [each["text"] for each in told] == [str(cause) for cause in expected]
+    assert [msgspec.convert(each["cause"], Cause) for each in reported] == expected
+    assert [each["text"] for each in reported] == [str(cause) for cause in expected]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lowtide.status.gauges import SinkGauges
 from lowtide.worker.figures import Figures
 
 MS = 1_000_000
@@ -32,3 +33,12 @@ def test_latency_goes_from_a_records_tick_to_its_being_durable() -> None:
     assert (figures.delivered, sum(figures.latency.counts.values()), counts(figures, "sink")) == (5, 5, 5)
     assert 100 <= figures.latency.percentile_ms(30) < 110
     assert 200 <= figures.latency.percentile_ms(99) < 220
+
+
+def test_each_sink_has_counts_of_its_own() -> None:
+    figures = Figures()
+    assert figures.gauges().sinks is None
+    figures.delivered_to("index", (100, 110, 5), 400)
+    figures.delivered_to("index", (90, 95, 2), 100)
+    figures.delivered_to("refunds", (0, 0, 0), 0)
+    assert figures.gauges().sinks == {"index": SinkGauges(records=7, bytes=500, newest=110)}

@@ -192,7 +192,7 @@ class Life:
 
     @property
     def given(self) -> dict[str, list[object]]:
-        """What sinks were given, in the order."""
+        """The sinks' messages, in order."""
         return {
             sink: [row for _, row in sorted(given, key=lambda each: each[0])] for sink, given in self._given.items()
         }

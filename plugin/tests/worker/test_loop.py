@@ -21,7 +21,7 @@ from lowtide.process.wire import Kind, head
 from lowtide.worker.protocol import Frames
 
 if TYPE_CHECKING:
-    from tests.conftest import Life, Task
+    from process_life import Life, Task
 
 FRAMES = 150
 NUMBER_BYTES = 4
@@ -113,7 +113,7 @@ def test_silent_connections_hold_no_worker_up(task: Task, life: Life) -> None:
         connection.close()
 
 
-def test_a_failure_that_the_task_cannot_be_told_is_still_the_cause(
+def test_a_failure_that_the_task_does_not_learn_is_still_the_cause(
     task: Task, life: Life, alive: Callable[[int], bool]
 ) -> None:
     task.send(Kind.FRAME, b"raise")
@@ -176,7 +176,7 @@ def test_a_worker_that_has_failed_rests_until_it_is_ended(life: Life) -> None:
 
 
 def cpu_s(pid: int) -> float:
-    """How long a process has computed."""
+    """Time that a process has computed."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -211,7 +211,7 @@ def stopped(life: Life, until: Path) -> Task:
 
 
 def test_rows_of_a_stopped_front_are_owed_until_min_time_moves(life: Life, tmp_path: Path) -> None:
-    """R8: their task sends no more rows meanwhile; then it is told of each."""
+    """R8: their task sends no more rows meanwhile; then it gets each."""
     task = stopped(life, tmp_path / "moved")
     task.connection.settimeout(0.5)
     with pytest.raises(TimeoutError):

@@ -6,14 +6,21 @@ from typing import Any
 
 import pytest
 from stage_rig import Kept, Order, deployment
+from staged_to import StagedTo
 
+import lowtide as lt
 from lowtide.assignment.deployment import Deployment
-from lowtide.connectors.lasts import LaneName, records_of
-from lowtide.connectors.lasts_records import lane_name
 from lowtide.core.effects import letters_of
 from lowtide.core.operators.faults.failure import Dead
 from lowtide.core.operators.order.bundle import NO_KEY, Bundle, Piece
 from lowtide.core.operators.order.order import OrderKey, Position
+from lowtide.core.operators.questions import Answer
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.own_topics import staged_topic
+from lowtide.flow.steps.steps import Answers, CallFailed
+from lowtide.sinks.answers.encoder import ASKED, FAILED
+from lowtide.sinks.contract import LaneName, Mark, lane_name
+from lowtide.sinks.staged.encoder import MARK
 from lowtide.worker.figures import Figures, span
 from lowtide.worker.outputs import Outputs
 from lowtide_tracker import Floor
@@ -27,7 +34,7 @@ def outputs(made: Deployment = MADE) -> tuple[Outputs, Kept, Figures]:
     delivery, figures = Kept({}), Figures()
     fronts = {0: "orders-0"}
     return (
-        Outputs(made, level=1, incarnation=7, delivery=delivery, figures=figures, fronts=fronts),
+        Outputs(made, level=1, delivery=delivery, figures=figures, fronts=fronts),
         delivery,
         figures,
     )
@@ -48,7 +55,7 @@ def test_a_lane_writes_its_own_partition_with_the_tick_as_timestamp_and_its_last
     assert (packet.sink, packet.lane) == (SINK.id, 1)
     assert [message[:3] for message in packet.messages] == [("out", 1, b"ann")] * 2
     assert [message[4] for message in packet.messages] == [30, 30]
-    assert list(packet.lasts) == records_of(LaneName(0, "out", 1), one.last_key, (FLOOR,), 7)
+    assert packet.mark == Mark(LaneName(0, "out", 1), one.last, NO_KEY, (FLOOR,))
 
 
 def test_each_piece_has_its_own_ticks_timestamp() -> None:
@@ -74,16 +81,70 @@ def test_floors_alone_are_kept_too() -> None:
     given, delivery, figures = outputs()
     given.give(SINK.id, bundle(0))
     (packet,) = delivery.packets
-    assert (len(packet.messages), len(packet.lasts)) == (0, 1)
+    assert (len(packet.messages), packet.mark) == (0, Mark(LaneName(0, "out", 0), NO_KEY, NO_KEY, (FLOOR,)))
     delivery.settle()
     assert given.settled() == [(SINK.id, 0)]
     assert figures.delivered == 0
 
 
+def test_r20_staged_records_have_their_log_time_and_a_mark_comes_behind_them() -> None:
+    flow = lt.Flow("shop")
+    flow.read("orders", lt.kafka("orders", lt.json(Order))).key_by("user").write(
+        "a.b", StagedTo("shelf", Order, "user")
+    )
+    plan = compile_flow(flow, parallelism=2, lanes=2, slack_ms=10)
+    given, delivery, figures = outputs(deployment(plan=plan))
+    (sink,) = plan.sinks()
+    ats = [OrderKey(30, 0, 7).packed()]
+    given.give(sink.id, Bundle(1, 1, [Piece(30, ats, [Order("ann", 1)])], ats[-1], (), mark=50))
+    given.give(sink.id, Bundle(0, 1, [], NO_KEY, (FLOOR,), mark=50))
+    one, other = delivery.packets
+    topic = staged_topic("shop", "a.b")
+    mark = (None, None, 0, [(MARK, b"500")])
+    assert one.messages == [(topic, 1, b"ann", b'{"user":"ann","number":1}', 300, None), (topic, 1, *mark)]
+    assert other.messages == [(topic, 0, *mark)]
+    assert other.mark == Mark(LaneName(0, "a.b", 0), NO_KEY, NO_KEY, (FLOOR,))
+    assert figures.records_out == 1
+
+
+def scored(order: Order) -> Order:
+    return order
+
+
+def test_answers_are_delivered_as_records_are_and_count_as_none() -> None:
+    flow = lt.Flow("shop")
+    orders = flow.read("orders", lt.kafka("orders", lt.json(Order))).key_by("user")
+    orders.call("score", scored, timeout=lt.seconds(1)).write("out", lt.kafka("out", lt.json(Order)))
+    plan = compile_flow(flow, parallelism=2, lanes=2, slack_ms=10)
+    given, delivery, figures = outputs(deployment(plan=plan))
+    (log,) = plan.those(Answers)
+    ats = [OrderKey(30, 0, 7).packed(), OrderKey(30, 0, 8).packed()]
+    answers = [Answer(b"a score", asked=b"12345678"), Answer(b"", CallFailed("took too long", 4))]
+    given.give(log.id, Bundle(1, 1, [Piece(30, ats, answers)], ats[-1], (FLOOR,)))
+    (packet,) = delivery.packets
+    topic = "lowtide.shop.answers.score"
+    assert packet.messages == [
+        (topic, 1, ats[0], b"a score", 300, [(ASKED, b"12345678")]),
+        (
+            topic,
+            1,
+            ats[1],
+            b'{"what":"took too long","tries":4,"traceback_text":""}',
+            300,
+            [(ASKED, b""), (FAILED, b"1")],
+        ),
+    ]
+    assert packet.leads, "what was put after it may rest on it"
+    assert packet.mark == Mark(LaneName(0, "score/answers", 1), ats[-1], NO_KEY, (FLOOR,))
+    delivery.settle()
+    assert given.settled() == [(log.id, 1)]
+    assert (figures.records_out, figures.delivered, figures.latency.counts) == (0, 0, {})
+
+
 def test_without_a_topic_for_lasts_nothing_is_kept() -> None:
-    given, delivery, _ = outputs(deployment(lasts_topic=""))
+    given, delivery, _ = outputs(deployment(delivery="at_least_once"))
     given.give(SINK.id, bundle(0, Order("ann", 1)))
-    assert [list(packet.lasts) for packet in delivery.packets] == [[]]
+    assert [packet.mark for packet in delivery.packets] == [None]
 
 
 def test_records_count_as_delivered_when_they_are_durable() -> None:
@@ -106,7 +167,7 @@ def test_a_dead_letter_says_where_it_stood_whatever_its_lane(lane: int) -> None:
     assert [message[:5] for message in packet.messages] == [("letters", 0, b"key", b"value", 30)] * 2
     assert [dict(m[5] or [])["lowtide.partition"] for m in packet.messages] == [b"orders-0", b"front 3"]
     assert dict(packet.messages[0][5] or [])["lowtide.error"] == b"it is bad"
-    assert list(packet.lasts) == records_of(LaneName(1, "", lane), one.last_key, (FLOOR,), 7)
+    assert packet.mark == Mark(LaneName(1, "", lane), one.last, NO_KEY, (FLOOR,))
     assert figures.dead_letters == 2
 
 

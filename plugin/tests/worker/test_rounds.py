@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from programs import by_lane
-from stage_rig import PARTITIONS, Kept, Order, Rig, Served, deployment, packed
+from stage_rig import PARTITIONS, Kept, Order, Rig, Served, deployment, kept_of, packed
 
 from lowtide import Flow, kafka, raw
 from lowtide import json as as_json
@@ -24,7 +24,7 @@ from lowtide.local.run import Message, run_log
 from lowtide.worker.level_deployment import LevelDeployment
 
 
-def told(state: int, order: Order) -> tuple[int, list[Order]]:
+def passed_on(state: int, order: Order) -> tuple[int, list[Order]]:
     """Hangs on all before, and tells others of it."""
     after = (state * 31 + order.number + len(order.user)) % 1009
     return after, [Order("abcde"[(after + each) % 5], order.number // 2) for each in range(after % 3)]
@@ -37,7 +37,9 @@ def goes_on(order: Order) -> bool:
 def plan(grouping: Grouping, parallelism: int) -> Plan:
     flow = Flow("rounds", dead_letters=kafka("letters", raw()))
     orders = flow.read("orders", kafka("orders", as_json(Order)))
-    looped = orders.loop("round", lambda s: s.key_by("user").flat_scan("told", told, 0), goes_on, limit_turns=4)
+    looped = orders.loop(
+        "round", lambda s: s.key_by("user").flat_scan("passed-on", passed_on, 0), goes_on, limit_turns=4
+    )
     looped.write("out", kafka("out", as_json(Order), key="user"))
     return compile_flow(flow, parallelism=parallelism, lanes=parallelism, slack_ms=1, grouping=grouping)
 
@@ -136,8 +138,8 @@ def expected(laid_out: Plan, read: Mapping[int, Sequence[bytes]]) -> dict[int, l
 def delivered(rig: Rig) -> dict[int, list[Any]]:
     found: dict[int, list[Any]] = {}
     for host in rig.hosts:
-        if host._shared is not None and isinstance(host._shared.delivery, Kept):
-            for topic, lane, key, value, *_ in host._shared.delivery.messages:
+        if (sink := kept_of(host)) is not None:
+            for topic, lane, key, value, *_ in sink.messages:
                 if topic == "out":
                     found.setdefault(lane, []).append((key, value))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import io
 import os
@@ -9,6 +10,7 @@ import select
 import socket
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,7 @@ from lowtide_tracker import Notice, Request
 
 PLAN = plan()
 WORKER = "1/0"
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def asked(number: int, tick: int, moved: int) -> Notice:
@@ -113,12 +116,12 @@ def test_what_was_pinned_is_saved_while_the_worker_goes_on_and_comes_back(store:
     assert load_state(made, birth()) == expected == {"one": {part.unit: [("a", 1)]}}
 
 
-def test_units_that_have_lost_their_state_are_told_and_are_no_parts(
+def test_units_that_have_lost_their_state_are_reported_and_are_no_parts(
     store: StoreSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))
-    monkeypatch.setattr(core.program, "capture", lambda *_: {"one": {0: [], 1: [("a", 1)], 2: []}})
+    monkeypatch.setattr(core.program, "capture", lambda *_, **__: {"one": {0: [], 1: [("a", 1)], 2: []}})
     saver = saver_of(core, store)
     saver.begin()
     said = said_by(saver)
@@ -188,7 +191,7 @@ def fed_frames(events: list[tuple[int, int]]) -> list[Any]:
     return read(reader(), events).frames
 
 
-def test_what_is_not_durable_yet_is_told_when_it_is(store: StoreSetting) -> None:
+def test_what_is_not_durable_yet_is_reported_when_it_is(store: StoreSetting) -> None:
     """R15."""
     core = worker(2, "optimistic")
     level_0, level_1 = reader(), worker(1, "optimistic")
@@ -218,7 +221,7 @@ def test_a_front_says_where_it_is_read_again(store: StoreSetting) -> None:
     assert saver.begin() == [(WORKER, Pinned(number=1, front=(0, 1, 5))), (WORKER, ShareSaved(1))]
 
 
-def test_a_process_that_dies_or_fails_is_told_of(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_or_fails_is_reported(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))
     monkeypatch.setattr(saver_module, "encode_part", lambda *_: os.abort())  # No mask or handler keeps it alive.
@@ -235,7 +238,7 @@ def test_a_process_that_dies_or_fails_is_told_of(store: StoreSetting, monkeypatc
     assert "what to do" in failed
 
 
-def test_a_mistake_of_that_process_is_told_of_although_nobody_reads_its_stderr(
+def test_a_mistake_of_that_process_is_reported_although_nobody_reads_its_stderr(
     store: StoreSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = fed([(5, 1)])
@@ -281,8 +284,22 @@ def with_keys(count: int) -> WorkerCore:
     return level_1
 
 
+@pytest.fixture
+def orphans() -> Iterator[Callable[[], set[str]]]:
+    """The children of this process, with all that its children leave behind."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+    def found() -> set[str]:
+        return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+    before = found()
+    yield lambda: found() - before
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0)
+
+
 def test_what_is_not_written_in_idle_time_is_written_all_the_same(
-    store: StoreSetting, monkeypatch: pytest.MonkeyPatch
+    store: StoreSetting, monkeypatch: pytest.MonkeyPatch, orphans: Callable[[], set[str]]
 ) -> None:
     core = with_keys(40)
     core.notice(asked(1, 7, 7))
@@ -308,12 +325,13 @@ def test_what_is_not_written_in_idle_time_is_written_all_the_same(
     (promised,) = (each.parts for each in said if isinstance(each, PartCount))
     assert len({part.unit for part in parts}) == len(parts) == promised > 4
     assert [each for each in said if isinstance(each, ShareSaved)] == [ShareSaved(1)]
+    assert orphans() == set(), "the idle process has been waited for"
 
 
 def test_the_process_holds_none_of_the_workers_connections(
     store: StoreSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else whoever waits for the end of a worker that has died would wait for the snapshot."""
+    """Else a wait for the end of a worker that has died would last as long as the snapshot."""
     ours, theirs = socket.socketpair()
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))

@@ -23,7 +23,8 @@ from stage_rig import Kept, Order, Rig, Served, deployment, packed
 
 import lowtide as lt
 from lowtide.flow.plan.compiler import compile_flow
-from lowtide.worker.speech import HALF_LINES, LINE_BYTES, cut, log_as
+from lowtide.process.speech import HALF_LINES, LINE_BYTES, cut
+from lowtide.worker.speech import log_as
 
 LINE = re.compile(r"[\d-]+ [\d:,]+ lowtide worker (\S+) \d+ (\w+): (.*)")
 LOG = logging.getLogger("shop.orders")
@@ -42,7 +43,7 @@ def warned(total: int, order: Order) -> tuple[int, Order]:
 
 @dataclass
 class Log:
-    """What a worker's process has written."""
+    """The output of a worker's process."""
 
     file: IO[bytes]
 
@@ -71,6 +72,9 @@ def logging_to(fd: int, first: str) -> Iterator[None]:
         sys.stdout, sys.stderr = streams
         root.handlers = handlers
         root.setLevel(level)
+        for logger in root.manager.loggerDict.values():  # `dictConfig` disables those that it does not name.
+            if isinstance(logger, logging.Logger):
+                logger.disabled = False
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from stage_rig import (
     Served,
     deployment,
     gauges_of_front,
+    id_of,
     kept,
     line_of,
     opened,
@@ -96,7 +97,7 @@ def test_value_and_ticks_of_a_frame_are_what_both_sides_fold(rig: Rig) -> None:
 
 
 def flushes_of(stage: stage_module.LevelStage, monkeypatch: pytest.MonkeyPatch) -> list[Flush]:
-    """What is sent from now on."""
+    """Frames sent from now on."""
     sent: list[Flush] = []
     line = line_of(stage)
     monkeypatch.setattr(line, "flush", lambda flush: sent.append(flush) if flush is not None else None)
@@ -141,7 +142,7 @@ def test_a_grant_counts_only_at_the_offset_that_is_expected(rig: Rig) -> None:
     stage = rig.stages["0/orders-1"]
     list(stage.rows(packed(orders(3)), NOW))
     for offset, heartbeat in ((2, 5), (4, 5), (3, 50)):
-        stage.told(Grant(1, offset, 50, 0))
+        stage.follow(Grant(1, offset, 50, 0))
         assert gauges_of_front(stage).heartbeat == heartbeat
     list(stage.rows(packed(orders(1), first=3, tick=7), NOW))
     assert len(opened(rig.frames[0] if rig.frames else last_frame(stage)).rows) == 1
@@ -197,7 +198,7 @@ def test_a_bundle_has_all_that_min_time_has_passed_when_the_one_before_is_durabl
 
 
 def test_floors_are_handed_on_though_a_sink_is_idle(rig: Rig) -> None:
-    """R18: else nobody could be told of time that has passed without records."""
+    """R18: else time that has passed without records could not be published."""
     stage = rig.stages["1/0"]
     stage.host._kept_s = LATER_S
     rig.grant(20)
@@ -209,7 +210,8 @@ def test_floors_are_handed_on_though_a_sink_is_idle(rig: Rig) -> None:
     assert durable <= 0, "min time rests on floors that no sink has"
     tick(stage, stage.host._kept_s + KEEP_FLOORS_S * 1.1)
     (packet,) = kept(stage).packets
-    assert (len(packet.messages), len(packet.lasts)) == (0, 2), "one floor of each front"
+    assert packet.mark is not None
+    assert (len(packet.messages), len(packet.mark.floors)) == (0, 2), "one floor of each front"
     kept(stage).settle()
     tick(stage, time.monotonic())
     assert stage.gauges().delivered_time == 20
@@ -260,7 +262,7 @@ def test_a_stopped_front_goes_on_when_min_time_does(tracker: Served) -> None:
     rig.read(packed(orders(1), first=1, tick=9))
     assert (stage.pulling(), gauges_of_front(stage).parked, len(rig.frames)) == (False, 1, 1)
     other = rig.stages["0/orders-0"]
-    other.told(Grant(0, 0, 30, 0))
+    other.follow(Grant(0, 0, 30, 0))
     rig.until(stage.pulling)
     assert (gauges_of_front(stage).parked, len(rig.frames)) == (0, 2)
 
@@ -310,14 +312,15 @@ def test_a_dead_letter_passes_the_barrier_of_its_level(tracker: Served) -> None:
     assert [(letter[0], letter[1], letter[4]) for letter in source.messages] == [("letters", 0, 5)] * 2
     assert json.loads(source.messages[1][3] or b"") == {"user": "ann", "number": -1}
     (packet,) = source.packets
-    assert packet.lasts, "with the lane's last"
+    assert packet.mark is not None
+    assert packet.mark.last, "with the lane's last"
     assert rig.stages["0/orders-1"].gauges().dead_letters == 2
 
 
 def test_a_partition_that_appears_is_named_from_then_on(tracker: Served) -> None:
     stage = stage_of(deployment(letters=True), "1/0", 1, tracker.address)
     assert stage._outputs is not None
-    stage.told(NewFronts({2: "orders-2"}))
+    stage.follow(NewFronts({2: "orders-2"}))
     assert stage._outputs._fronts[2] == "orders-2"
 
 
@@ -326,7 +329,7 @@ def test_a_worker_writes_under_the_name_of_its_first_lane(tracker: Served) -> No
     made = deployment(letters=True)
     names = ["0/orders-1", "1/0", "1/1"]
     stages = [stage_of(made, name, number, tracker.address) for number, name in enumerate(names)]
-    ids = [kept(stage).said["transactional_id"] for stage in stages]
+    ids = [id_of(stage) for stage in stages]
     assert len(set(ids)) == 3
     assert [part.rpartition(".")[0][-1] for part in ids] == ["0", "1", "1"]
     assert [part.rpartition(".")[2] for part in ids] == ["1", "0", "1"]

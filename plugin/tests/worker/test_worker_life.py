@@ -22,7 +22,7 @@ from lowtide.worker.protocol import Frames
 from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
-    from tests.conftest import Life, Task
+    from process_life import Life, Task
 
 FRAME = Kind.FRAME
 Until = Callable[[Callable[[], bool]], bool]
@@ -207,7 +207,7 @@ def test_full_sinks_stop_the_worker_from_reading(life: Life) -> None:
 
 def test_no_process_is_left_after_a_normal_stop(life: Life, alive: Callable[[int], bool], tmp_path: Path) -> None:
     class Closing(Counter):
-        """Writes a file when it is told to end."""
+        """Writes a file when asked to end."""
 
         def close(self, timeout_s: float) -> int:
             (tmp_path / "delivered").write_text("delivered")

@@ -19,8 +19,6 @@ from uuid import UUID
 
 from lowtide.errors import FlowError
 
-__all__ = ["NamesCollide", "schema_text"]
-
 _PLAIN: dict[Any, Any] = {
     str: "string",
     bytes: "bytes",

@@ -33,8 +33,6 @@ from lowtide.flow.schema.marks import Field, bare_of, fields_of
 from lowtide.flow.schema.schema import said
 from lowtide.flow.schema.wire import Wire, wire_of, wire_of_field
 
-__all__ = ["avro_writable"]
-
 _INTEGERS: Mapping[str, Rule | None] = {
     "long": None,
     "int": within(-(2**31), 2**31 - 1, "int"),
@@ -97,22 +95,22 @@ class _Walk:
         self._named = named
         self._findings = findings
 
-    def record(self, place: str, record: Any, schema: Any) -> Rule | None:
+    def record(self, qualname: str, record: Any, schema: Any) -> Rule | None:
         """The rule for a record."""
         schema = self._resolved(schema)
         if not isinstance(schema, dict) or schema.get("type") != "record":
-            return self._never(f"{place}: the schema has {_shown(schema)} there, and not a record")
+            return self._never(f"{qualname}: the schema has {_shown(schema)} there, and not a record")
         inside = {field.alias or field.name: field for field in fields_of(record) if field.placed is None}
         there = {field["name"]: field for field in schema["fields"]}
         for name, entry in there.items():
             if name not in inside and not self._has_default(entry):
-                self._never(f"{place}: the schema requires {name!r} and has no default that could be written for it")
+                self._never(f"{qualname}: the schema requires {name!r} and has no default that could be written for it")
         rules: dict[str, Rule | None] = {}
         for name, field in inside.items():
             if name in there:
-                rules[field.name] = self._field(f"{place}.{field.name}", field, there[name]["type"])
+                rules[field.name] = self._field(f"{qualname}.{field.name}", field, there[name]["type"])
             else:
-                self._never(f"{place}.{field.name}: the schema has no field {name!r}, so the value would be lost")
+                self._never(f"{qualname}.{field.name}: the schema has no field {name!r}, so the value would be lost")
         return of_fields(rules)
 
     def _has_default(self, entry: Mapping[str, Any]) -> bool:
@@ -125,10 +123,10 @@ class _Walk:
             return False
         return True
 
-    def _field(self, place: str, field: Field, schema: Any) -> Rule | None:
-        return self._any(place, field.hint, schema, wire_of_field(field))
+    def _field(self, qualname: str, field: Field, schema: Any) -> Rule | None:
+        return self._any(qualname, field.hint, schema, wire_of_field(field))
 
-    def _any(self, place: str, hint: Any, schema: Any, wire: Wire) -> Rule | None:
+    def _any(self, qualname: str, hint: Any, schema: Any, wire: Wire) -> Rule | None:
         """The rule for a value of any type, which stands in the message as its wire says."""
         schema, exact = self._resolved(schema), _precision(hint)
         hint = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
@@ -137,115 +135,115 @@ class _Walk:
         others = [each for each in branches if each != "null"]
         is_number = bare_of(wire.hint) is int and bare is datetime
         if len(others) > 1:
-            return self._union(place, int if is_number else bare, branches, exact, wire)
+            return self._union(qualname, int if is_number else bare, branches, exact, wire)
         if not others:
-            return self._never(f"{place}: the schema has only null there")
-        rule = self._one(place, int if is_number else bare, others[0], exact)
+            return self._never(f"{qualname}: the schema has only null there")
+        rule = self._one(qualname, int if is_number else bare, others[0], exact)
         if is_number and rule is not None and wire.write is not None:
             rule = converted(rule, wire.write)
         if bare is hint:
             return rule
         if len(others) < len(branches):
             return or_none(rule)
-        self._findings.perhaps.append(f"{place}: the schema has no null there: a record with None does not fit")
+        self._findings.perhaps.append(f"{qualname}: the schema has no null there: a record with None does not fit")
         return never_none(rule, "the schema has no null there")
 
     def _union(
-        self, place: str, hint: Any, branches: Sequence[Any], exact: Precision | None, wire: Wire
+        self, qualname: str, hint: Any, branches: Sequence[Any], exact: Precision | None, wire: Wire
     ) -> Rule | None:
         """The rule for a value in a union of several types: what is written must read back equal."""
-        if all(self._tried(place, hint, branch, exact) for branch in branches if branch != "null"):
-            return self._never(f"{place}: {said(hint)} fits no type of the union {_shown(list(branches))}")
+        if all(self._tried(qualname, hint, branch, exact) for branch in branches if branch != "null"):
+            return self._never(f"{qualname}: {said(hint)} fits no type of the union {_shown(list(branches))}")
         what = "the schema has a union of several types there: a value that would read back changed does not fit"
-        self._findings.perhaps.append(f"{place}: {what}")
+        self._findings.perhaps.append(f"{qualname}: {what}")
         fits = _comes_back(branches, self._named, wire)
         union = _shown(list(branches))
         return Rule(fits, lambda value: ("", f"{value!r} would read back changed from the union {union}"))
 
-    def _tried(self, place: str, hint: Any, schema: Any, exact: Precision | None) -> list[str]:
+    def _tried(self, qualname: str, hint: Any, schema: Any, exact: Precision | None) -> list[str]:
         """The faults by which a value never fits a type; the walk's own findings stay as they are."""
         tried = Findings()
-        _Walk(self._named, tried)._one(place, hint, schema, exact)
+        _Walk(self._named, tried)._one(qualname, hint, schema, exact)
         return tried.never
 
-    def _one(self, place: str, hint: Any, schema: Any, exact: Precision | None) -> Rule | None:
+    def _one(self, qualname: str, hint: Any, schema: Any, exact: Precision | None) -> Rule | None:
         """The rule for a value that is not None, in a type that is not a union."""
         if isinstance(schema, list):
-            return self._never(f"{place}: the schema has a union in a union there")
+            return self._never(f"{qualname}: the schema has a union in a union there")
         kind = schema if isinstance(schema, str) else schema["type"]
         origin, arguments = get_origin(hint), get_args(hint)
         if origin in (list, tuple) and kind == "array":
-            return of_each(self._item(f"{place}[]", arguments[0], schema["items"]))
+            return of_each(self._item(f"{qualname}[]", arguments[0], schema["items"]))
         if origin is dict and kind == "map":
-            return of_values(self._item(f"{place}{{}}", arguments[1], schema["values"]))
+            return of_values(self._item(f"{qualname}{{}}", arguments[1], schema["values"]))
         if dataclasses.is_dataclass(hint) and kind == "record":
-            return self.record(place, hint, schema)
-        return self._leaf(place, hint, schema, kind, exact)
+            return self.record(qualname, hint, schema)
+        return self._leaf(qualname, hint, schema, kind, exact)
 
-    def _item(self, place: str, hint: Any, schema: Any) -> Rule | None:
-        return self._any(place, hint, schema, wire_of(hint))
+    def _item(self, qualname: str, hint: Any, schema: Any) -> Rule | None:
+        return self._any(qualname, hint, schema, wire_of(hint))
 
     def _leaf(  # noqa: PLR0911 - one per type
-        self, place: str, hint: Any, schema: Any, kind: str, exact: Precision | None
+        self, qualname: str, hint: Any, schema: Any, kind: str, exact: Precision | None
     ) -> Rule | None:
         """The rule for a plain value; add new cases here."""
         members = members_of(hint)
         bare: Any = type(stored(members[0])) if members else hint
         if kind == "enum" and bare is str:
-            return self._symbols(place, members, schema)
+            return self._symbols(qualname, members, schema)
         logical = schema.get("logicalType", "") if isinstance(schema, dict) else ""
         if bare is int and kind in _INTEGERS:
-            return self._integer(place, members, kind)
+            return self._integer(qualname, members, kind)
         types = _TYPES.get((kind, logical)) or _TYPES.get(
             (kind, "")
         )  # An unknown logical type is read as its plain type.
         if bare is not types:
-            return self._never(f"{place}: {said(hint)} does not fit {_shown(schema)}")
+            return self._never(f"{qualname}: {said(hint)} does not fit {_shown(schema)}")
         if kind == "float":
-            self._findings.perhaps.append(f"{place}: {ROUNDED}")
+            self._findings.perhaps.append(f"{qualname}: {ROUNDED}")
             return FLOAT_32
         if bare is Decimal:
             assert exact is not None, "a Decimal has its precision"
-            return self._decimal(place, exact, schema)
+            return self._decimal(qualname, exact, schema)
         if kind == "fixed":
-            return self._fixed(place, schema["size"])
+            return self._fixed(qualname, schema["size"])
         if logical in ("time-millis", "timestamp-millis"):
-            self._findings.perhaps.append(f"{place}: the schema has milliseconds there, so values are cut to them")
+            self._findings.perhaps.append(f"{qualname}: the schema has milliseconds there, so values are cut to them")
         return None
 
-    def _integer(self, place: str, members: Sequence[Any], kind: str) -> Rule | None:
+    def _integer(self, qualname: str, members: Sequence[Any], kind: str) -> Rule | None:
         """The rule for integers, also for times stored as integers."""
         rule = _INTEGERS[kind]
         if rule is None:
             return None
         if not members:
-            self._findings.perhaps.append(f"{place}: the schema has {kind} there: not every int fits")
-        return of_integers(place, members, rule, self._findings)
+            self._findings.perhaps.append(f"{qualname}: the schema has {kind} there: not every int fits")
+        return of_integers(qualname, members, rule, self._findings)
 
-    def _symbols(self, place: str, members: Sequence[Any], schema: Any) -> Rule | None:
+    def _symbols(self, qualname: str, members: Sequence[Any], schema: Any) -> Rule | None:
         known = frozenset(schema["symbols"])
         rule = Rule(known.__contains__, lambda value: ("", f"enum {schema['name']} has no symbol {value!r}"))
         if members:
-            return of_integers(place, members, rule, self._findings)
-        self._findings.perhaps.append(f"{place}: the schema has an enum there: only its symbols fit")
+            return of_integers(qualname, members, rule, self._findings)
+        self._findings.perhaps.append(f"{qualname}: the schema has an enum there: only its symbols fit")
         return rule
 
-    def _fixed(self, place: str, size: int) -> Rule:
-        self._findings.perhaps.append(f"{place}: the schema has a fixed there: only {size} bytes fit")
+    def _fixed(self, qualname: str, size: int) -> Rule:
+        self._findings.perhaps.append(f"{qualname}: the schema has a fixed there: only {size} bytes fit")
         return Rule(lambda value: len(value) == size, lambda value: ("", f"{len(value)} bytes, but fixed has {size}"))
 
-    def _decimal(self, place: str, exact: Precision, schema: Any) -> Rule | None:
+    def _decimal(self, qualname: str, exact: Precision, schema: Any) -> Rule | None:
         """The rule for exact numbers: the digits that the schema has before and after the point."""
         precision, scale = schema["precision"], schema.get("scale", 0)
         if scale < exact.scale:
             what = f"has {scale} digits after the point there, and the field {exact.scale}"
-            return self._never(f"{place}: the schema {what}")
+            return self._never(f"{qualname}: the schema {what}")
         limit = 10 ** (precision - scale)
         if "size" in schema:
             limit = min(limit, (2 ** (8 * schema["size"] - 1) - 1) // 10**scale)
         if limit >= 10 ** (exact.digits - exact.scale):
             return None
-        self._findings.perhaps.append(f"{place}: the schema has fewer digits than the field: not every value fits")
+        self._findings.perhaps.append(f"{qualname}: the schema has fewer digits than the field: not every value fits")
         return Rule(
             lambda value: -limit < value < limit,
             lambda value: ("", f"{value} has more digits than the schema's decimal({precision}, {scale})"),

@@ -5,15 +5,20 @@ Where the broker is, and how to log in, is configuration (the `[kafka]` table), 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from lowtide.errors import FlowError
 from lowtide.flow.formats.bounds import EARLIEST, Bound, StartAt, StopAt, start_of, stop_of
-from lowtide.flow.formats.formats import Format
+from lowtide.flow.formats.formats import Format, RawFormat
+from lowtide.flow.formats.writable import Writable
 from lowtide.flow.site import user_site
 
 T = TypeVar("T")
+KAFKA = "kafka"
+"""The name of Kafka as a store."""
+_KEY_KINDS = {"str", "int", "bytes", "UUID"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,93 @@ class KafkaSource:
         return f'kafka topic "{self.topic}" as {self.format}{start}{stop}{words}'
 
 
+class Sink(Protocol):
+    """Destination of a flow's records: a frozen value that pickles with the plan, and opens nothing.
+
+    `str()` of it completes "-> ..." in `lowtide check --explain`.
+    """
+
+    @property
+    def store(self) -> str:
+        """The store's name, as "kafka" or "postgres:default": sinks of one store share its connection and claim."""
+
+    @property
+    def place(self) -> str:
+        """Place in the store, as `topic "orders"`; two sinks of a flow have different ones, see `Overlapping` too."""
+
+    @property
+    def record(self) -> type:
+        """The dataclass of the records that it takes."""
+
+    @property
+    def form(self) -> str:
+        """Form of the records there, as "json(Order)": for errors."""
+
+    @property
+    def key_column(self) -> str | None:
+        """The column that tells which records belong together: a message's key, a table's; None for none."""
+
+    @property
+    def by_key(self) -> bool:
+        """True if all records of one key have to come through one lane, as later ones replace earlier ones."""
+
+    @property
+    def writable(self) -> Writable:
+        """Records that can be written."""
+
+    def faults(self) -> Sequence[str]:
+        """Return why the flow cannot write there, as far as the flow alone tells; for `lowtide check`."""
+
+
+@runtime_checkable
+class Overlapping(Protocol):
+    """Addition to `Sink` for a sink whose place may have another name, or lie within another one.
+
+    A sink without it shares a place with those of its store that have the same `place`.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Folder:
+        ...     path: str
+        ...     def meets(self, other: object) -> bool:
+        ...         return isinstance(other, Folder) and other.path.startswith(self.path.rstrip("/") + "/")
+        >>> isinstance(Folder("/lake"), Overlapping), Folder("/lake").meets(Folder("/lake/old"))
+        (True, True)
+    """
+
+    def meets(self, other: Sink, /) -> bool:
+        """Return whether a record of one may come to lie where one of the other does.
+
+        Args:
+            other: A sink of the same store, perhaps of another class. Each of two is asked about the other, and it is
+                enough if one says so.
+        """
+
+
+class StagedSink(Sink, Protocol):
+    """A sink whose store has no transactions: its records go to a topic of the job's own, and on from there.
+
+    Attributes:
+        staged: True.
+    """
+
+    staged: ClassVar[bool]
+
+    @property
+    def mark_every_ms(self) -> int:
+        """Distance in log time between the moments up to which lanes say that they are complete, also silent ones."""
+
+
+def mark_ticks(sink: StagedSink, slack_ms: int) -> int:
+    """Return the distance of a sink's marks in ticks of `slack_ms`."""
+    return max(1, sink.mark_every_ms // slack_ms)
+
+
+def is_staged(sink: Sink) -> TypeGuard[StagedSink]:
+    """Return whether a sink's records are staged."""
+    return bool(getattr(sink, "staged", False))
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaSink:
     """A topic that a flow writes; `key` names the column that becomes the message's key, None for no key."""
@@ -62,15 +154,57 @@ class KafkaSink:
     topic: str
     format: Format[object]
     key: str | None
+    store: ClassVar[str] = KAFKA
+    by_key: ClassVar[bool] = False
+
+    @property
+    def place(self) -> str:
+        """The topic."""
+        return f'topic "{self.topic}"'
+
+    @property
+    def record(self) -> type:
+        """The dataclass of the format."""
+        return self.format.record
+
+    @property
+    def form(self) -> str:
+        """The format."""
+        return str(self.format)
+
+    @property
+    def writable(self) -> Writable:
+        """Records that the format can write."""
+        return self.format.writable
 
     @property
     def key_column(self) -> str | None:
         """The column of the records that becomes the message's key: `key`, or the one marked so."""
-        if self.key is not None:
-            return self.key
         from lowtide.flow.schema.columns import columns_of
 
-        return columns_of(self.format.record).key
+        return self.key if self.key is not None else columns_of(self.format.record).key
+
+    @property
+    def message_column(self) -> str | None:
+        """The column whose value becomes the message's key: `key_column`, or the key that `Raw` brings."""
+        return "key" if isinstance(self.format, RawFormat) else self.key_column
+
+    def faults(self) -> Sequence[str]:
+        """Return what is wrong with the key."""
+        from lowtide.flow.schema.columns import columns_of
+        from lowtide.flow.schema.schema import schema_of
+
+        if self.key is None:
+            return []
+        if isinstance(self.format, RawFormat):
+            return ["raw() records bring their own key; leave out key="]
+        if (marked := columns_of(self.record).key) is not None:
+            name = self.record.__qualname__
+            return [f"{name}.{marked} is already the key, by lt.Key(); leave out key={self.key!r}"]
+        kind = schema_of(self.record).kinds.get(self.key)
+        if kind is not None and kind.name.removesuffix(" | None") not in _KEY_KINDS:
+            return [f"a message's key must be str, int, bytes or UUID, but {self.key!r} is {kind.name}"]
+        return []
 
     def __str__(self) -> str:
         key = f', key "{self.key}"' if self.key is not None else ""

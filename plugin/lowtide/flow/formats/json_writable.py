@@ -9,8 +9,6 @@ from typing import Any
 
 from lowtide.flow.formats.writable import Rule, Writable, of_type, record_rule
 
-__all__ = ["json_rule", "json_writable", "sayable"]
-
 _MINUTE_S = 60
 
 

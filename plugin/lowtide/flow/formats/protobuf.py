@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from lowtide.flow.schema.columns import Messages
     from lowtide.flow.schema.marks import Field
 
-__all__ = ["ProtobufFormat", "bare_type", "protobuf"]
-
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
 
@@ -160,15 +158,15 @@ class _Part:
     def __init__(self, record: type, field: Field, message: Any) -> None:
         self.here = field.name
         self.there = field.alias or field.name
-        place = f"{record.__qualname__}.{field.name}"
+        qualname = f"{record.__qualname__}.{field.name}"
         descriptor = message.fields_by_name.get(self.there)
         if descriptor is None:
             known = ", ".join(message.fields_by_name)
-            raise FlowError(f"{place}: message {message.full_name} has no field {self.there!r}; it has {known}")
+            raise FlowError(f"{qualname}: message {message.full_name} has no field {self.there!r}; it has {known}")
         hint = bare_type(field.hint)
         self.none = hint is not field.hint and type(None) in get_args(_unmarked(field.hint)) and not field.has_default
         self._presence = descriptor.has_presence
-        self.read, self.write = _converters(place, int if field.epoch is not None else hint, descriptor)
+        self.read, self.write = _converters(qualname, int if field.epoch is not None else hint, descriptor)
 
     def is_there(self, message: Any) -> bool:
         """Return whether a message has it; a field without presence is always there."""
@@ -188,7 +186,7 @@ def _inside(record: Any) -> list[Field]:
     return [field for field in fields_of(record) if field.placed is None]
 
 
-def _converters(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:
+def _converters(qualname: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:
     """Return the functions that read and write a field of this type."""
     origin, arguments = get_origin(hint), get_args(hint)
     entry = (
@@ -197,21 +195,21 @@ def _converters(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Conver
     if origin is dict and entry is not None:
         key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
         if key.cpp_type != key.CPPTYPE_STRING:
-            raise FlowError(f"{place}: a map's keys must be str, but those of field {descriptor.full_name} are not")
-        read, write = _one(place, arguments[1], value)
+            raise FlowError(f"{qualname}: a map's keys must be str, but those of field {descriptor.full_name} are not")
+        read, write = _one(qualname, arguments[1], value)
         return (
             lambda values: {key: read(values[key]) for key in sorted(values)},
             lambda values: {key: write(value) for key, value in values.items()},
         )
     if origin in (list, tuple) and descriptor.is_repeated and entry is None:
-        read, write = _one(place, arguments[0], descriptor)
+        read, write = _one(qualname, arguments[0], descriptor)
         return lambda values: list(map(read, values)), lambda values: list(map(write, values))
     if origin in (list, tuple, dict) or descriptor.is_repeated:
-        raise _misfit(place, hint, descriptor)
-    return _one(place, hint, descriptor)
+        raise _misfit(qualname, hint, descriptor)
+    return _one(qualname, hint, descriptor)
 
 
-def _one(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:  # noqa: PLR0911 - one per type
+def _one(qualname: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:  # noqa: PLR0911 - one per type
     """As `_converters`, for a single value."""
     hint, kind = bare_type(hint), descriptor.cpp_type
     if descriptor.message_type is not None:
@@ -224,34 +222,34 @@ def _one(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:  # 
             inner: Any = hint
             codec = _codec(inner, message)
             return codec.read, codec.write
-        raise _misfit(place, hint, descriptor)
+        raise _misfit(qualname, hint, descriptor)
     if descriptor.enum_type is not None:
-        return _of_enum(place, hint, descriptor)
+        return _of_enum(qualname, hint, descriptor)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        read, write = _one(place, type(next(iter(hint)).value), descriptor)
+        read, write = _one(qualname, type(next(iter(hint)).value), descriptor)
         return read, lambda member: write(member.value)
     if get_origin(hint) is Literal:
-        return _one(place, type(get_args(hint)[0]), descriptor)
+        return _one(qualname, type(get_args(hint)[0]), descriptor)
     if hint in _AS_TEXT and kind == descriptor.CPPTYPE_STRING and descriptor.type == descriptor.TYPE_STRING:
         return (cut if hint is time else _same), str
     if hint not in _types_of(descriptor):
-        raise _misfit(place, hint, descriptor)
+        raise _misfit(qualname, hint, descriptor)
     return _same, _same
 
 
-def _of_enum(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:
+def _of_enum(qualname: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:
     """Convert an Enum's members by their names, or by their numbers."""
     members = [member.value for member in hint] if isinstance(hint, type) and issubclass(hint, Enum) else get_args(hint)
     value_of: Convert = (lambda member: member.value) if isinstance(hint, type) else _same
     if not members and hint is not int:
-        raise _misfit(place, hint, descriptor)
+        raise _misfit(qualname, hint, descriptor)
     if hint is int or type(members[0]) is int:
         return _same, (_same if hint is int else value_of)
     known = descriptor.enum_type
     for member in members:
         if member not in known.values_by_name:
             raise FlowError(
-                f"{place}: enum {known.full_name} has no {member!r}; it has {', '.join(known.values_by_name)}"
+                f"{qualname}: enum {known.full_name} has no {member!r}; it has {', '.join(known.values_by_name)}"
             )
     names = {value.number: value.name for value in known.values}
     return lambda number: names.get(number, number), lambda member: known.values_by_name[value_of(member)].number
@@ -267,10 +265,10 @@ def _types_of(descriptor: Any) -> tuple[type, ...]:
     return (bool,) if kind == descriptor.CPPTYPE_BOOL else (int,)
 
 
-def _misfit(place: str, hint: Any, descriptor: Any) -> FlowError:
+def _misfit(qualname: str, hint: Any, descriptor: Any) -> FlowError:
     from lowtide.flow.schema.schema import said
 
-    return FlowError(f"{place}: {said(hint)} does not fit field {descriptor.full_name} of the message")
+    return FlowError(f"{qualname}: {said(hint)} does not fit field {descriptor.full_name} of the message")
 
 
 def _moment(timestamp: Any) -> datetime:

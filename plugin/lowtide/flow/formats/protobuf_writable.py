@@ -25,8 +25,6 @@ from lowtide.flow.formats.writable_numbers import FLOAT_32, ROUNDED, members_of,
 from lowtide.flow.schema.marks import Field, fields_of
 from lowtide.flow.schema.wire import wire_of, wire_of_field
 
-__all__ = ["protobuf_writable"]
-
 
 @cache
 def protobuf_writable(record: Any, message: Any) -> Writable:
@@ -52,10 +50,10 @@ def _record(record: Any, message: Any, findings: Findings) -> Rule | None:
     return of_fields(rules, [rule for rule in alternatives if rule is not None])
 
 
-def _field(place: str, field: Field, descriptor: Any, findings: Findings) -> Rule | None:
+def _field(qualname: str, field: Field, descriptor: Any, findings: Findings) -> Rule | None:
     hint = bare_type(field.hint)
     write = wire_of_field(field).write if field.epoch is not None else None
-    rule = _whole(place, int if field.epoch is not None else hint, descriptor, findings)
+    rule = _whole(qualname, int if field.epoch is not None else hint, descriptor, findings)
     if write is not None and rule is not None:
         rule = converted(rule, write)
     if not _may_be_none(field.hint):
@@ -63,7 +61,7 @@ def _field(place: str, field: Field, descriptor: Any, findings: Findings) -> Rul
     why = _no_none(field, descriptor)
     if why is None:
         return or_none(rule)
-    findings.perhaps.append(f"{place}: None cannot be written: {why}")
+    findings.perhaps.append(f"{qualname}: None cannot be written: {why}")
     return never_none(rule, why)
 
 
@@ -105,26 +103,26 @@ def _one_of(record: Any, oneof: Any, inside: dict[str, Field], findings: Finding
     )
 
 
-def _whole(place: str, hint: Any, descriptor: Any, findings: Findings) -> Rule | None:
+def _whole(qualname: str, hint: Any, descriptor: Any, findings: Findings) -> Rule | None:
     """The rule for a field's value, its type taken without `| None`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is dict:
         entry = descriptor.message_type.fields_by_name
-        return of_values(_item(f"{place}{{}}", arguments[1], entry["value"], findings))
+        return of_values(_item(f"{qualname}{{}}", arguments[1], entry["value"], findings))
     if origin in (list, tuple):
-        return of_each(_item(f"{place}[]", arguments[0], descriptor, findings))
-    return _leaf(place, hint, descriptor, findings)
+        return of_each(_item(f"{qualname}[]", arguments[0], descriptor, findings))
+    return _leaf(qualname, hint, descriptor, findings)
 
 
-def _item(place: str, hint: Any, descriptor: Any, findings: Findings) -> Rule | None:
+def _item(qualname: str, hint: Any, descriptor: Any, findings: Findings) -> Rule | None:
     """The rule for a value in a list or a map, which cannot hold None."""
-    rule = _leaf(place, bare_type(hint), descriptor, findings)
+    rule = _leaf(qualname, bare_type(hint), descriptor, findings)
     epochs = _written(hint)
     if epochs is not None and rule is not None:
         rule = converted(rule, epochs)
     if not _may_be_none(hint):
         return rule
-    findings.perhaps.append(f"{place}: None cannot be written: a message's lists and maps cannot hold it")
+    findings.perhaps.append(f"{qualname}: None cannot be written: a message's lists and maps cannot hold it")
     return never_none(rule, "a message's lists and maps cannot hold it")
 
 
@@ -133,12 +131,12 @@ def _written(hint: Any) -> Any:
     return wire_of(hint).write if bare_type(hint) is int else None
 
 
-def _leaf(place: str, hint: Any, descriptor: Any, findings: Findings) -> Rule | None:
+def _leaf(qualname: str, hint: Any, descriptor: Any, findings: Findings) -> Rule | None:
     """The rule for a single value that is not None; add new cases here."""
     if descriptor.message_type is not None:
         return None if hint is datetime else _record(hint, descriptor.message_type, findings)
     if descriptor.cpp_type == descriptor.CPPTYPE_FLOAT:
-        findings.perhaps.append(f"{place}: {ROUNDED}")
+        findings.perhaps.append(f"{qualname}: {ROUNDED}")
         return FLOAT_32
     members = members_of(hint)
     if descriptor.enum_type is not None:
@@ -150,8 +148,10 @@ def _leaf(place: str, hint: Any, descriptor: Any, findings: Findings) -> Rule | 
     else:
         return None
     if not members:
-        findings.perhaps.append(f"{place}: field {descriptor.full_name} is narrower than an int: not every value fits")
-    return of_integers(place, members, rule, findings)
+        findings.perhaps.append(
+            f"{qualname}: field {descriptor.full_name} is narrower than an int: not every value fits"
+        )
+    return of_integers(qualname, members, rule, findings)
 
 
 def _symbols(enum: Any) -> Rule:

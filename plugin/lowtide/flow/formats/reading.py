@@ -14,8 +14,6 @@ from lowtide.flow.schema.schema import schema_of
 from lowtide.flow.schema.texts import ESCAPED, SEVEN_DIGITS, has_fine_times
 from lowtide.flow.schema.wire import Misread
 
-__all__ = ["Decoded", "FineReading", "Reading"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 

@@ -18,21 +18,6 @@ from dataclasses import dataclass, field, is_dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, get_args, get_origin
 
-__all__ = [
-    "Findings",
-    "Rule",
-    "Writable",
-    "converted",
-    "never_none",
-    "of_each",
-    "of_fields",
-    "of_type",
-    "of_values",
-    "or_none",
-    "record_rule",
-]
-
-
 _BITS_64 = 1 << 63
 
 

@@ -9,8 +9,6 @@ from typing import Any, Literal, get_args, get_origin
 
 from lowtide.flow.formats.writable import Findings, Rule
 
-__all__ = ["FLOAT_32", "ROUNDED", "members_of", "of_integers", "stored", "within"]
-
 _FLOAT_LIMIT = float(2**128 - 2**103)
 """From here on the nearest 32-bit float is infinity."""
 
@@ -42,11 +40,11 @@ def stored(member: Any) -> Any:
     return member.value if isinstance(member, Enum) else member
 
 
-def of_integers(place: str, members: Sequence[Any], rule: Rule, findings: Findings) -> Rule | None:
+def of_integers(qualname: str, members: Sequence[Any], rule: Rule, findings: Findings) -> Rule | None:
     """The rule for an int, or for members that are int: None if all of them fit.
 
     Args:
-        place: The field, for the findings.
+        qualname: The field, for the findings.
         members: The members; none for an int.
         rule: The rule for an int.
         findings: Receives what may not fit, or never does.
@@ -56,9 +54,9 @@ def of_integers(place: str, members: Sequence[Any], rule: Rule, findings: Findin
     if members and not outside:
         return None
     if members and len(outside) == len(members):
-        findings.never.append(f"{place}: {fault(stored(outside[0]))[1]}")
+        findings.never.append(f"{qualname}: {fault(stored(outside[0]))[1]}")
     elif members:
-        findings.perhaps.append(f"{place}: {fault(stored(outside[0]))[1]}: a record with it does not fit")
+        findings.perhaps.append(f"{qualname}: {fault(stored(outside[0]))[1]}: a record with it does not fit")
     else:
         return rule
     return Rule(lambda member: fits(stored(member)), lambda member: fault(stored(member)))

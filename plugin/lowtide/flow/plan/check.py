@@ -10,7 +10,6 @@ from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.plan_pickle import dump_plan, load_plan, unpicklable
 from lowtide.flow.plan.reads_outside import outside_reads
 from lowtide.flow.steps.graph import FlowGraph
-from lowtide.flow.steps.steps import KeyBy
 from lowtide.flow.types.findings import Finding, FlowRefused
 
 __all__ = ["advice", "check_flow", "dump_plan", "load_flow", "load_plan", "render"]
@@ -36,7 +35,7 @@ def advice(plan: Plan) -> list[Finding]:
         key, exchange = vertex.step.sink.key_column, plan.vertices[vertex.parents[0]]
         while not exchange.is_exchange:
             exchange = plan.vertices[exchange.parents[0]]
-        columns = exchange.step.columns if isinstance(exchange.step, KeyBy) else ()
+        columns = exchange.step.by
         if key is not None and columns and columns != (key,):
             text = (
                 f"records go to partitions by {', '.join(columns)}, the columns of {exchange.name}, not by the key "
@@ -44,7 +43,7 @@ def advice(plan: Plan) -> list[Finding]:
                 f'if that matters, put .key_by("{key}") before the write'
             )
             found.append(Finding(vertex.site, vertex.name, text))
-        found += [Finding(vertex.site, vertex.name, each) for each in vertex.step.sink.format.writable.perhaps]
+        found += [Finding(vertex.site, vertex.name, each) for each in vertex.step.sink.writable.perhaps]
     return found
 
 

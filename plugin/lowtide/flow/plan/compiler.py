@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
 from lowtide.conf import Conf
 from lowtide.errors import FlowError
+from lowtide.flow.formats.endpoints import Sink
 from lowtide.flow.plan.plan import Grouping, Plan, Vertex
 from lowtide.flow.site import Site
 from lowtide.flow.steps.calls import Call
@@ -16,16 +17,15 @@ from lowtide.flow.steps.clocks import Sighted
 from lowtide.flow.steps.graph import FlowGraph
 from lowtide.flow.steps.steps import (
     Again,
+    Answers,
+    Ask,
     Clock,
-    Connect,
     Feedback,
     KeyBy,
     Late,
     Loop,
     Merge,
-    Read,
     Relay,
-    Scan,
     Sign,
     Step,
     Through,
@@ -36,6 +36,8 @@ from lowtide.flow.steps.when_done import ENDED, ended_of
 from lowtide.flow.types.findings import FlowRefused
 from lowtide.flow.types.inference import Inference
 
+ANSWERS = "answers"
+"""Stands behind the name of a call in that of what keeps its answers."""
 DEFAULT_UNITS = 128
 DEFAULT_SLACK_MS = 2
 
@@ -85,10 +87,11 @@ def compile_flow(
     inference = Inference(flow, slack_ms)
     if inference.findings:
         raise FlowRefused(flow.name, inference.findings)
-    vertices = _Layout(flow, inference).vertices()
+    vertices = tuple(_Layout(flow, inference).vertices())
     levels = 1 + max(vertex.level for vertex in vertices)
     size = levels, units, lanes, parallelism
-    return Plan(flow.name, vertices, *size, flow.dead_letters, slack_ms, grouping, dict(flow.parameters))
+    plan = Plan(flow.name, vertices, *size, flow.dead_letters, slack_ms, grouping, dict(flow.parameters))
+    return _with_depths(plan)
 
 
 def compile_job(flow: FlowGraph, conf: Conf) -> Plan:
@@ -115,51 +118,75 @@ class _Layout:
         self._hoisted: set[int] = set()
         """The `key_by` calls placed before the head of the loop in which they were written."""
 
-    def vertices(self) -> tuple[Vertex, ...]:
-        for index, call in enumerate(self._flow.calls):
+    def vertices(self) -> list[Vertex]:
+        for index in range(len(self._flow.calls)):
             if index not in self._vertex_of_call:
-                self._lay_out(index, call)
-        return _with_depths(_without_idle(self._vertices))
+                self._lay_out(index)
+        return _without_idle(self._vertices)
 
-    def _lay_out(self, index: int, call: Call) -> None:
-        parents = self._met(index, call, [self._vertex_of_call[parent] for parent in call.parents])
-        if isinstance(call.step, Loop) and self._inference.loops.crosses(index):
+    def _lay_out(self, index: int) -> None:
+        name, step, gives = self._inference.names[index], self._inference.steps[index], self._inference.gives[index]
+        call = replace(self._flow.calls[index], name=name, step=step)
+        parents = MEETS.get(type(step), _Layout._met)(self, call, [self._vertex_of_call[each] for each in call.parents])
+        if self._inference.loops.crosses(index):
             parents = [self._entered(index, parents[0])]
         if index in self._hoisted:
             self._vertex_of_call[index] = parents[0]
             return
         back = None if call.back is None else self._vertex_of_call[call.back].id
-        name, step, gives = self._inference.names[index], self._inference.steps[index], self._gives[index]
         vertex = self._vertex_of_call[index] = self._add(name, step, parents, gives, call.site, back=back)
-        if isinstance(step, WhenDone) and step.label is not None:
-            self._add(f"{name}/{ENDED}", ended_of(step, gives), [vertex], gives, call.site)
-        if call.back is not None and self._inference.loops.crosses(call.back):
-            self._feed_back(vertex, self._vertex_of_call[call.back])
+        follow = FOLLOWS.get(type(step))
+        if follow is not None:
+            follow(self, call, vertex)
 
-    def _signed(self, index: int, step: Clock, site: Site) -> list[Vertex]:
+    def _signed(self, call: Call[Clock], _parents: list[Vertex]) -> list[Vertex]:
         """Return the exchange before a clock: it takes signs from all sources, also those read later in the flow."""
-        sources = [number for number, call in enumerate(self._flow.calls) if isinstance(call.step, Read)]
+        sources = [number for number, each in enumerate(self._flow.calls) if each.step.reads]
         for number in sources:
             if number not in self._vertex_of_call:
-                self._lay_out(number, self._flow.calls[number])
-        assert step.striking is not None, "a clock has its functions"
-        name = self._inference.names[index]
+                self._lay_out(number)
+        assert call.step.striking is not None, "a clock has its functions"
         sources_of = [self._vertex_of_call[number] for number in sources]
-        sign = self._add(f"{name}/sign", Sign(step.striking), sources_of, Sighted, site)
-        return [self._add(f"{name}/by-clock", KeyBy(("clock",)), [sign], Sighted, site)]
+        sign = self._add(f"{call.name}/sign", Sign(call.step.striking), sources_of, Sighted, call.site)
+        return [self._add(f"{call.name}/by-clock", KeyBy(("clock",)), [sign], Sighted, call.site)]
 
-    def _awaited(self, index: int, step: WhenDone, parents: list[Vertex], site: Site) -> list[Vertex]:
+    def _awaited(self, call: Call[WhenDone], parents: list[Vertex]) -> list[Vertex]:
         """Bring the parents of a `when_done` to one level, that of the lower one.
 
         The stream waited for sends no records: its exchanges are there for the segments that they feed.
         """
         stream, through = parents
-        name = self._inference.names[index]
-        if step.label is not None and stream.step != KeyBy((step.label,)):
-            stream = self._add(f"{name}/by-{step.label}", KeyBy((step.label,)), [stream], stream.gives, site)
-        through = self._add(f"{name}/through", Through(), [through], through.gives, site)
+        label = call.step.label
+        if label is not None and stream.step != KeyBy((label,)):
+            stream = self._add(f"{call.name}/by-{label}", KeyBy((label,)), [stream], stream.gives, call.site)
+        through = self._add(f"{call.name}/through", Through(), [through], through.gives, call.site)
         level = max(1, stream.level, through.level)
-        return [self._lifted(index, port, each, level) for port, each in enumerate((stream, through))]
+        return [self._lifted(call, port, each, level) for port, each in enumerate((stream, through))]
+
+    def _ended(self, call: Call[WhenDone], vertex: Vertex) -> None:
+        """Add what keeps the labels that a `when_done` has ended."""
+        if call.step.label is not None:
+            ended = ended_of(call.step, vertex.gives)
+            self._add(f"{call.name}/{ENDED}", ended, [vertex], vertex.gives, call.site)
+
+    def _written(self, call: Call[Write], parents: list[Vertex]) -> list[Vertex]:
+        """Put an exchange before a write that has none, or that takes the records of one key by one lane only."""
+        if parents[0].level and not self._scatters(call.step.sink, parents[0]):
+            return parents
+        key = call.step.sink.key_column
+        by = KeyBy(() if key is None else (key,))
+        return [self._add(f"{call.name}/exchange", by, parents, parents[0].gives, call.site)]
+
+    def _asked(self, call: Call[Ask], parents: list[Vertex]) -> list[Vertex]:
+        """Put an exchange before a call that has none: it waits for min time, and its answers go to a lane."""
+        if parents[0].level:
+            return parents
+        return [self._add(f"{call.name}/exchange", KeyBy(()), parents, parents[0].gives, call.site)]
+
+    def _answered(self, call: Call[Ask], vertex: Vertex) -> None:
+        """Add what keeps the answers of a call."""
+        if not call.step.repeatable:
+            self._add(f"{call.name}/{ANSWERS}", Answers(), [vertex], vertex.gives, call.site)
 
     def _entered(self, head: int, parent: Vertex) -> Vertex:
         """Return the vertex before the head of a loop with a `key_by` in its body: an exchange, or a vertex after one.
@@ -168,26 +195,30 @@ class _Layout:
         Nothing is sent to the workers of level 0, one per front; a head there moves one level on.
         """
         first = [index for index, call in enumerate(self._flow.calls) if head in call.parents]
-        if len(first) == 1 and isinstance(self._flow.calls[first[0]].step, KeyBy):
+        if len(first) == 1 and self._flow.calls[first[0]].step.by:
             (index,) = first
             self._hoisted.add(index)
             name, step, site = self._inference.names[index], self._inference.steps[index], self._flow.calls[index].site
-            return self._add(name, step, [parent], self._gives[index], site)
+            return self._add(name, step, [parent], self._inference.gives[index], site)
         if parent.level:
             return parent
         call = self._flow.calls[head]
         return self._add(f"{self._inference.names[head]}/relay-1-0", Relay(), [parent], parent.gives, call.site)
 
-    def _feed_back(self, tail: Vertex, head: Vertex) -> None:
-        """Add the exchange by which a loop's tail sends records back: by the key that they have at the head."""
+    def _fed_back(self, call: Call[Again], tail: Vertex) -> None:
+        """Add the exchange by which a loop's tail sends records back, if they may change their key in its body."""
+        assert call.back is not None, "a loop's tail knows its head"
+        if not self._inference.loops.crosses(call.back):
+            return
+        head = self._vertex_of_call[call.back]
         entry = self._vertices[head.parents[0]]
         hoisted = any(self._vertex_of_call[index].id == head.id for index in self._hoisted)
         assert isinstance(head.step, Loop)
         columns: tuple[str, ...] = ()
         if hoisted or head.step.keyed:
-            while not isinstance(entry.step, KeyBy):
+            while not entry.step.by:
                 entry = self._vertices[entry.parents[0]]
-            columns = entry.step.columns
+            columns = entry.step.by
         name, step = f"{tail.name}/feedback", Feedback(columns)
         self._vertices.append(
             Vertex(
@@ -195,56 +226,47 @@ class _Layout:
             )
         )
 
-    @property
-    def _gives(self) -> list[Any]:
-        return self._inference.gives
-
-    def _met(self, index: int, call: Call, parents: list[Vertex]) -> list[Vertex]:
-        """Bring the parents of a call to one level, and those of a write to one after an exchange."""
-        step = self._inference.steps[index]
-        if isinstance(step, Clock):
-            return self._signed(index, step, call.site)
-        if isinstance(step, WhenDone):
-            return self._awaited(index, step, parents, call.site)
-        if isinstance(call.step, Write) and parents[0].level == 0:
-            key = call.step.sink.key_column
-            by = KeyBy(() if key is None else (key,))
-            return [self._add(f"{call.name}/exchange", by, parents, self._gives[index], call.site)]
+    def _met(self, call: Call, parents: list[Vertex]) -> list[Vertex]:
+        """Bring the parents of a call to one level."""
         level = max((parent.level for parent in parents), default=0)
-        if isinstance(call.step, Scan) and isinstance(parents[0].step, Connect) and parents[0].level < level:
-            parents[0] = self._connected(index, parents[0], level)
-        lifted = [self._lifted(index, port, parent, level) for port, parent in enumerate(parents)]
+        if parents and parents[0].step.mixed and parents[0].level < level:
+            parents[0] = self._connected(call, parents[0], level)
+        lifted = [self._lifted(call, port, parent, level) for port, parent in enumerate(parents)]
         if len({parent.id for parent in lifted}) == len(lifted):
             return lifted
         # A stream joined with itself takes two ways, so that the two copies of a record have an order.
-        name = self._inference.names[index]
         return [
-            self._add(f"{name}/port-{port}", Merge(), [parent], parent.gives, call.site)
+            self._add(f"{call.name}/port-{port}", Merge(), [parent], parent.gives, call.site)
             for port, parent in enumerate(lifted)
         ]
 
-    def _connected(self, index: int, connect: Vertex, level: int) -> Vertex:
+    def _scatters(self, sink: Sink, vertex: Vertex) -> bool:
+        """Return whether a sink needs an exchange of its own, so that one key's records come by one lane (R12)."""
+        while not vertex.is_exchange:
+            vertex = self._vertices[vertex.parents[0]]
+        if vertex.step == KeyBy(()):  # Of a call; without that the write would have one by its key.
+            return sink.key_column is not None
+        return sink.by_key and vertex.step.by != (sink.key_column,)
+
+    def _connected(self, call: Call, connect: Vertex, level: int) -> Vertex:
         """Streams connected at a higher level, beside a broadcast there: no exchange carries several types."""
         parents = [self._vertices[each] for each in connect.parents]
-        lifted = [self._lifted(index, port, parent, level, "connect-") for port, parent in enumerate(parents)]
-        name = f"{self._inference.names[index]}/connect"
-        return self._add(name, connect.step, lifted, connect.gives, connect.site)
+        lifted = [self._lifted(call, port, parent, level, "connect-") for port, parent in enumerate(parents)]
+        return self._add(f"{call.name}/connect", connect.step, lifted, connect.gives, connect.site)
 
-    def _lifted(self, index: int, port: int, vertex: Vertex, level: int, word: str = "") -> Vertex:
+    def _lifted(self, call: Call, port: int, vertex: Vertex, level: int, word: str = "") -> Vertex:
         """Return the vertex, or the last of the relays that bring its records to the level."""
-        gives, site = vertex.gives, self._flow.calls[index].site
+        gives = vertex.gives
         while vertex.level < level:
-            name = f"{self._inference.names[index]}/{word}relay-{vertex.level + 1}-{port}"
-            vertex = self._add(name, Relay(), [vertex], gives, site)
+            name = f"{call.name}/{word}relay-{vertex.level + 1}-{port}"
+            vertex = self._add(name, Relay(), [vertex], gives, call.site)
         return vertex
 
     def _add(
         self, name: str, step: Step, parents: list[Vertex], gives: Any, site: Site, *, back: int | None = None
     ) -> Vertex:
         assert gives is not None, "a flow without findings has a type at every step"
-        level = max((parent.level for parent in parents), default=0) + (
-            step.exchange and not isinstance(step, Feedback)
-        )
+        level = max((parent.level for parent in parents), default=0) + step.exchange
         takes = gives if not parents or isinstance(step, Late) else parents[0].gives
         ids = tuple(parent.id for parent in parents)
         vertex = Vertex(len(self._vertices), name, level, ids, step, takes, gives, site, back=back)
@@ -252,10 +274,26 @@ class _Layout:
         return vertex
 
 
+MEETS: dict[type[Step], Callable[[_Layout, Call[Any], list[Vertex]], list[Vertex]]] = {
+    Clock: _Layout._signed,
+    WhenDone: _Layout._awaited,
+    Write: _Layout._written,
+    Ask: _Layout._asked,
+}
+"""Ways to bring a call's parents to where it can take their records, beyond one level."""
+
+FOLLOWS: dict[type[Step], Callable[[_Layout, Call[Any], Vertex], None]] = {
+    WhenDone: _Layout._ended,
+    Again: _Layout._fed_back,
+    Ask: _Layout._answered,
+}
+"""Vertices added after a call."""
+
+
 def _without_idle(vertices: Sequence[Vertex]) -> list[Vertex]:
     """Leave out the connects whose takers all have their streams connected at a higher level."""
     taken = {parent for vertex in vertices for parent in vertex.parents}
-    kept = [vertex for vertex in vertices if vertex.id in taken or not isinstance(vertex.step, Connect)]
+    kept = [vertex for vertex in vertices if vertex.id in taken or not vertex.step.mixed]
     ids = {vertex.id: number for number, vertex in enumerate(kept)}
     return [
         replace(
@@ -268,7 +306,7 @@ def _without_idle(vertices: Sequence[Vertex]) -> list[Vertex]:
     ]
 
 
-def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
+def _with_depths(plan: Plan) -> Plan:
     """Set for every vertex how long the child path of a record in or out of it can be.
 
     Flat maps, flat scans, broadcasts and loops' heads append one element, edges from a vertex with several children
@@ -276,19 +314,19 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
     numbers its pairs. In a loop with a `key_by` the head appends a second element, the turn, and none in later turns.
     A window's result at its close and a join's unpaired record begin a path of one element.
     """
+    vertices = plan.vertices
     children = Counter(parent for each in vertices if not each.step.silent for parent in each.parents)
-    readers = Counter(vertex.step.source.topic for vertex in vertices if isinstance(vertex.step, Read))
-    crossing = {vertex.back for vertex in vertices if isinstance(vertex.step, Feedback)}
+    numbered = {each.id for each in plan.sources() if plan.branch_of(each)}
+    crossing = {each.back for each in plan.feedbacks()}
+    turns = {each.id: each.step.limit_turns for each in plan.those(Again)}
     depths: list[int] = []
     for vertex in vertices:
         arriving = max((depths[parent] + (children[parent] > 1) for parent in vertex.parents), default=0)
-        if isinstance(vertex.step, Read):
-            arriving += readers[vertex.step.source.topic] > 1
-        depths.append(vertex.step.depth(arriving) + (vertex.id in crossing))
-        if isinstance(vertex.step, Again):
+        depths.append(vertex.step.depth(arriving + (vertex.id in numbered)) + (vertex.id in crossing))
+        if vertex.id in turns:
             assert vertex.back is not None, "a loop's tail knows its head"
             entered = depths[vertex.back] - (vertex.back not in crossing)
-            growth = (vertex.step.limit_turns - 1) * (depths[vertex.id] - entered)
+            growth = (turns[vertex.id] - 1) * (depths[vertex.id] - entered)
             for inside in _loop(vertices, vertex.back, vertex.id):
                 depths[inside] += growth
         if depths[vertex.id] > PATH_LIMIT_ELEMENTS:
@@ -298,7 +336,8 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
                 where=str(vertex.site),
                 way_out="give the loop a smaller limit_turns, or fewer flat_maps and branches in its body",
             )
-    return tuple(replace(vertex, depth=depth) for vertex, depth in zip(vertices, depths, strict=True))
+    deep = tuple(replace(vertex, depth=depth) for vertex, depth in zip(vertices, depths, strict=True))
+    return replace(plan, vertices=deep)
 
 
 def _loop(vertices: Sequence[Vertex], head: int, tail: int) -> set[int]:

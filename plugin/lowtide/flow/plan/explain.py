@@ -6,10 +6,6 @@ from lowtide.flow.plan.own_topics import loop_topics
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.plan.waiting import waiting
 from lowtide.flow.steps.signature import said
-from lowtide.flow.steps.steps import (
-    Feedback,
-    Read,
-)
 
 
 def explain(plan: Plan) -> str:
@@ -44,17 +40,16 @@ def _lanes(lanes: int) -> str:
 def _does(plan: Plan, vertex: Vertex) -> str:
     """Describe what a vertex is, takes and gives."""
     step, gives = vertex.step, said(vertex.gives)
-    if isinstance(step, Read):
-        return f"{step.does} {step.source} -> {gives}"
     origins = [plan.vertices[parent].name for parent in vertex.parents]
-    if isinstance(step, Feedback):
-        return f"{_way_back(plan, vertex, step)}: {said(vertex.takes)} of {origins[0]}"
+    topic = loop_topics(plan).get(vertex.id)
+    if topic is not None:
+        return f"{_way_back(plan, vertex, topic)}: {said(vertex.takes)} of {origins[0]}"
     types = [said(vertex.takes), *(said(plan.vertices[parent].gives) for parent in vertex.parents[1:])]
     others = origins[1:] if vertex.back is None else [plan.vertices[vertex.back].name]
-    return f"{step.does}: {step.takes(types, origins)}{step.shows(gives, others)}"
+    return step.explained(types, origins, gives, others)
 
 
-def _way_back(plan: Plan, vertex: Vertex, step: Feedback) -> str:
+def _way_back(plan: Plan, vertex: Vertex, topic: str) -> str:
     assert vertex.back is not None, "a way back leads to a head"
-    by = f" by {', '.join(step.columns)}" if step.columns else ""
-    return f"exchange back to {plan.vertices[vertex.back].name}{by}, through topic {loop_topics(plan)[vertex.id]}"
+    by = f" by {', '.join(vertex.step.by)}" if vertex.step.by else ""
+    return f"exchange back to {plan.vertices[vertex.back].name}{by}, through topic {topic}"

@@ -22,8 +22,8 @@ def load_flow(path: str) -> FlowGraph:
         path: `flow.py`, or `flow.py:name` for the variable to take if there are several flows.
 
     Raises:
-        FlowError: the file does not exist, holds no flow or several, or raises when imported; or the conf gives a
-            parameter that the flow does not ask for.
+        FlowError: the file does not exist, holds no flow or several, or raises when imported; or the start is given
+            a parameter that the flow does not ask for.
     """
     flow = _load(path)
     refuse_unasked(flow.name, flow.parameters)
@@ -83,12 +83,12 @@ def _module_name(file: Path) -> str:
 def _failed(file: Path, error: BaseException) -> FlowError:
     if isinstance(error, FlowError):
         return error
-    place = error.__traceback__
+    traceback = error.__traceback__
     line = 0
-    while place is not None:
-        if place.tb_frame.f_code.co_filename == str(file):
-            line = place.tb_lineno
-        place = place.tb_next
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == str(file):
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
     if isinstance(error, SyntaxError) and error.filename == str(file):
         line = error.lineno or 0
     where = f"{file}:{line}" if line else str(file)

@@ -15,8 +15,9 @@ from lowtide.flow.parameters import Value
 from lowtide.flow.site import Site
 from lowtide.flow.steps.calls import S_co
 from lowtide.flow.steps.steps import (
+    Answers,
+    Ask,
     Broadcast,
-    Connect,
     Feedback,
     KeyBy,
     Late,
@@ -25,8 +26,6 @@ from lowtide.flow.steps.steps import (
     Relay,
     Sign,
     Step,
-    Table,
-    WhenDone,
     Write,
 )
 
@@ -178,6 +177,20 @@ class Plan:
         """Yield all vertices that write."""
         return self.those(Write)
 
+    def delivering(self) -> Iterator[Vertex]:
+        """Yield all vertices whose records go to a store: sinks, and the answers of calls."""
+        return (vertex for vertex in self.vertices if vertex.step.delivers)
+
+    def answers_of(self, ask: Vertex[Ask]) -> Vertex[Answers] | None:
+        """Return the vertex that keeps the answers of a call; None if they are not kept."""
+        return next((each for each in self.those(Answers) if ask.id in each.parents), None)
+
+    def kafka_sinks(self) -> Iterator[tuple[Vertex[Write], KafkaSink]]:
+        """Yield all vertices that write to Kafka, each with its sink."""
+        for vertex in self.sinks():
+            if isinstance(vertex.step.sink, KafkaSink):
+                yield vertex, vertex.step.sink
+
     def exchanges(self) -> Iterator[Vertex]:
         """Yield all exchanges."""
         return (vertex for vertex in self.vertices if vertex.is_exchange)
@@ -194,14 +207,14 @@ class Plan:
 
         Empty if they go by hash unit alone.
         """
-        if isinstance(vertex.step, WhenDone) and vertex.step.label is None:
+        if vertex.step.by_unit:
             return ()
         return self.keyed(vertex, port).step.columns
 
     def connected(self, scan: Vertex) -> dict[type, tuple[str, ...]]:
         """Return the key's columns by type of record for a scan of connected streams; empty for any other."""
         connect = self.vertices[scan.parents[0]]
-        if not isinstance(connect.step, Connect):
+        if not connect.step.mixed:
             return {}
         ports = range(len(connect.parents))
         return {self.keyed(connect, port).gives: self.key_of(connect, port) for port in ports}
@@ -215,23 +228,19 @@ class Plan:
             vertex = self.vertices[vertex.parents[0]]
         return vertex
 
-    def table_of(self, join: Vertex) -> Vertex[Table]:
-        """Return the table that a `join_table` looks at, at port 1 and perhaps through relays."""
-        vertex = self.vertices[join.parents[1]]
-        while not is_of(vertex, Table):
-            vertex = self.vertices[vertex.parents[0]]
-        return vertex
-
     def may_end(self, vertex: Vertex) -> bool:
         """Return whether a record that fails at a step may end the life.
 
         Without dead letters every one does; at some steps it always does: in a batch the record at fault is unknown,
-        and a state that cannot be saved is not a record's fault. Lowtide's own steps do not fail.
+        and a state that cannot be saved is not a record's fault. Lowtide's own steps do not fail. Nor do calls that
+        raise: the life ends at once, nothing is corrected, and the next one asks again.
         """
+        if isinstance(vertex.step, Ask) and vertex.step.failed == "raise":
+            return False
         is_signed = bool(vertex.parents) and isinstance(self.vertices[vertex.parents[0]].step, Sign)
         if is_signed or vertex.step.own:
             return False
-        return self.dead_letters is None or vertex.step.whole
+        return self.dead_letters is None or vertex.step.ends_life
 
     @property
     def clocked(self) -> frozenset[int]:

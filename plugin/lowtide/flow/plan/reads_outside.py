@@ -24,8 +24,6 @@ from typing import Any
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.types.findings import Finding
 
-__all__ = ["outside_reads"]
-
 _DEPTH = 4
 
 _CLOCK = "take a time that the record has, mark a field as lt.Timestamp(), or give flat_scan a timer="
@@ -43,6 +41,8 @@ def outside_reads(plan: Plan) -> list[Finding]:
     """Make a finding for each function that reads what is not part of its record, with the way out."""
     found = []
     for vertex in plan.vertices:
+        if vertex.step.outside:
+            continue
         for function in vertex.step.functions.values():
             for what, way_out in dict(_reads(function, _DEPTH)).items():
                 name = getattr(function, "__qualname__", None) or repr(function)

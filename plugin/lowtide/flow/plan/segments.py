@@ -6,7 +6,12 @@ that is further up; it does not wait for any other.
 
 A step that may end the life holds an *outlet*: a segment through which nothing flows, and that sinks listen to. No sink
 after the step passes the tick; nor, if any record may end the life, does a sink with records of the same source, as the
-record may be corrected further up (R6). Dead letters come from everywhere: their outlet is after all steps.
+record may be corrected further up (R6). Dead letters come from everywhere: their outlet is after all steps. Calls give
+records to the outside too, so they listen as sinks do, but to nothing that waits for a call.
+
+What was asked about is not corrected: what fails behind a call, and ends the life, does so once the answer is kept, and
+a later life refuses another question in its place. So steps and sinks of one level all of whose records come through
+one call need no outlet among them: what they give hangs on the answers alone, and a worker's sink sees its own faults.
 """
 
 from __future__ import annotations
@@ -15,9 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lowtide.flow.plan.plan import Plan, Vertex
-from lowtide.flow.steps.steps import Feedback, MapBatches, Sign
-
-__all__ = ["Segments", "segments_of"]
+from lowtide.flow.steps.steps import Ask, Sign
 
 FIRST = 1
 """The first segment: fronts feed it if all sources feed the same steps."""
@@ -34,14 +37,18 @@ class Segments:
         sends: By vertex the segments that hold what it will give later (R6, R6b): none if only its own level's barriers
             wait for that, as they learn of it in the same call.
         outlets: By vertex the outlets that hold what fails there and may end the life.
-        outlet_of: By sink its outlet; none for sinks without such a failure before them.
+        outlet_of: By sink or call its outlet; none for those without such a failure before them.
         letters: The outlet of dead letters; None if there are none, or nothing can end the life.
         cyclic: The segments that records can come back to.
         round_trips: The vertices whose output can come back to them through other workers.
         feeds: By topic the segments that its fronts feed.
         tellers: By segment the levels whose workers report what is due for it, the last first.
         dues: By segment the numbers of these workers; see `owner`.
-        after: By vertex the steps with clocks before it at its level, itself included.
+        after: By vertex the steps with clocks, and the calls, before it at its level, itself included.
+        behind: By vertex the call of its level through which all its records come, itself included, if its answers are
+            kept and no step of the level behind it keeps state.
+        certain: The calls before which all steps look at one record alone, so that no other record changes what they
+            are asked about.
     """
 
     inbound: Mapping[int, list[int]]
@@ -57,6 +64,8 @@ class Segments:
     tellers: Mapping[int, list[int]]
     dues: Mapping[int, list[int]]
     after: Mapping[int, frozenset[int]]
+    behind: Mapping[int, int]
+    certain: frozenset[int]
     _parallelism: int
 
     def owner(self, segment: int, level: int, place: int) -> int:
@@ -87,6 +96,7 @@ class _Layout:
         self._first_exchanges = {each for each in self._of_exchange if plan.sender_level(self._vertices[each]) == 0}
         """The exchanges that level 0 sends through, without a loop's way back to level 1."""
         self._waits = {vertex.id: self._waits_of(vertex) for vertex in self._vertices}
+        self._behind = self._behind_calls()
         self._inbound = self._fed()
         self._tracked = list(self._inbound)
         """The segments that have frames."""
@@ -129,6 +139,8 @@ class _Layout:
             tellers,
             {segment: sorted(owners) for segment, owners in sorted(dues.items())},
             {vertex.id: self._after(vertex) for vertex in self._vertices},
+            self._behind,
+            frozenset(ask.id for ask in plan.those(Ask) if self._is_certain(ask)),
             plan.parallelism,
         )
 
@@ -167,16 +179,16 @@ class _Layout:
         of_exchange: dict[int, int] = {}
         for vertex in sorted(self._plan.exchanges(), key=lambda each: (each.level, each.id)):
             steps = (each for each in self._here(vertex) if not self._vertices[each].is_exchange)
-            behind = vertex.level, frozenset(steps)
-            of_exchange[vertex.id] = numbers.setdefault(behind, FIRST + len(numbers))
+            at_level = vertex.level, frozenset(steps)
+            of_exchange[vertex.id] = numbers.setdefault(at_level, FIRST + len(numbers))
         return of_exchange
 
-    def _exchanges(self, behind: Iterable[int], level: int) -> tuple[int, ...]:
+    def _exchanges(self, vertices: Iterable[int], level: int) -> tuple[int, ...]:
         """Return the segments of the exchanges to a level among these vertices."""
         return tuple(
             sorted({
                 self._of_exchange[each]
-                for each in behind
+                for each in vertices
                 if each in self._of_exchange and self._vertices[each].level == level
             })
         )  # fmt: skip
@@ -195,7 +207,7 @@ class _Layout:
         inbound: dict[int, set[int]] = {segment: set() for segment in self._firsts()}
         for vertex in self._plan.exchanges():
             fed = inbound.setdefault(self._of_exchange[vertex.id], set())
-            if vertex.level > 1 or isinstance(vertex.step, Feedback):
+            if vertex.level > 1 or vertex.back is not None:
                 fed.update(each for parent in vertex.parents for each in self._waits[parent])
         return {segment: sorted(fed) for segment, fed in sorted(inbound.items())}
 
@@ -219,7 +231,31 @@ class _Layout:
         return {topic: sorted(fed) for topic, fed in feeds.items()}
 
     def _after(self, vertex: Vertex) -> frozenset[int]:
-        return frozenset(each for each in self._plan.clocked if vertex.id in self._here(self._vertices[each]))
+        alone = {*self._plan.clocked, *(ask.id for ask in self._plan.those(Ask))}
+        return frozenset(each for each in alone if vertex.id in self._here(self._vertices[each]))
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def _behind_calls(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for ask in self._plan.those(Ask):
+            others = self._here(ask) - {ask.id}
+            if self._plan.answers_of(ask) is not None and not any(self._keeps(each) for each in others):
+                found[ask.id] = ask.id
+        for vertex in self._vertices:
+            calls = {found.get(parent) for parent in vertex.parents}
+            (call,) = calls if len(calls) == 1 else (None,)
+            if call is not None and vertex.id not in found and vertex.level == self._vertices[call].level:
+                found[vertex.id] = call
+        return found
+
+    def _keeps(self, vertex: int) -> bool:
+        """Return whether what a step gives hangs on more than one record."""
+        return self._vertices[vertex].step.stateful or self._vertices[vertex].step.clocked
+
+    def _is_certain(self, ask: Vertex[Ask]) -> bool:
+        before = [each for each in self._vertices if each is not ask and ask.id in self._below[each.id]]
+        return not any(self._keeps(each.id) or each.step.silent for each in before)
 
     # -- what may end the life -------------------------------------------------------------------------------------
 
@@ -237,16 +273,32 @@ class _Layout:
                 self._outlet_of[sink.id] = outlet
         if plan.dead_letters is not None:
             self._letters = self._outlet(self._tracked, ending)
+        asks = list(plan.those(Ask))
+        behind = {each for ask in asks for each in self._below[ask.id]}
+        for ask in asks:
+            # What stands behind a call waits for it, so none may wait for that.
+            before = [each for each in ending if each.id not in behind or ask.id in self._below[each.id]]
+            before = [each for each in before if each is not ask and self._holds_back(each, ask)]
+            outlet = self._outlet([*self._waits[ask.id], *self._awaited(before)], before)
+            if outlet is not None:
+                self._outlet_of[ask.id] = outlet
+        for ask in asks:
+            # Nobody listens to it but what global min time bounds: fronts, and snapshots.
+            if not self._sends_of(ask):
+                self._outlet(self._waits[ask.id], [ask])
 
     def _holds_back(self, vertex: Vertex, sink: Vertex) -> bool:
-        """Return whether a sink may not pass what fails at a vertex.
+        """Return whether a sink, or a call, may not pass what fails at a vertex.
 
         So it is if the sink comes after the vertex; or if any record may end the life there and so be corrected further
         up, where the sink's records come from too: what the correction gives must not lie below what the sink has.
+        Behind one call at one level no other worker's record is corrected, and a worker sees to its own.
         """
+        if vertex.id in self._behind and self._behind[vertex.id] == self._behind.get(sink.id):
+            return False
         if sink.id in self._below[vertex.id]:
             return True
-        if self._plan.dead_letters is not None and not isinstance(vertex.step, MapBatches):
+        if self._plan.dead_letters is not None and not vertex.step.batched:
             return False
         begins = [*self._plan.sources(), *self._plan.those(Sign)]
         return any({vertex.id, sink.id} <= self._made[each.id] for each in begins)

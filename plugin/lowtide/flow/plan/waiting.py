@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterable
 
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.plan.segments import Segments, segments_of
-from lowtide.flow.steps.steps import Broadcast, Read
-
-__all__ = ["waiting"]
 
 
 def waiting(plan: Plan) -> list[str]:
@@ -40,11 +37,11 @@ def _behind(plan: Plan, segments: Segments, sink: Vertex) -> str:
 
 
 def _reads(vertex: Vertex) -> bool:
-    return isinstance(vertex.step, Read)
+    return vertex.step.reads
 
 
 def _keeps(vertex: Vertex) -> bool:
-    return vertex.step.stateful and not isinstance(vertex.step, Broadcast)
+    return vertex.step.stateful and not vertex.step.exchange
 
 
 def _named(plan: Plan, among: Iterable[int], word: str, is_meant: Callable[[Vertex], bool]) -> str:

@@ -19,8 +19,6 @@ from lowtide.flow.schema.marks import Field, bare_of, fields_of
 from lowtide.flow.schema.schema import schema_of
 from lowtide.flow.schema.wire import Misread, called, made_of, wire_of_field, wire_of_record
 
-__all__ = ["Columns", "Messages", "columns_of"]
-
 
 class Messages(Protocol):
     """n messages of one source partition.

@@ -16,8 +16,6 @@ from lowtide.flow.schema.kinds import Kind, Nullable
 from lowtide.flow.schema.nested_kinds import Mapping, Sequenced, Struct
 from lowtide.flow.schema.schema import schema_of
 
-__all__ = ["completer_of"]
-
 Complete = Callable[[list[Any]], None]
 """Sets the fields that decoded values lack; takes 0.1 us for a small record."""
 

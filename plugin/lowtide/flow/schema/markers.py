@@ -5,21 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = [
-    "MARKERS",
-    "Alias",
-    "Epoch",
-    "Header",
-    "Key",
-    "Marker",
-    "Offset",
-    "Partition",
-    "Precision",
-    "Timestamp",
-    "Tombstone",
-    "Topic",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Alias:

@@ -23,8 +23,6 @@ from lowtide.flow.schema.markers import (
 )
 from lowtide.flow.schema.schema import SchemaRefused, said
 
-__all__ = ["Field", "bare_of", "fields_of"]
-
 _BESIDE = (Alias, Epoch)
 """Markers of fields in the value; all others mark fields that are elsewhere in the message."""
 
@@ -81,29 +79,31 @@ def bare_of(hint: Any) -> Any:
 
 
 def _field(record: type, field: dataclasses.Field[Any], hint: Any) -> Field:
-    place = f"{record.__qualname__}.{field.name}"
+    qualname = f"{record.__qualname__}.{field.name}"
     whole = hint if hasattr(hint, "__metadata__") else None
     inner = hint if whole is None else get_args(hint)[0]
     for stray in _markers_in(inner):
         if not isinstance(stray, Epoch):
             name = type(stray).__name__
-            raise SchemaRefused(f"{place}: {name} marks a whole field: write Annotated[{said(inner)}, lt.{name}(...)]")
+            raise SchemaRefused(
+                f"{qualname}: {name} marks a whole field: write Annotated[{said(inner)}, lt.{name}(...)]"
+            )
     said_of_all = () if whole is None else whole.__metadata__
     precise = next((mark for mark in said_of_all if isinstance(mark, Precision)), None)
     marks = [mark for mark in said_of_all if isinstance(mark, MARKERS)]
     for mark in said_of_all:
         if mark in MARKERS:
             name = mark.__name__
-            raise SchemaRefused(f"{place}: {name} is not a marker without its brackets: write lt.{name}()")
+            raise SchemaRefused(f"{qualname}: {name} is not a marker without its brackets: write lt.{name}()")
     placed = [mark for mark in marks if not isinstance(mark, _BESIDE)]
     kinds = [type(mark) for mark in marks]
     if len(placed) > 1 or (placed and len(marks) > 1) or len(set(kinds)) < len(kinds):
         raise SchemaRefused(
-            f"{place}: {' and '.join(kind.__name__ for kind in kinds)} do not go together; "
-            "one field stands in one place, and has one name there"
+            f"{qualname}: {' and '.join(kind.__name__ for kind in kinds)} do not go together; "
+            "a field is in one place, and has one name there"
         )
     for mark in marks:
-        _check(place, mark, inner)
+        _check(qualname, mark, inner)
     alias = next((mark.name for mark in marks if isinstance(mark, Alias)), None)
     epoch = next((mark for mark in marks if isinstance(mark, Epoch)), None)
     missing = dataclasses.MISSING
@@ -121,21 +121,21 @@ def _markers_in(hint: Any) -> Iterator[Marker]:
             yield from _markers_in(argument)
 
 
-def _check(place: str, mark: Marker, hint: Any) -> None:
+def _check(qualname: str, mark: Marker, hint: Any) -> None:
     """Refuse a marker that does not fit the type of its field, or has no name."""
     if isinstance(mark, Alias | Header):
         if not isinstance(mark.name, str) or not mark.name:
-            raise SchemaRefused(f"{place}: {type(mark).__name__} takes a name, found {mark.name!r}")
+            raise SchemaRefused(f"{qualname}: {type(mark).__name__} takes a name, found {mark.name!r}")
         if isinstance(mark, Alias):
             return
     if isinstance(mark, Epoch) and mark.unit not in ("s", "ms", "us", "ns"):
-        raise SchemaRefused(f'{place}: Epoch takes "s", "ms", "us" or "ns", found {mark.unit!r}')
+        raise SchemaRefused(f'{qualname}: Epoch takes "s", "ms", "us" or "ns", found {mark.unit!r}')
     allowed = _TYPES.get(type(mark), (datetime,))
     bare = bare_of(hint)
     if bare not in allowed or (bare is not hint and not isinstance(mark, _OPTIONAL)):
         types = " or ".join(each.__name__ for each in allowed)
         more = ", or that | None" if isinstance(mark, _OPTIONAL) else ""
-        raise SchemaRefused(f"{place}: {type(mark).__name__} marks {types}{more}, found {said(hint)}")
+        raise SchemaRefused(f"{qualname}: {type(mark).__name__} marks {types}{more}, found {said(hint)}")
 
 
 def _refuse_twice(record: type, fields: tuple[Field, ...]) -> None:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-__all__ = ["Message"]
-
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from lowtide.flow.schema.kinds import Kind, Mismatch, refuse_types
 
-__all__ = ["DIGITS_LIMIT", "Fixed", "Identifier"]
-
 DIGITS_LIMIT = 38
 """The digits that decimal128 holds."""
 
@@ -42,9 +40,9 @@ class Fixed(Kind):
         try:
             found = value.quantize(self._unit, context=self._context)
         except DecimalException:
-            raise ValueError(f"{value} is no {self.name}") from None
+            raise ValueError(f"{value} is not a {self.name}") from None
         if not found.is_finite():
-            raise ValueError(f"{value} is no {self.name}")
+            raise ValueError(f"{value} is not a {self.name}")
         return found if found else self._unit * 0
 
     def encode(self, values: list[Any]) -> pa.Array:

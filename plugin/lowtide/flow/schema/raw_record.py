@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-__all__ = ["Raw"]
-
 
 class Raw(msgspec.Struct, frozen=True, gc=False):
     """A message as it is; a dataclass to `dataclasses`.

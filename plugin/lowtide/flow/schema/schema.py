@@ -114,9 +114,17 @@ def schema_of(record: type) -> Schema:
     return _schema_of(record)
 
 
-def kind_of(hint: Any, place: str) -> Kind:
+def hints_of(record: type) -> dict[str, Any]:
+    """Return the types of a dataclass's fields, by name; raises SchemaRefused if they cannot be read."""
+    try:
+        return get_type_hints(record, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise SchemaRefused(f"the field types of {record.__qualname__} cannot be read: {error}") from None
+
+
+def kind_of(hint: Any, qualname: str) -> Kind:
     """Return the kind of a type's values, as a field or as a state; raises SchemaRefused with the place."""
-    return _kind(hint, place, ())
+    return _kind(hint, qualname, ())
 
 
 @cache
@@ -130,77 +138,74 @@ def _struct(record: type, inside: tuple[type, ...]) -> Struct:
         raise SchemaRefused(f"a record must be a dataclass, found {said(record)}")
     if record in inside:
         raise SchemaRefused(f"{record.__qualname__} contains itself, which no column can hold")
-    try:
-        hints = get_type_hints(record, include_extras=True)
-    except (NameError, TypeError) as error:
-        raise SchemaRefused(f"the field types of {record.__qualname__} cannot be read: {error}") from None
+    hints = hints_of(record)
     declared = dataclasses.fields(record)
     if not declared:
         raise SchemaRefused(f"{record.__qualname__} has no fields")
     fields = []
     for field in declared:
-        place = f"{record.__qualname__}.{field.name}"
+        qualname = f"{record.__qualname__}.{field.name}"
         if field.name.startswith("_"):
-            raise SchemaRefused(f"{place}: names that start with an underscore are reserved; rename it")
+            raise SchemaRefused(f"{qualname}: names that start with an underscore are reserved; rename it")
         if not field.init:
-            raise SchemaRefused(f"{place}: not an argument of the constructor, so records could not be rebuilt")
-        kind = _kind(hints[field.name], place, (*inside, record))
+            raise SchemaRefused(f"{qualname}: not an argument of the constructor, so records could not be rebuilt")
+        kind = _kind(hints[field.name], qualname, (*inside, record))
         if field.default is not dataclasses.MISSING:
-            _check_default(kind, field.default, place)
+            _check_default(kind, field.default, qualname)
         fields.append((field.name, kind))
     return Struct(record, fields, keywords=any(field.kw_only for field in declared))
 
 
-def _check_default(kind: Kind, default: object, place: str) -> None:
+def _check_default(kind: Kind, default: object, qualname: str) -> None:
     """Refuse a Decimal of other digits: type checkers miss it, and only records without the field would show it."""
     try:
         encode_strictly(kind, [default], "")
     except Mismatch as mismatch:
         if type(mismatch.value) is Decimal:
             raise SchemaRefused(
-                f"{place}: its default{mismatch.path} is {mismatch.value!r}, expected {mismatch.expected}"
+                f"{qualname}: its default{mismatch.path} is {mismatch.value!r}, expected {mismatch.expected}"
             ) from None
 
 
-def _kind(hint: Any, place: str, inside: tuple[type, ...]) -> Kind:  # noqa: C901, PLR0911 - one line per kind
+def _kind(hint: Any, qualname: str, inside: tuple[type, ...]) -> Kind:  # noqa: C901, PLR0911 - one line per kind
     if hasattr(hint, "__metadata__"):
-        return _annotated(hint, place, inside)
+        return _annotated(hint, qualname, inside)
     if hint in SCALARS or hint is UUID:
         return Identifier() if hint is UUID else SCALARS[hint]
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         others = [argument for argument in arguments if argument is not NoneType]
         if len(others) == 1 and len(arguments) == 2:
-            return Nullable(_kind(others[0], place, inside))
+            return Nullable(_kind(others[0], qualname, inside))
     elif origin is Literal and len(set(map(type, arguments))) == 1 and type(arguments[0]) in (str, int):
         return Choice(said(hint), arguments, arguments)
     elif origin is list or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):
-        return Sequenced(_kind(arguments[0], place, inside), origin)
+        return Sequenced(_kind(arguments[0], qualname, inside), origin)
     elif origin is dict and arguments[0] is str:
-        return Mapping(_kind(arguments[1], place, inside))
+        return Mapping(_kind(arguments[1], qualname, inside))
     elif isinstance(hint, type) and issubclass(hint, Enum):
         if {type(member.value) for member in hint} in ({str}, {int}):
             return enum_choice(hint)
     elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _struct(hint, inside)
     raise SchemaRefused(
-        f"{place}: no column can hold {said(hint)}",
+        f"{qualname}: no column can hold {said(hint)}",
         way_out="use str, int, float, bool, bytes, date, datetime, time, UUID, Enum, Literal, a dataclass, "
         "Annotated[Decimal, lt.Precision(18, 2)], T | None, list[T], tuple[T, ...] or dict[str, T] of them",
     )
 
 
-def _annotated(hint: Any, place: str, inside: tuple[type, ...]) -> Kind:
+def _annotated(hint: Any, qualname: str, inside: tuple[type, ...]) -> Kind:
     """Return the kind of a marked type: `Precision` says what a value is, other markers only its place."""
     inner = get_args(hint)[0]
     precision = next((mark for mark in hint.__metadata__ if isinstance(mark, Precision)), None)
     if precision is None:
-        return _kind(inner, place, inside)
+        return _kind(inner, qualname, inside)
     if inner not in (Decimal, Decimal | None, Optional[Decimal]):  # noqa: UP045 - as a user may write it
-        raise SchemaRefused(f"{place}: Precision marks Decimal, or that | None, found {said(inner)}")
+        raise SchemaRefused(f"{qualname}: Precision marks Decimal, or that | None, found {said(inner)}")
     digits, scale = precision.digits, precision.scale
     if type(digits) is not int or type(scale) is not int or not 0 <= scale <= digits or not 1 <= digits <= DIGITS_LIMIT:
-        raise SchemaRefused(f"{place}: {precision} is not possible: use 0 <= scale <= digits <= {DIGITS_LIMIT}")
+        raise SchemaRefused(f"{qualname}: {precision} is not possible: use 0 <= scale <= digits <= {DIGITS_LIMIT}")
     kind = Fixed(digits, scale)
     return kind if inner is Decimal else Nullable(kind)
 

@@ -10,8 +10,6 @@ from typing import Generic, TypeVar
 from lowtide.errors import FlowError
 from lowtide.flow.site import user_site
 
-__all__ = ["Stamped", "stamped"]
-
 T = TypeVar("T")
 
 

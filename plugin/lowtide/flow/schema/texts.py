@@ -12,8 +12,6 @@ from datetime import datetime, time
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["ESCAPED", "SEVEN_DIGITS", "cut", "decimal_of", "has_fine_times", "is_number", "time_of"]
-
 _FINER = re.compile(r"(\.[0-9]{6})[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _FINE_TIME = re.compile(rb":[0-9]{2}:[0-9]{2}\.[0-9]{7}").search

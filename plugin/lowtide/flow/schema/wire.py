@@ -19,8 +19,6 @@ from lowtide.flow.schema.plain_kinds import Fixed
 from lowtide.flow.schema.schema import SchemaRefused
 from lowtide.flow.schema.texts import decimal_of, time_of
 
-__all__ = ["Misread", "Wire", "called", "has_times", "made_of", "wire_of_field", "wire_of_record"]
-
 Convert = Callable[[Any], Any]
 
 _ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,42 +46,46 @@ class Wire:
     write: Convert | None = None
 
 
-def wire_of(hint: Any, place: str = "a field", *, fine: bool = False) -> Wire:  # noqa: PLR0911 - one per type
+def wire_of(hint: Any, qualname: str = "a field", *, fine: bool = False) -> Wire:  # noqa: PLR0911 - one per type
     """Return the form of any type that a field may have.
 
     Args:
         hint: The type.
-        place: The field, for error texts.
+        qualname: The field, for error texts.
         fine: Read times from their text, so that none is rounded (`lowtide.flow.schema.texts`).
     """
     if hasattr(hint, "__metadata__"):
         inner = get_args(hint)[0]
         for mark in hint.__metadata__:
             if isinstance(mark, Epoch):
-                return _of_epoch(inner, mark, place)
+                return _of_epoch(inner, mark, qualname)
             if isinstance(mark, Precision):
-                return _of_decimal(inner, mark, place)
-        return wire_of(inner, place, fine=fine)
+                return _of_decimal(inner, mark, qualname)
+        return wire_of(inner, qualname, fine=fine)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return _or_none(wire_of(next(each for each in arguments if each is not type(None)), place, fine=fine))
+        return _or_none(wire_of(next(each for each in arguments if each is not type(None)), qualname, fine=fine))
     if origin in (list, tuple):
-        item = wire_of(arguments[0], place, fine=fine)
+        item = wire_of(arguments[0], qualname, fine=fine)
         whole: Any = list[item.hint] if origin is list else tuple[item.hint, ...]  # type: ignore[name-defined]
         return _each(whole, item, lambda convert: lambda values: origin(map(convert, values)))
     if origin is dict:
-        item = wire_of(arguments[1], place, fine=fine)
+        item = wire_of(arguments[1], qualname, fine=fine)
         whole = dict[str, item.hint]  # type: ignore[name-defined]  # a type made of a value
         return _each(whole, item, lambda convert: lambda values: {key: convert(each) for key, each in values.items()})
     if fine and hint in (datetime, time):
-        return _read_as(Any, time_of(hint), place)
+        return _read_as(Any, time_of(hint), qualname)
     return _inside(hint, fine=fine) if dataclasses.is_dataclass(hint) else Wire(hint)
 
 
 def wire_of_field(field: Field, record: type | None = None, *, fine: bool = False) -> Wire:
     """Return the form of a field in the value of a record."""
-    place = field.name if record is None else f"{record.__qualname__}.{field.name}"
-    return wire_of(field.hint, place, fine=fine) if field.epoch is None else _of_epoch(field.hint, field.epoch, place)
+    qualname = field.name if record is None else f"{record.__qualname__}.{field.name}"
+    return (
+        wire_of(field.hint, qualname, fine=fine)
+        if field.epoch is None
+        else _of_epoch(field.hint, field.epoch, qualname)
+    )
 
 
 @cache
@@ -109,21 +111,21 @@ def called(function: Convert | None, argument: str, names: dict[str, Any]) -> st
     return f"{name}({argument})"
 
 
-def _read_as(hint: Any, read: Convert, place: str, write: Convert | None = None) -> Wire:
+def _read_as(hint: Any, read: Convert, qualname: str, write: Convert | None = None) -> Wire:
     """Make a wire whose faults, raised by `read` as ValueErrors, name the field."""
 
     def placed(value: Any) -> Any:
         try:
             return read(value)
         except ValueError as error:
-            raise Misread(f"{error}, for {place}") from None
+            raise Misread(f"{error}, for {qualname}") from None
 
     return Wire(hint, placed, write)
 
 
-def _of_epoch(hint: Any, epoch: Epoch, place: str) -> Wire:
+def _of_epoch(hint: Any, epoch: Epoch, qualname: str) -> Wire:
     if type(None) in get_args(hint):
-        return _or_none(_of_epoch(datetime, epoch, place))
+        return _or_none(_of_epoch(datetime, epoch, qualname))
     unit_ns = _UNIT_NS[epoch.unit]
 
     def read(number: int) -> datetime:
@@ -135,18 +137,18 @@ def _of_epoch(hint: Any, epoch: Epoch, place: str) -> Wire:
     def write(moment: datetime) -> int:
         return (moment - _ORIGIN) // _MICROSECOND * _MICROSECOND_NS // unit_ns
 
-    return _read_as(int, read, place, write)
+    return _read_as(int, read, qualname, write)
 
 
-def _of_decimal(hint: Any, precision: Precision, place: str) -> Wire:
+def _of_decimal(hint: Any, precision: Precision, qualname: str) -> Wire:
     """Give a value read the digits of its field, without rounding; a value written has them.
 
     Codecs leave it as it is, text or number, as msgspec would accept more as a number than JSON or SQL do.
     """
     if type(None) in get_args(hint):
-        return _or_none(_of_decimal(Decimal, precision, place))
+        return _or_none(_of_decimal(Decimal, precision, qualname))
     kind = Fixed(precision.digits, precision.scale)
-    return _read_as(Any, lambda value: kind.exactly(decimal_of(value)), place)
+    return _read_as(Any, lambda value: kind.exactly(decimal_of(value)), qualname)
 
 
 def _or_none(inner: Wire) -> Wire:

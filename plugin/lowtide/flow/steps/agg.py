@@ -423,9 +423,9 @@ def _all_noted(state: Chunks, other: Chunks) -> Chunks:
 
 
 def _has(state: Chunks, value: Any, order: Order) -> bool:
-    place = value if order is None else order(value)
+    rank = value if order is None else order(value)
     for chunk in state:
-        at = bisect_left(chunk, place, key=order)
+        at = bisect_left(chunk, rank, key=order)
         if at < len(chunk) and chunk[at] == value:
             return True
     return False

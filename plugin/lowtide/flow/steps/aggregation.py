@@ -18,8 +18,6 @@ from lowtide.flow.schema.schema import SchemaRefused, kind_of, schema_of
 from lowtide.flow.steps.agg import Aggregate, columns_of, digits_of, fills
 from lowtide.flow.steps.signature import NOTHING, Unreadable, accepts, said, says_nothing, signature_of
 
-__all__ = ["WINDOW_FIELDS", "Aggregation", "aggregation_of"]
-
 WINDOW_FIELDS = ("window_start", "window_end")
 """The fields of a result that a window fills: the moments at which it begins and ends."""
 
@@ -47,7 +45,7 @@ class Aggregation:
         self.merges = all(each.merge is not None for each in columns.values())
         self._columns = dict(columns)
         self._digits = [(name, digits) for name in columns if (digits := digits_of(hints[name])) is not None]
-        self._key = [(place, name) for place, name in enumerate(key) if name in fields]
+        self._key = [(index, name) for index, name in enumerate(key) if name in fields]
         self._window = [name in fields for name in WINDOW_FIELDS]
 
     def add(self, state: Any, record: Any) -> Any:
@@ -73,7 +71,7 @@ class Aggregation:
             start: The window's start, if there are windows.
             end: Its end.
         """
-        values = {name: key[place] for place, name in self._key}
+        values = {name: key[index] for index, name in self._key}
         values |= {
             name: moment
             for name, moment, wanted in zip(WINDOW_FIELDS, (start, end), self._window, strict=True)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic
+from typing import Any, Generic, TypeGuard
 
 from typing_extensions import TypeVar
 
 from lowtide.errors import FlowError
 from lowtide.flow.formats.bounds import EARLIEST
-from lowtide.flow.formats.endpoints import Kafka, KafkaSink
+from lowtide.flow.formats.endpoints import Kafka, KafkaSink, Sink
 from lowtide.flow.site import Site, user_site
 from lowtide.flow.steps.steps import Step
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Step)
 S_co = TypeVar("S_co", bound=Step, covariant=True, default=Step)
 
 
@@ -34,6 +36,34 @@ class Call(Generic[S_co]):
     parents: tuple[int, ...]
     site: Site
     back: int | None = None
+
+
+def calls_of(calls: Iterable[Call], kind: type[K]) -> Iterator[Call[K]]:
+    """Yield the calls whose steps are of a kind, in order."""
+
+    def is_of(call: Call) -> TypeGuard[Call[K]]:
+        return isinstance(call.step, kind)
+
+    return filter(is_of, calls)
+
+
+_ABOUT = ("store", "place", "record", "form", "key_column", "by_key", "writable", "faults")
+_OF_DIRECT = (*_ABOUT, "settings", "encoder", "home", "way")
+_OF_STAGED = (*_ABOUT, "settings", "staged", "mark_every_ms", "carrier")
+"""Sinks of other stores than Kafka: ones that take records with their marks, and ones that cannot."""
+
+
+def sink_elsewhere(sink: Any) -> Sink:
+    """Return the sink of another store than Kafka, as the plan keeps it (errors: FlowError if it is none)."""
+    is_sink = any(all(hasattr(sink, word) for word in words) for words in (_OF_DIRECT, _OF_STAGED))
+    if isinstance(sink, type) or not is_sink:
+        raise FlowError(
+            f"write takes kafka(topic, format) or the sink of another store, found {sink!r}",
+            where=str(user_site()),
+            way_out='name a topic and its format: lt.kafka("topic", lt.json(Type))',
+        )
+    found: Sink = sink
+    return found
 
 
 def sink_of(sink: Kafka[T], taker: str) -> KafkaSink:

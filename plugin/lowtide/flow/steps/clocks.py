@@ -17,8 +17,6 @@ from lowtide.flow.time.durations import duration_of
 from lowtide.flow.time.every import DAY, Every
 from lowtide.flow.time.moments import micros_of, moment
 
-__all__ = ["Moment", "Run", "Sighted", "Striking", "clock_of", "ends_at"]
-
 SHORTEST_IN_ZONE = timedelta(minutes=1)
 
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from lowtide.flow.formats.endpoints import KafkaSink, KafkaSource
+from lowtide.flow.formats.endpoints import KafkaSource, Sink
 from lowtide.flow.steps.signature import said
 from lowtide.flow.steps.step import Asked, Step
 
-_INSIDE = "{word} cannot stand in the loop {loop}, whose records have not come out yet"
+_INSIDE = "{word} cannot be in the loop {loop}, whose records have not come out yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,13 @@ class Read(Step):
     """Records come in from a source."""
 
     word: ClassVar[str] = "read"
+    reads: ClassVar[bool] = True
 
     source: KafkaSource
+
+    @override
+    def explained(self, takes: Sequence[str], names: Sequence[str], gives: str, others: Sequence[str]) -> str:
+        return f"{self.word} {self.source} -> {gives}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +54,12 @@ class Write(Step):
     """Records go out to a sink."""
 
     word: ClassVar[str] = "write"
+    writes: ClassVar[bool] = True
+    delivers: ClassVar[bool] = True
+    looks: ClassVar[bool] = True
     no_loop: ClassVar[str | None] = _INSIDE
 
-    sink: KafkaSink
+    sink: Sink
 
     @override
     def shows(self, gives: str, others: Sequence[str]) -> str:

@@ -33,6 +33,11 @@ class KeyBy(Step):
 
     @property
     @override
+    def by(self) -> tuple[str, ...]:
+        return self.columns
+
+    @property
+    @override
     def does(self) -> str:
         return f"exchange by {', '.join(self.columns) or 'source partition'}"
 

@@ -30,6 +30,7 @@ class FlowGraph:
         dead_letters: The sink for records that cannot be parsed or whose step raises; without one they stop the job.
         calls: The steps in the order they were written; a step stands after the one it takes records from.
         parameters: The value of each parameter that the flow has asked for.
+        defaults: The default of each, with the place where it was asked for.
         keyed: The call of each key_by, by the call it takes records from, its columns and its given name.
     """
 
@@ -40,6 +41,7 @@ class FlowGraph:
         self.name = name
         self.dead_letters = None if dead_letters is None else sink_of(dead_letters, "Flow")
         self.parameters: dict[str, Value] = {}
+        self.defaults: dict[str, tuple[Value, Site]] = {}
         self.calls: list[Call] = []
         self.keyed: dict[tuple[int, tuple[str, ...], str | None], int] = {}
 

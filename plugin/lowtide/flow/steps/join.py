@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
 from lowtide.flow.site import Function
-from lowtide.flow.steps.step import Step, said_ttl
+from lowtide.flow.steps.step import Saved, Step, said_ttl
 from lowtide.flow.time.moments import ZERO, said_duration
 
-_WAITS = "{word} cannot stand in the loop {loop}: it waits for records that one turn does not bring"
+_WAITS = "{word} cannot be in the loop {loop}: it waits for records that one turn does not bring"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class Connect(Step):
     """One stream of several keyed streams of any types, in order, for scans."""
 
     word: ClassVar[str] = "connect"
+    mixed: ClassVar[bool] = True
     stateful: ClassVar[bool] = True
     by_port: ClassVar[bool] = True
     no_loop: ClassVar[str | None] = _WAITS
@@ -48,6 +49,7 @@ class Table(Step):
     """
 
     word: ClassVar[str] = "table"
+    suffix: ClassVar[str] = "/table"
     no_loop: ClassVar[str | None] = _WAITS
 
     deleted: str | None = None
@@ -70,6 +72,7 @@ class JoinTable(Step):
     Attributes:
         function: Changes nothing in place.
         how: "inner" leaves out records without a row; "left" gives them None.
+        table: The table.
         returns: The type of the results; in a plan always there.
     """
 
@@ -80,7 +83,12 @@ class JoinTable(Step):
 
     function: Function
     how: Literal["inner", "left"]
+    table: Table
     returns: type | None = None
+
+    @override
+    def saved(self, takes: Sequence[Any], port: int = 0) -> Saved:
+        return Saved("table", takes[1], 1, self.table.ttl)
 
     @override
     def shows(self, gives: str, others: Sequence[str]) -> str:
@@ -119,6 +127,10 @@ class Join(Step):
     ahead: timedelta = ZERO
     late: Literal["drop"] | None = None
     returns: type | None = None
+
+    @override
+    def saved(self, takes: Sequence[Any], port: int = 0) -> Saved:
+        return Saved("join", takes[port], port, setting=self.nearness)
 
     @override
     def depth(self, arriving: int) -> int:

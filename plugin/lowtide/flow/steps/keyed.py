@@ -11,9 +11,9 @@ from typing_extensions import override
 
 from lowtide.flow.site import Function
 from lowtide.flow.steps.signature import said
-from lowtide.flow.steps.step import Asked, Step, said_ttl
+from lowtide.flow.steps.step import Asked, Saved, Step, said_ttl
 
-_INSIDE = "{word} cannot stand in the loop {loop}, whose records have not come out yet"
+_INSIDE = "{word} cannot be in the loop {loop}, whose records have not come out yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,10 @@ class Last(Step):
         takes: Any = asked.takes[0]
         return None if takes is None else tuple[takes, ...]
 
+    @override
+    def saved(self, takes: Sequence[Any], port: int = 0) -> Saved:
+        return Saved("last", takes[0], ttl=self.ttl)
+
     @property
     @override
     def does(self) -> str:
@@ -65,6 +69,7 @@ class Scan(Step):
     """
 
     word: ClassVar[str] = "scan"
+    per_record: ClassVar[bool] = True
     stateful: ClassVar[bool] = True
     whole: ClassVar[bool] = True
     takes_connected: ClassVar[bool] = True
@@ -74,6 +79,10 @@ class Scan(Step):
     state: Any = None
     returns: type | None = None
     ttl: timedelta | None = None
+
+    @override
+    def saved(self, takes: Sequence[Any], port: int = 0) -> Saved:
+        return Saved("scan", self.state, ttl=self.ttl, initial=self.initial)
 
     @override
     def shows(self, gives: str, others: Sequence[str]) -> str:
@@ -140,6 +149,10 @@ class Deduplicate(Step):
         return {"within": self.within}
 
     @override
+    def saved(self, takes: Sequence[Any], port: int = 0) -> Saved:
+        return Saved("deduplicate", int, ttl=self.within)
+
+    @override
     def shows(self, gives: str, others: Sequence[str]) -> str:
         return f" within {self.within}"
 
@@ -155,8 +168,10 @@ class Broadcast(Step):
     """
 
     word: ClassVar[str] = "broadcast"
+    per_record: ClassVar[bool] = True
     stateful: ClassVar[bool] = True
     exchange: ClassVar[bool] = True
+    to_all: ClassVar[bool] = True
     appends: ClassVar[bool] = True
     whole: ClassVar[bool] = True
     no_loop: ClassVar[str | None] = _INSIDE
@@ -164,6 +179,10 @@ class Broadcast(Step):
     function: Function
     initial: Any
     state: Any = None
+
+    @override
+    def saved(self, takes: Sequence[Any], port: int = 0) -> Saved:
+        return Saved("broadcast", self.state, initial=self.initial)
 
     @property
     @override

@@ -37,6 +37,7 @@ class Again(Step):
     """
 
     word: ClassVar[str] = "loop"
+    per_record: ClassVar[bool] = True
 
     function: Function
     limit_turns: int
@@ -59,3 +60,8 @@ class Feedback(Step):
     exchange: ClassVar[bool] = True
 
     columns: tuple[str, ...]
+
+    @property
+    @override
+    def by(self) -> tuple[str, ...]:
+        return self.columns

@@ -18,6 +18,7 @@ class Map(Step):
     """Turns every record into one record; `returns` is its type if the function does not say."""
 
     word: ClassVar[str] = "map"
+    per_record: ClassVar[bool] = True
     takes_windows: ClassVar[bool] = True
 
     function: Function
@@ -37,6 +38,7 @@ class FlatMap(Step):
     """Turns every record into any number of records, in the order the function gives them."""
 
     word: ClassVar[str] = "flat_map"
+    per_record: ClassVar[bool] = True
     appends: ClassVar[bool] = True
     takes_windows: ClassVar[bool] = True
 
@@ -57,6 +59,7 @@ class Filter(Step):
     """Passes the records for which the function returns True."""
 
     word: ClassVar[str] = "filter"
+    per_record: ClassVar[bool] = True
     takes_windows: ClassVar[bool] = True
 
     function: Function
@@ -72,6 +75,7 @@ class Split(Step):
     """Sends records to the one of its two `Side`s that the function chooses; only those take them, in this order."""
 
     word: ClassVar[str] = "split"
+    per_record: ClassVar[bool] = True
     takes_windows: ClassVar[bool] = True
 
     function: Function
@@ -109,6 +113,8 @@ class MapBatches(Step):
     """
 
     word: ClassVar[str] = "map_batches"
+    batched: ClassVar[bool] = True
+    looks: ClassVar[bool] = True
     whole: ClassVar[bool] = True
 
     function: Function

@@ -7,8 +7,6 @@ from typing import Any
 
 from lowtide.flow.steps.aggregation import Aggregation
 
-__all__ = ["Aggregating", "Reducing"]
-
 
 class Reducing:
     """The function of a `reduce`: its state is the last result, None before the first record."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lowtide.flow.steps.ask import Answers, Ask, CallFailed, Failed, passes_keys
 from lowtide.flow.steps.ends import Merge, Read, Write
 from lowtide.flow.steps.exchange import KeyBy, Relay, check_columns
 from lowtide.flow.steps.join import Connect, Join, JoinAsof, JoinTable, Table
@@ -13,17 +14,20 @@ from lowtide.flow.steps.timed import Clock, Sign, TimedScan
 from lowtide.flow.steps.window_by import Applied, Combined, Folded, Late, Reduced, Through, WhenDone, WindowBy
 
 __all__ = [
-    "KINDS",
     "Again",
     "Aggregated",
+    "Answers",
     "Applied",
+    "Ask",
     "Asked",
     "Broadcast",
+    "CallFailed",
     "Clock",
     "Combined",
     "Connect",
     "Deduplicate",
     "Ended",
+    "Failed",
     "Feedback",
     "Filter",
     "FlatMap",
@@ -58,9 +62,5 @@ __all__ = [
     "called",
     "check_columns",
     "check_predicate",
+    "passes_keys",
 ]
-
-KINDS: tuple[type[Step], ...] = tuple(
-    each for each in list(globals().values()) if isinstance(each, type) and issubclass(each, Step) and each is not Step
-)
-"""All kinds of steps; a `Running` is in no plan."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
 from lowtide.flow.site import Function
 from lowtide.flow.steps.keyed import FlatScan
 from lowtide.flow.steps.signature import said
-from lowtide.flow.steps.step import Step, said_ttl
+from lowtide.flow.steps.step import Saved, Step, said_ttl
 
 if TYPE_CHECKING:
     from lowtide.flow.steps.clocks import Striking
@@ -29,7 +29,7 @@ class TimedScan(FlatScan):
 
     waits: ClassVar[bool] = True
     no_loop: ClassVar[str | None] = (
-        "a timer cannot stand in the loop {loop}: it is due later than one turn; put it before or after the loop"
+        "a timer cannot be in the loop {loop}: it is due later than one turn; put it before or after the loop"
     )
 
     timer: Function | None = None
@@ -80,6 +80,12 @@ class Clock(TimedScan):
     @override
     def durations(self) -> dict[str, timedelta]:
         return {} if self.striking is None else {"every": self.striking.every.duration}
+
+    @override
+    def saved(self, takes: Sequence[Any], port: int = 0) -> Saved:
+        assert self.striking is not None, "a clock has its functions"
+        every = self.striking.every
+        return replace(TimedScan.saved(self, takes), setting=f"a clock {every}", tz=every.tz or "")
 
     @property
     @override

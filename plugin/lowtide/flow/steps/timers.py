@@ -11,8 +11,6 @@ from lowtide.flow.site import Function, function_of, user_site
 from lowtide.flow.steps import steps
 from lowtide.flow.steps.signature import NOTHING, Unreadable, accepts, element_of, said, says_nothing, signature_of
 
-__all__ = ["flat_scan_of", "timer_fault"]
-
 
 def flat_scan_of(
     function: Callable[..., Any],

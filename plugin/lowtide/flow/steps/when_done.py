@@ -16,8 +16,6 @@ from lowtide.flow.steps.windows import Tumbling, Window
 from lowtide.flow.time.durations import duration_of
 from lowtide.flow.time.moments import ZERO
 
-__all__ = ["ENDED", "Ends", "done_fault", "ended_of", "typed_done", "when_done_of"]
-
 ENDED = "ended"
 """The suffix for the step that keeps ended labels, after the name of its `when_done`."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from typing_extensions import override
 
 from lowtide.flow.site import Function
-from lowtide.flow.steps.step import Step, functions_in
+from lowtide.flow.steps.step import Saved, Step, functions_in
 from lowtide.flow.steps.windows import Windows
 from lowtide.flow.time.moments import ZERO, said_duration
 
@@ -20,14 +20,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
+class Result:
+    """The way to make a window's result; `saves` is the kind of part that holds what windows keep."""
+
+    saves: ClassVar[str] = "window"
+
+    def kept(self, takes: Any) -> Any:
+        """Return the type of what a window keeps, or of its records, given that of the records that it takes."""
+        return takes
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced(Result):
     """The result of a `reduce`: a window's records, combined two by two by `function`."""
 
     function: Function
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class Folded(Result):
     """The result of a `fold`: `finish(window, state)`, with the state made by `function(state, record)`.
 
     Attributes:
@@ -46,17 +57,23 @@ class Folded:
     state: Any = None
     returns: type | None = None
 
+    @override
+    def kept(self, takes: Any) -> Any:
+        return self.state
+
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Result):
     """The results of an `apply`: what `function(window, records)` gives; `returns` is their type if it does not say."""
+
+    saves: ClassVar[str] = "window_records"
 
     function: Function
     returns: type | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Combined:
+class Combined(Result):
     """The result of an `aggregate`: a record of aggregates.
 
     Attributes:
@@ -68,6 +85,11 @@ class Combined:
     returns: type
     columns: tuple[tuple[str, Aggregate], ...]
     made: Aggregation | None = None
+
+    @override
+    def kept(self, takes: Any) -> Any:
+        assert self.made is not None, "a plan's aggregates have been put together"
+        return self.made.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +111,7 @@ class WindowBy(Step):
     waits: ClassVar[bool] = True
     whole: ClassVar[bool] = True
     no_loop: ClassVar[str | None] = (
-        "a window cannot stand in the loop {loop}: it ends later than one turn; put it before or after the loop"
+        "a window cannot be in the loop {loop}: it ends later than one turn; put it before or after the loop"
     )
 
     windows: Windows
@@ -105,6 +127,16 @@ class WindowBy(Step):
     def durations(self) -> dict[str, timedelta]:
         cut = {word: getattr(self.windows, word, ZERO) for word in ("size", "every", "gap")} | {"wait": self.wait}
         return {word: duration for word, duration in cut.items() if duration}
+
+    @override
+    def saved(self, takes: Sequence[Any], port: int = 0) -> Saved:
+        assert self.result is not None, "a plan's windows have a result"
+        return Saved(
+            self.result.saves,
+            self.result.kept(takes[0]),
+            setting=f"{self.windows} by {self.time or 'log time'}, waiting {said_duration(self.wait)}",
+            tz=getattr(self.windows, "tz", ""),
+        )
 
     @override
     def depth(self, arriving: int) -> int:
@@ -139,8 +171,9 @@ class WhenDone(WindowBy):
 
     word: ClassVar[str] = "when_done"
     own: ClassVar[bool] = True
+    looks: ClassVar[bool] = True  # No exchange has looked at its records, and a snapshot may have them.
     no_loop: ClassVar[str | None] = (
-        "when_done cannot stand in the loop {loop}: it gives records at the next tick; put it after the loop"
+        "when_done cannot be in the loop {loop}: it gives records at the next tick; put it after the loop"
     )
 
     label: str | None = None
@@ -150,6 +183,15 @@ class WhenDone(WindowBy):
     @override
     def durations(self) -> dict[str, timedelta]:
         return {} if self.label is None else {"keep": self.keep}
+
+    @property
+    @override
+    def by_unit(self) -> bool:
+        return self.label is None
+
+    @override
+    def taken(self, parents: Sequence[int]) -> Sequence[int]:
+        return parents[:1]
 
     @property
     @override

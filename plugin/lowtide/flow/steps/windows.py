@@ -11,20 +11,6 @@ from typing import Any, Literal
 from lowtide.flow.time.moments import DAY_US, FIRST_US, LAST_US, ZERO, micros, moment, said_duration
 from lowtide.flow.time.zones import first_shown
 
-__all__ = [
-    "Calendar",
-    "CalendarUnit",
-    "Session",
-    "Sliding",
-    "Span",
-    "Tumbling",
-    "Window",
-    "Windows",
-    "is_sayable",
-    "longest_us",
-    "spans_of",
-]
-
 Span = tuple[int, int]
 """Start and end of a window in microseconds since 1970; the end is not part of it."""
 
@@ -123,7 +109,7 @@ def spans_of(windows: Tumbling | Sliding | Calendar) -> Callable[[int], Sequence
     def spans(at: int) -> Sequence[Span]:
         given = found(at)
         # The newest one has begun, and the oldest one goes on.
-        assert given[-1][0] <= at < given[0][1], f"{moment(at)} does not lie in its windows of {windows}"
+        assert given[-1][0] <= at < given[0][1], f"{moment(at)} is not in its windows of {windows}"
         return given
 
     return spans
@@ -145,14 +131,14 @@ def _sliding(size: int, every: int, offset: int) -> Callable[[int], Sequence[Spa
     @lru_cache(1_024)
     def found(last: int, whole: bool) -> tuple[Span, ...]:
         count = -(-size // every) - (not whole)
-        return tuple(single(last - place * every) for place in range(count - 1, -1, -1))
+        return tuple(single(last - number * every) for number in range(count - 1, -1, -1))
 
     rest = (size - 1) % every
     """The distance from the newest start within which a moment still lies in the oldest window."""
 
     def spans(at: int) -> tuple[Span, ...]:
-        behind = (at - offset) % every
-        return found(at - behind, behind <= rest)
+        beyond = (at - offset) % every
+        return found(at - beyond, beyond <= rest)
 
     return spans
 

@@ -8,8 +8,6 @@ from lowtide.errors import FlowError
 from lowtide.flow.site import user_site
 from lowtide.flow.time.moments import ZERO, micros
 
-__all__ = ["LIMIT", "bounded_duration", "days", "duration_of", "hours", "millis", "minutes", "seconds", "ticks_of"]
-
 LIMIT = timedelta(days=36_525)
 """The longest size, gap, wait or look ahead: a century."""
 

@@ -10,8 +10,6 @@ from lowtide.errors import FlowError
 from lowtide.flow.site import user_site, written
 from lowtide.flow.time.durations import bounded_duration
 
-__all__ = ["AHEAD", "EVENT_TIME", "EventTime", "EventTimes", "event_time"]
-
 AHEAD = timedelta(days=1)
 """The limit for event time ahead of log time, unless the flow sets another."""
 

@@ -10,8 +10,6 @@ from functools import lru_cache
 from lowtide.flow.time.moments import micros, micros_of, moment, said_duration
 from lowtide.flow.time.zones import first_shown
 
-__all__ = ["DAY", "Every"]
-
 DAY = timedelta(days=1)
 EPOCH_DAY = date(1970, 1, 1).toordinal()
 LAST_US = 253_402_300_799_000_000

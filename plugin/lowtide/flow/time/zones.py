@@ -9,8 +9,6 @@ from functools import cache
 
 from lowtide.flow.time.moments import micros_of, moment
 
-__all__ = ["day_marks", "differ", "first_shown"]
-
 FIRST_YEAR = 1970
 YEARS = 100
 DIGITS = 6

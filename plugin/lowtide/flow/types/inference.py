@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import reduce
 from operator import or_
 from typing import Any, get_origin
 
 from lowtide.errors import FlowError
-from lowtide.flow.formats.endpoints import KafkaSink, KafkaSource
+from lowtide.flow.formats.endpoints import KafkaSource, Sink
 from lowtide.flow.formats.formats import RawFormat
 from lowtide.flow.schema.columns import columns_of
 from lowtide.flow.schema.kinds import Kind
 from lowtide.flow.schema.schema import schema_of
 from lowtide.flow.site import Site
-from lowtide.flow.steps.calls import Call
+from lowtide.flow.steps.calls import Call, calls_of
 from lowtide.flow.steps.graph import DEAD_LETTERS, NAME, NAME_RULE, FlowGraph
 from lowtide.flow.steps.signature import Unreadable, said
 from lowtide.flow.steps.steps import (
     Again,
+    Ask,
     Asked,
     Broadcast,
     Clock,
@@ -28,9 +30,7 @@ from lowtide.flow.steps.steps import (
     Join,
     JoinAsof,
     JoinTable,
-    KeyBy,
     Late,
-    Loop,
     Read,
     Reduce,
     Running,
@@ -51,11 +51,10 @@ from lowtide.flow.time.moments import said_duration
 from lowtide.flow.types.findings import Finding
 from lowtide.flow.types.join_types import Keyed, connect_faults, deleted_fault, join_faults, key_fault, typed_pairing
 from lowtide.flow.types.loops import Loops
+from lowtide.flow.types.sink_places import place_faults
 from lowtide.flow.types.stateful import aggregated, typed_broadcast, typed_reduce, typed_scan
 from lowtide.flow.types.table_sources import source_faults
 from lowtide.flow.types.window_types import time_fault, typed_window
-
-_KEY_KINDS = {"str", "int", "bytes", "UUID"}
 
 
 class Inference:
@@ -90,6 +89,8 @@ class Inference:
         self._check_ends()
         for call, message in source_faults(flow.calls, self.names):
             self._fault(call, message)
+        for call, message in place_faults(flow, self.names):
+            self._fault(call, message)
 
     def _fault(self, call: Call, message: str) -> None:
         name = call.name or call.step.word
@@ -97,7 +98,7 @@ class Inference:
 
     def _check_flow(self) -> None:
         flow = self._flow
-        if not any(isinstance(call.step, Read) for call in flow.calls):
+        if not any(call.step.reads for call in flow.calls):
             self.findings.append(Finding(flow.site, flow.name, "the flow reads nothing; add flow.read(...)"))
         letters = flow.dead_letters
         if letters is not None and not (isinstance(letters.format, RawFormat) and letters.key is None):
@@ -107,19 +108,19 @@ class Inference:
     def _check_name(self, index: int, call: Call) -> None:
         word, name = call.step.word, call.name
         if name is None:
-            name = self._made_name(index, call)
+            name = self.loops.made_name(index) or call.step.made_name(self._parents(call))
         elif not isinstance(name, str) or not NAME.fullmatch(name):
             self._fault(call, f"not a valid step name: {NAME_RULE}")
         if name is None:
             self._fault(call, f"{word} needs a name, because its function has none: add name=")
-        if isinstance(call.step, Table) and isinstance(name, str):
-            name = f"{name}/{word}"  # It may have its source's name.
+        if isinstance(name, str):
+            name += call.step.suffix
         self.names.append(name or word)
         if name is None:
             return
         # Deliveries use the sink's name, state and traces the step's: those two may be equal.
-        is_sink = isinstance(call.step, Write)
-        for names in [self._steps] * (not is_sink) + [self._sinks] * (is_sink or isinstance(call.step, Read)):
+        step = call.step
+        for names in [self._steps] * (not step.writes) + [self._sinks] * (step.writes or step.reads):
             if name in names:
                 self._fault(call, f"this name is already used at {names[name]}; rename one of the two with name=")
                 return
@@ -130,11 +131,6 @@ class Inference:
             if duration < timedelta(milliseconds=self._slack_ms):
                 short = f"{argument}={said_duration(duration)} is shorter than a tick"
                 self._fault(call, f"{short}, which is {self._slack_ms} ms (slack_ms)")
-
-    def _made_name(self, index: int, call: Call) -> str | None:
-        if isinstance(call.step, Loop):
-            return f"{self.loops.name_of(index)}/head"
-        return call.step.made_name(self._parents(call))
 
     def _parents(self, call: Call) -> list[str]:
         return [self.names[parent] for parent in call.parents]
@@ -174,10 +170,10 @@ class Inference:
 
     def _check_bounds(self, call: Call, source: KafkaSource) -> None:
         """Check that sources of one topic begin and end at the same positions: they share their fronts."""
-        for other in self._flow.calls:
+        for other in calls_of(self._flow.calls, Read):
             if other is call:
                 return
-            if isinstance(other.step, Read) and other.step.source.topic == source.topic:
+            if other.step.source.topic == source.topic:
                 known = other.step.source.start
                 said = (other.step.source.preload, other.step.source.compacted)
                 if said != (source.preload, source.compacted):
@@ -201,7 +197,7 @@ class Inference:
         return False
 
     def _takes_connected(self, call: Call) -> bool:
-        if call.step.takes_connected or not any(isinstance(self.steps[parent], Connect) for parent in call.parents):
+        if call.step.takes_connected or not any(self.steps[parent].mixed for parent in call.parents):
             return False
         message = f"connect brings streams together for scan and flat_scan, not for {call.step.word}"
         self._fault(call, f"{message}; map each, then merge them")
@@ -299,27 +295,30 @@ class Inference:
                 types[port] |= None
         return typed_pairing(step.function, step.returns, types)
 
+    def _infer_ask(self, index: int, call: Call[Ask]) -> Any:
+        if call.step.failed == "letter" and self._flow.dead_letters is None:
+            self._fault(call, 'failed="letter" needs Flow(..., dead_letters=kafka(topic, raw()))')
+        gives = call.step.answers(self._asked(call))
+        self.steps[index] = replace(call.step, returns=gives)
+        return gives
+
     def _infer_write(self, _index: int, call: Call[Write]) -> Any:
         takes = self._takes(call)
         if takes is not None:
             self._check_sink(call, call.step.sink, takes)
         return takes
 
-    def _check_sink(self, call: Call, sink: KafkaSink, takes: type) -> None:
-        if sink.format.record is not takes:
-            self._fault(call, f"the sink takes {said(sink.format.record)}, but {said(takes)} arrives")
+    def _check_sink(self, call: Call, sink: Sink, takes: type) -> None:
+        if sink.record is not takes:
+            self._fault(call, f"the sink takes {said(sink.record)}, but {said(takes)} arrives")
             return
-        for what in sink.format.writable.never:
-            self._fault(call, f"cannot be written as {sink.format}: {what}")
-        if sink.key is not None and isinstance(sink.format, RawFormat):
-            self._fault(call, "raw() records bring their own key; leave out key=")
-        elif sink.key is not None and (marked := columns_of(takes).key) is not None:
-            self._fault(call, f"{said(takes)}.{marked} is already the key, by lt.Key(); leave out key={sink.key!r}")
-        elif sink.key is not None:
-            check_columns((sink.key,), self._asked(call))
-            kind = schema_of(takes).kinds.get(sink.key)
-            if kind is not None and kind.name.removesuffix(" | None") not in _KEY_KINDS:
-                self._fault(call, f"a message's key must be str, int, bytes or UUID, but {sink.key!r} is {kind.name}")
+        for what in sink.writable.never:
+            self._fault(call, f"cannot be written as {sink.form}: {what}")
+        if faults := sink.faults():
+            for fault in faults:
+                self._fault(call, fault)
+        elif sink.key_column is not None:
+            check_columns((sink.key_column,), self._asked(call))
 
     def _infer_again(self, _index: int, call: Call[Again]) -> Any:
         """Check that a loop's body gives back the type that enters it."""
@@ -332,8 +331,7 @@ class Inference:
 
     def _lates(self, index: int) -> set[int]:
         """Return the ports of a call whose late records are taken."""
-        found = (each for each in self._flow.calls if each.parents == (index,))
-        return {each.step.port for each in found if isinstance(each.step, Late)}
+        return {each.step.port for each in calls_of(self._flow.calls, Late) if each.parents == (index,)}
 
     def _sides(self, call: Call) -> list[Keyed]:
         """Return the records of keyed streams and tables, with their keys."""
@@ -341,9 +339,9 @@ class Inference:
 
     def _key(self, call: Call) -> tuple[str, ...]:
         """Return the columns that key the records of a call."""
-        while not isinstance(call.step, KeyBy):
+        while not call.step.by:
             call = self._flow.calls[call.parents[0]]
-        return call.step.columns
+        return call.step.by
 
     def _beside(self, call: Call) -> Broadcast | None:
         if len(call.parents) == 1:
@@ -356,8 +354,7 @@ class Inference:
         calls = self._flow.calls
         parents: set[int] = set()
         for call in calls:
-            if not call.step.silent:  # A `when_done` takes no record of the stream it waits for.
-                parents.update(call.parents[:1] if isinstance(call.step, WhenDone) else call.parents)
+            parents.update(call.step.taken(call.parents))
         for index, call in enumerate(calls):
             fault = None if index in parents else call.step.unused(self._parents(call))
             if fault is not None:
@@ -391,10 +388,6 @@ TYPES: dict[type[Step], Callable[[Inference, int, Call[Any]], Any]] = {
     JoinAsof: Inference._infer_join,
     Again: Inference._infer_again,
     Write: Inference._infer_write,
+    Ask: Inference._infer_ask,
 }
 """The inference for steps whose type depends on more of the flow than what arrives; the others infer their own."""
-
-
-def key_column(sink: KafkaSink) -> str | None:
-    """Return the column that becomes the message's key, None for none."""
-    return "key" if isinstance(sink.format, RawFormat) else sink.key_column

@@ -12,8 +12,6 @@ from lowtide.flow.steps.signature import Unreadable, accepts, said, says_nothing
 from lowtide.flow.steps.steps import Join
 from lowtide.flow.types.window_types import moment_fault
 
-__all__ = ["Keyed", "connect_faults", "deleted_fault", "join_faults", "key_fault", "typed_pairing"]
-
 Keyed = tuple[Any, tuple[str, ...]]
 """The type of a stream's records, None if a fault hides it, and the columns that they are keyed by."""
 

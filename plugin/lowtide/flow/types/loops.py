@@ -6,12 +6,7 @@ from collections.abc import Iterator
 
 from lowtide.flow.steps.calls import Call
 from lowtide.flow.steps.graph import FlowGraph
-from lowtide.flow.steps.steps import (
-    Again,
-    KeyBy,
-    Loop,
-    Scan,
-)
+from lowtide.flow.steps.steps import Loop
 
 
 class Loops:
@@ -32,6 +27,10 @@ class Loops:
         """Return the name of the loop with this head."""
         return self._names.get(head) or Loop.word
 
+    def made_name(self, head: int) -> str | None:
+        """Return the name of a loop's head; None for any other step."""
+        return f"{self.name_of(head)}/head" if head in self._tails else None
+
     def crosses(self, head: int) -> bool:
         """Return whether records may change their key in the loop with this head: its body has a `key_by`."""
         return head in self._crossing
@@ -45,8 +44,7 @@ class Loops:
         """Place a call; yield the faults of its place."""
         inside = {self._loop_of[parent] for parent in call.parents}
         loop = next((loop for loop in inside if loop is not None), None)
-        if isinstance(call.step, Again):
-            assert call.back is not None, "a loop's tail knows its head"
+        if call.back is not None:
             if inside != {call.back}:
                 yield "the loop's body must return a stream made from the one it is given"
             head = self._head(call.back)
@@ -54,7 +52,7 @@ class Loops:
                 yield "records in a loop need a key; write key_by before it or in its body"
             self._loop_of.append(self._around[call.back])
             return
-        if isinstance(call.step, Loop):
+        if index in self._tails:
             self._around[index] = loop
             if loop is not None:
                 yield f"a loop cannot be inside another, {self.name_of(loop)!r}; do the work of both in one body"
@@ -68,11 +66,11 @@ class Loops:
         name = self.name_of(loop)
         if index > self._tails.get(loop, index):
             yield f"it takes records from inside the loop {name!r}; take the records that come out of it"
-        elif isinstance(call.step, Scan) and len(call.parents) > 1:
+        elif any(self._calls[parent].step.to_all for parent in call.parents):
             yield f"a scan in the loop {name!r} cannot look at a broadcast; do that before or after the loop"
         elif mixed and not call.step.by_port:
             yield f"{call.step.word} takes streams from inside and outside the loop {name!r}; merge them before it"
         elif call.step.no_loop is not None:
             yield call.step.no_loop.format(word=call.step.word, loop=repr(name))
-        elif isinstance(call.step, KeyBy):
+        elif call.step.by:
             self._crossing.add(loop)

@@ -15,8 +15,6 @@ from lowtide.flow.steps.signature import NOTHING, Unreadable, accepts, element_o
 from lowtide.flow.steps.steps import Applied, Combined, Folded, Reduced, WindowBy
 from lowtide.flow.steps.windows import Session, Window
 
-__all__ = ["moment_fault", "time_fault", "typed_window"]
-
 
 def time_fault(step: WindowBy, takes: type | None) -> str | None:
     """Return the fault of a window's event time; None if it has none."""

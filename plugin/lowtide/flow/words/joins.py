@@ -17,8 +17,6 @@ from lowtide.flow.words.streams import Stream
 if TYPE_CHECKING:
     from lowtide.flow.steps.graph import FlowGraph
 
-__all__ = ["Joined", "Table", "join_asof_of", "join_of", "join_table_of", "table_of"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 U = TypeVar("U")
@@ -157,4 +155,6 @@ def join_table_of(
         )
     if how not in ("inner", "left"):
         raise FlowError(f'how= takes "inner" or "left", found {how!r}', where=str(user_site()))
-    return [table._call], steps.JoinTable(function_of(function), how, returns)
+    rows = flow.calls[table._call].step
+    assert isinstance(rows, steps.Table), "table(...) wrote it"
+    return [table._call], steps.JoinTable(function_of(function), how, rows, returns)

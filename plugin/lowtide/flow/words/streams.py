@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypeVar, get_args, overload
 
 from lowtide.errors import FlowError
 from lowtide.flow import other_words as words
-from lowtide.flow.formats.endpoints import Kafka
+from lowtide.flow.formats.endpoints import Kafka, Sink
 from lowtide.flow.site import Site, check_text, count_of, function_of, name_of, user_site, written
 from lowtide.flow.steps import steps
-from lowtide.flow.steps.calls import sink_of
+from lowtide.flow.steps.calls import sink_elsewhere, sink_of
 from lowtide.flow.steps.steps import Step
 from lowtide.flow.steps.timers import flat_scan_of
 from lowtide.flow.steps.windows import Windows
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lowtide.flow.steps.agg import Aggregate
+    from lowtide.flow.steps.ask import CallFailed
     from lowtide.flow.steps.graph import FlowGraph
     from lowtide.flow.time.event_time import EventTime, EventTimes
     from lowtide.flow.words.joins import Joined, Table
@@ -48,6 +49,23 @@ _KEYED = (
     "join_asof",
     "connect",
 )
+
+
+def _failed(failed: Any, otherwise: object, batch: object, within: object) -> steps.Failed:
+    """Return what becomes of records whose call has failed; refuse arguments that do not fit each other."""
+    what = ""
+    if failed not in get_args(steps.Failed):
+        what = f'call takes failed="raise", "value" or "letter", found {failed!r}'
+    elif (failed == "value") != (otherwise is not None):
+        what = 'call takes failed="value" and otherwise= together: that function gives the value'
+    elif otherwise is not None and not callable(otherwise):
+        what = f"call takes a function as otherwise=, found {otherwise!r}"
+    elif within is not None and batch is None:
+        what = "call takes within= with batch= only: it is how long a batch waits"
+    if what:
+        raise FlowError(what, where=str(user_site()))
+    found: steps.Failed = failed
+    return found
 
 
 class Stream(Generic[T]):
@@ -105,6 +123,142 @@ class Stream(Generic[T]):
             [Order(user='bob', amount=7)]
         """
         return self._then(steps.Filter(function_of(function)), name_of(function, name))
+
+    @overload
+    def call(
+        self,
+        name: str,
+        function: Callable[Concatenate[T, ...], Coroutine[Any, Any, U]],
+        *,
+        timeout: timedelta,
+        concurrency: int = 100,
+        retries: int = 0,
+        resource: Callable[[], Any] | None = None,
+        batch: None = None,
+        failed: Literal["raise", "value", "letter"] = "raise",
+        otherwise: Callable[[T, CallFailed], Any] | None = None,
+        repeatable: bool = False,
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    @overload
+    def call(
+        self,
+        name: str,
+        function: Callable[Concatenate[T, ...], U],
+        *,
+        timeout: timedelta,
+        concurrency: int = 100,
+        retries: int = 0,
+        resource: Callable[[], Any] | None = None,
+        batch: None = None,
+        failed: Literal["raise", "value", "letter"] = "raise",
+        otherwise: Callable[[T, CallFailed], Any] | None = None,
+        repeatable: bool = False,
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    @overload
+    def call(
+        self,
+        name: str,
+        function: Callable[Concatenate[list[T], ...], Coroutine[Any, Any, list[U]]],
+        *,
+        timeout: timedelta,
+        concurrency: int = 100,
+        retries: int = 0,
+        resource: Callable[[], Any] | None = None,
+        batch: int,
+        within: timedelta | None = None,
+        failed: Literal["raise", "value", "letter"] = "raise",
+        otherwise: Callable[[T, CallFailed], Any] | None = None,
+        repeatable: bool = False,
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    @overload
+    def call(
+        self,
+        name: str,
+        function: Callable[Concatenate[list[T], ...], list[U]],
+        *,
+        timeout: timedelta,
+        concurrency: int = 100,
+        retries: int = 0,
+        resource: Callable[[], Any] | None = None,
+        batch: int,
+        within: timedelta | None = None,
+        failed: Literal["raise", "value", "letter"] = "raise",
+        otherwise: Callable[[T, CallFailed], Any] | None = None,
+        repeatable: bool = False,
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    def call(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        timeout: timedelta,
+        concurrency: int = 100,
+        retries: int = 0,
+        resource: Callable[[], Any] | None = None,
+        batch: int | None = None,
+        within: timedelta | None = None,
+        failed: Literal["raise", "value", "letter"] = "raise",
+        otherwise: Callable[[T, CallFailed], Any] | None = None,
+        repeatable: bool = False,
+        returns: type[U] | None = None,
+    ) -> Stream[Any]:
+        """Ask an outside service about every record, many at a time; the answers come in the order of the records.
+
+        A record is asked about once nothing before it can come any more. Its answer is kept in the job's own topic
+        `lowtide.<job>.answers.<name>` before anything that rests on it is delivered, and a later life takes it from
+        there: so the output stays the same, whatever the service would say now. A process that is killed between a
+        call and that moment asks again, with the same key: a service that knows keys (`Idempotency-Key`) does the
+        work once.
+
+        Args:
+            name: The step's name, under which its answers are kept.
+            function: Takes a record and returns the answer, a record: an `async def`, or a plain function, which runs
+                in a thread. It may take what `resource` gives as its second argument, and a text in an argument `key`
+                that is the same for this record in every life. With `batch` it takes lists of records and `keys`,
+                and returns a list of as many answers.
+            timeout: How long one try may take.
+            concurrency: The number of calls that may be open at once, at each worker. Beyond it records wait.
+            retries: Tries after the first one; the pause between them doubles, from 0.1 s to 10 s.
+            resource: Makes what all calls of a process share, as a session or a pool; a context manager is entered
+                once, and left at the end of the process.
+            batch: The number of records that one call takes at most.
+            within: How long a batch waits for more records; by default not at all.
+            failed: What becomes of a record whose last try has failed: the life ends ("raise"), `otherwise` gives the
+                answer ("value"), or it becomes a dead letter ("letter").
+            otherwise: Takes the record and the `CallFailed`, and returns the answer.
+            repeatable: True if the answer is always the same: none is kept, and every life asks again.
+            returns: The type of the answers if the function's annotations do not say it.
+
+        Example:
+            >>> async def priced(order: Order) -> Total:
+            ...     return Total(order.user, 3 * order.amount)  # Asks a service.
+            >>> orders.call("prices", priced, timeout=lt.seconds(2), retries=3).write("totals", to_totals)
+            >>> flow.run_locally(orders=[Order("ada", 5)])["totals"]
+            [Total(user='ada', amount=15)]
+        """
+        check_text("call", name)
+        step = steps.Ask(
+            function_of(function),
+            duration_of("call", "timeout", timeout),
+            returns,
+            count_of("call", "concurrency", concurrency),
+            retries if retries == 0 else count_of("call", "retries", retries),
+            None if resource is None else function_of(resource),
+            None if batch is None else count_of("call", "batch", batch),
+            None if within is None else duration_of("call", "within", within),
+            _failed(failed, otherwise, batch, within),
+            otherwise,
+            bool(repeatable),
+        )
+        return self._then(step, name)
 
     def split(self, function: Callable[[T], bool], *, name: str | None = None) -> tuple[Stream[T], Stream[T]]:
         """Part the records: those for which the function returns True, and the rest; it is called once for each.
@@ -216,7 +370,7 @@ class Stream(Generic[T]):
     ) -> Stream[T]:
         """Give each record again when everything of its tick, and so all that came of it, has left another stream.
 
-        It stands before all records of the next tick, and behind all of its own. With `label`, whoever is outside of
+        It comes before all records of the next tick, and after all of its own. With `label`, a subscriber outside of
         the job can wait for the end of one substream: `lt.subscribe(job, lt.done(name, label))`, `lowtide wait`.
 
         Args:
@@ -290,15 +444,23 @@ class Stream(Generic[T]):
         step = steps.Again(function_of(again), limit)
         return Stream(self._flow, tail._write_down(step, name, site=site, back=head._call))
 
-    def write(self, name: str, sink: Kafka[T]) -> None:
+    def write(self, name: str, sink: Kafka[T] | Sink) -> None:
         """Write the records to a sink, e.g. `kafka("totals", json(Total), key="user")`.
+
+        Args:
+            name: The sink's name; a job that runs remembers by it what it has delivered.
+            sink: What `lt.kafka(topic, format)` returned, or the sink of another store.
+
+        Raises:
+            FlowError: it is not a sink.
 
         Example:
             >>> orders.write("chosen", lt.kafka("chosen", lt.json(Order), key="user"))
             >>> flow.run_locally(orders=[Order("ada", 5)])
             {'chosen': [Order(user='ada', amount=5)]}
         """
-        self._write_down(steps.Write(sink_of(sink, "write")), name)
+        taken = sink_of(sink, "write") if isinstance(sink, Kafka) else sink_elsewhere(sink)
+        self._write_down(steps.Write(taken), name)
 
     def _then(self, step: Step, name: str | None) -> Stream[Any]:
         return Stream(self._flow, self._write_down(step, name))
@@ -371,7 +533,7 @@ class KeyedStream(Stream[T]):
         Args:
             count: How many records, at least 1.
             partial: Whether the shorter windows at a key's start come out too.
-            ttl: After so much log time without a record a key begins anew; see `scan`.
+            ttl: After so much log time without a record a key starts over; see `scan`.
             name: The step's name, under which its state is kept; by default made of the names before it.
 
         Example:
@@ -513,7 +675,7 @@ class KeyedStream(Stream[T]):
         Args:
             name: The step's name, under which its state is kept: the last result.
             function: Takes the result before and the record; deterministic, and changes neither.
-            ttl: A key whose last record is so old in log time begins anew; see `scan`.
+            ttl: A key whose last record is so old in log time starts over; see `scan`.
 
         Example:
             >>> def larger(largest: Order, order: Order) -> Order:
@@ -532,7 +694,7 @@ class KeyedStream(Stream[T]):
         Args:
             name: The step's name, under which its state is kept.
             returns: A dataclass, each of whose fields is a column of the key or filled by one of the aggregates.
-            ttl: A key whose last record is so old in log time begins anew; see `scan`.
+            ttl: A key whose last record is so old in log time starts over; see `scan`.
             **columns: The aggregates by the fields they fill: `amount=lt.agg.sum("amount")`.
 
         Example:

@@ -11,8 +11,6 @@ from lowtide.flow.steps.windows import Calendar, CalendarUnit, Session, Sliding,
 from lowtide.flow.time.durations import LIMIT
 from lowtide.flow.time.moments import ZERO, said_duration
 
-__all__ = ["calendar", "session", "sliding", "tumbling"]
-
 LIMIT_WINDOWS = 1_000
 """The number of windows that a record may lie in."""
 
@@ -44,7 +42,7 @@ def sliding(size: timedelta, every: timedelta, *, offset: timedelta = ZERO) -> S
         text = f"sliding windows of {said_duration(size)} every {said_duration(every)} leave gaps between them"
         raise FlowError(text, where=str(user_site()), way_out="make every= at most the size")
     if -(-size // every) > LIMIT_WINDOWS:
-        text = f"a record would lie in {-(-size // every)} windows, the limit is {LIMIT_WINDOWS}"
+        text = f"a record would be in {-(-size // every)} windows, the limit is {LIMIT_WINDOWS}"
         raise FlowError(text, where=str(user_site()), way_out="use a larger every=, so that windows begin less often")
     return Sliding(size, every, _offset_of("sliding", offset))
 

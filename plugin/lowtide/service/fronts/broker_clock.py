@@ -13,8 +13,6 @@ from typing import Any
 from lowtide.errors import ServiceUnavailable
 from lowtide_snapshots.cause import Cause
 
-__all__ = ["BrokerClock", "ClockEstimate", "clock_topic"]
-
 EVERY_S = 30.0
 FIRST_SAMPLES = 5
 LATER_SAMPLES = 2
@@ -131,10 +129,10 @@ class ClockEstimate:
         # The stamp lacks the fraction of its millisecond.
         high_ms = stamp_ms + 1 - (self._started_ms + before_s * 1000)
         with self._lock:
-            told = [sample.widened(after_s) for sample in self._samples]
+            widened = [sample.widened(after_s) for sample in self._samples]
             agreeing = [
                 sample
-                for sample, now in zip(self._samples, told, strict=True)
+                for sample, now in zip(self._samples, widened, strict=True)
                 if now.low_ms <= high_ms and low_ms <= now.high_ms
             ]
             self._samples = deque([*agreeing, _Sample(after_s, low_ms, high_ms)], KEPT_SAMPLES)
@@ -172,8 +170,8 @@ class ClockEstimate:
 
     def _bounds(self, now_s: float) -> tuple[float, float]:
         with self._lock:
-            told = [sample.widened(now_s) for sample in self._samples]
-        best = min(told, key=lambda sample: sample.high_ms - sample.low_ms, default=_Sample(0, 0, 0))
+            widened = [sample.widened(now_s) for sample in self._samples]
+        best = min(widened, key=lambda sample: sample.high_ms - sample.low_ms, default=_Sample(0, 0, 0))
         return best.low_ms, best.high_ms
 
 
@@ -197,7 +195,7 @@ class BrokerClock(ClockEstimate):
         self._topic = topic
         self._on_error = on_error
         self._every_s = every_s
-        self._told = False
+        self._reported = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lowtide-broker-clock", daemon=True)
 
@@ -225,23 +223,23 @@ class BrokerClock(ClockEstimate):
                 for _ in range(samples):
                     self._measure(producer)
             except _Refused as error:
-                self._tell(str(error))
+                self._report(str(error))
                 return
             except (KafkaException, BufferError, TimeoutError, ServiceUnavailable) as error:
                 # Start over: the topic itself may have been deleted.
                 producer = None
                 if not self.known and time.monotonic() > started_s + GIVE_UP_AFTER_S:
-                    self._tell(f"topic {self._topic} accepted no record within {GIVE_UP_AFTER_S:g} s: {_reason(error)}")
+                    self._report(f"topic {self._topic} took no record within {GIVE_UP_AFTER_S:g} s: {_reason(error)}")
                 back_off_s = min(MAX_BACK_OFF_S, 2 * back_off_s)
                 self._closing.wait(back_off_s)
             else:
                 samples = LATER_SAMPLES
                 self._closing.wait(self._every_s)
 
-    def _tell(self, what: str) -> None:
+    def _report(self, what: str) -> None:
         self.give_up()
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self._on_error(
                 Cause(
                     "loss",
@@ -305,8 +303,8 @@ class _Refused(Exception):
 
 
 def _reason(error: Exception) -> str:
-    told = error.args[0] if error.args else error
-    return str(told.str()) if hasattr(told, "str") else str(told)
+    cause = error.args[0] if error.args else error
+    return str(cause.str()) if hasattr(cause, "str") else str(cause)
 
 
 def _ignore(_: object) -> None:

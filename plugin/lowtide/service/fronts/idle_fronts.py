@@ -16,8 +16,6 @@ from lowtide.status.gauges import FrontGauges
 from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Floor, LocalTracker
 
-__all__ = ["SERVICE_WORKER", "IdleFronts"]
-
 SERVICE_WORKER = 0xFFFF
 """The service's own number among the workers."""
 POLL_S = 0.005
@@ -28,14 +26,11 @@ class IdleFronts:
     """Heartbeats of fronts without a worker, on the service's own line to the tracker; belongs to one event loop.
 
     Args:
-        address: The tracker's address.
-        secret: The job's.
-        incarnation: The life.
-        start: The tick at which its min time begins.
+        line: The line to the tracker.
+        local: Its local tracker, of `SERVICE_WORKER`.
         on_min_time: Called with each global min time received.
         on_lost: Called with the reason when the line is gone for good.
         end: The tick of the end of time.
-        shards: The addresses of the tracker's shards; empty if it is one process.
 
     Attributes:
         floors: All floors that the tracker has announced since the life began, as far as no commit covers them.
@@ -45,23 +40,18 @@ class IdleFronts:
 
     def __init__(
         self,
-        address: str,
+        line: TrackerLine,
+        local: LocalTracker,
         *,
-        secret: bytes,
-        incarnation: int,
-        start: int,
         on_min_time: Callable[[int], None],
         on_lost: Callable[[Cause], None],
         end: int = LAST_TICK,
-        shards: Sequence[str] = (),
     ) -> None:
         self._end = end
         self.floors = Steps()
         self.requested = 0
-        self._local = LocalTracker(SERVICE_WORKER, incarnation, start=start)
-        self._line = TrackerLine(
-            address, secret=secret, incarnation=incarnation, local=self._local, name="service", shards=shards
-        )
+        self._line = line
+        self._local = local
         self._on_min_time = on_min_time
         self._on_lost = on_lost
         self._fronts: dict[int, FrontStart] = {}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
+from lowtide.service.workers.reported import Reported
 from lowtide.status.gauges import WorkerState
-
-__all__ = ["LargeTicks"]
 
 
 class LargeTicks:
@@ -19,8 +18,7 @@ class LargeTicks:
 
     def __init__(self) -> None:
         self.trouble = ""
-        self._named: list[str] = []
-        self._since = ""
+        self._reported = Reported()
 
     def look(self, workers: Iterable[WorkerState], names: Mapping[int, str], now: datetime | None = None) -> bool:
         """Take the workers' reports, each second; return whether the partitions reported have changed.
@@ -32,13 +30,11 @@ class LargeTicks:
         """
         fronts = [worker.gauges.front for worker in workers if worker.gauges is not None]
         large = {names.get(front.front, ""): front.tick_bytes for front in fronts if front and front.overfull}
-        changed = sorted(large) != self._named
-        if changed:
-            self._named = sorted(large)
-            self._since = f"{now or datetime.now(UTC):%H:%M:%S}"
-        said = ", ".join(f"{name} ({large[name] >> 20:,} MiB)" for name in self._named)
+        reported = self._reported
+        changed = reported.changed(large, now)
+        said = ", ".join(f"{name} ({large[name] >> 20:,} MiB)" for name in reported.names)
         self.trouble = (
-            f"since {self._since} UTC: one tick has more records than memory is reserved for: {said}; min time "
+            f"since {reported.since} UTC: one tick has more records than memory is reserved for: {said}; min time "
             "waits for all of them, so they stay in memory; see LowtideTickTooLarge in docs/operations.md"
             if large
             else ""

@@ -9,14 +9,12 @@ from typing import Any
 
 from lowtide_snapshots.format.manifest import FrontAt, Manifest
 
-__all__ = ["Reach", "earliest"]
-
 LOOK_EVERY_S = 60.0
 ANSWER_LIMIT_S = 10.0
 ASKING: dict[str, Any] = {"group.id": "lowtide-reach", "enable.auto.commit": False, "log_level": 0}
 """The name of a group that is never joined; librdkafka requires one."""
 
-Place = tuple[str, int]
+Source = tuple[str, int]
 """A topic and a partition."""
 
 
@@ -31,7 +29,7 @@ class Reach:
     def __init__(self, settings: Mapping[str, Any], manifest: Callable[[], Manifest | None]) -> None:
         self._settings = settings
         self._manifest = manifest
-        self._earliest: dict[Place, int] = {}
+        self._earliest: dict[Source, int] = {}
         self._look_at = 0.0
         self._look: asyncio.Task[None] | None = None
         self._short = ""
@@ -76,18 +74,18 @@ class Reach:
         return () if manifest is None else manifest.fronts
 
     async def _ask(self) -> None:
-        places = [(front.source, front.partition) for front in self._fronts()]
+        sources = [(front.source, front.partition) for front in self._fronts()]
         # If Kafka does not answer, the last answers stay.
-        self._earliest |= await asyncio.to_thread(earliest, self._settings, places)
+        self._earliest |= await asyncio.to_thread(earliest, self._settings, sources)
 
 
-def earliest(settings: Mapping[str, Any], places: list[Place], limit_s: float = ANSWER_LIMIT_S) -> dict[Place, int]:
+def earliest(settings: Mapping[str, Any], sources: list[Source], limit_s: float = ANSWER_LIMIT_S) -> dict[Source, int]:
     """Return the first offset of each partition for which Kafka answers."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
     asking = Consumer({**settings, **ASKING, "error_cb": lambda _: None})
     try:
-        question = [TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in dict.fromkeys(places)]
+        question = [TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in dict.fromkeys(sources)]
         answer = asking.offsets_for_times(question, timeout=limit_s)
     except KafkaException:
         return {}

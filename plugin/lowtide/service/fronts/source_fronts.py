@@ -14,27 +14,26 @@ from lowtide.assignment import messages
 from lowtide.assignment.messages import BrokerNow, NewFronts, Reached
 from lowtide.assignment.setting import LifeSetting
 from lowtide.assignment.welcome import FrontStart
-from lowtide.connectors.claims import transactional_id
 from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.register import FrontEntry, Partition
 from lowtide.errors import LifeEnded, SnapshotFailed
 from lowtide.events import EventLog
+from lowtide.process.tracker_line import TrackerLine
 from lowtide.service.fronts.broker_clock import BrokerClock, clock_topic
-from lowtide.service.fronts.idle_fronts import IdleFronts
-from lowtide.service.fronts.tails import Grant, Tail, Tails
+from lowtide.service.fronts.idle_fronts import SERVICE_WORKER, IdleFronts
+from lowtide.service.fronts.tails import Grant, Tail, TailHooks, Tails
 from lowtide.service.workers.crew import Crew
+from lowtide.sinks.kafka.claims import transactional_id
 from lowtide.status.gauges import FrontGauges
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.errors import ZooKeeperUnavailable, cause_of
 from lowtide_snapshots.format.manifest import FrontAt
 from lowtide_snapshots.job.store import JobStore
-from lowtide_tracker import ConnectionLost, Floor
-
-__all__ = ["SourceFronts"]
+from lowtide_tracker import ConnectionLost, Floor, LocalTracker
 
 LOG = logging.getLogger(__name__)
 HEARD_EVERY_S = 0.005
-TELL_TIME_S = 5.0
+SEND_TIME_S = 5.0
 """The interval at which a worker without grants gets the broker's time."""
 AGAIN_S = 0.5
 """The time until a tracker or a ZooKeeper that was away is asked again."""
@@ -48,7 +47,7 @@ class SourceFronts:
         secret: The job's.
         ask: Calls a method of the store in a thread.
         store: The job's place in ZooKeeper.
-        told: The largest delivered time that was published.
+        published: The largest delivered time that was published.
         events: Receives events.
         on_end: Called with the cause when the life cannot go on.
         crew: The workers.
@@ -67,7 +66,7 @@ class SourceFronts:
         secret: bytes,
         ask: Callable[..., Awaitable[None]],
         store: JobStore,
-        told: Callable[[], int | None],
+        published: Callable[[], int | None],
         events: EventLog,
         on_end: Callable[[Cause], None],
         crew: Crew,
@@ -80,7 +79,7 @@ class SourceFronts:
         self._secret = secret
         self._ask = ask
         self._store = store
-        self._told = told
+        self._published = published
         self._events = events
         self._on_end = on_end
         self._crew = crew
@@ -95,7 +94,7 @@ class SourceFronts:
         self._idle: IdleFronts | None = None
         self._tails: Tails | None = None
         self._clock: BrokerClock | None = None
-        self._tell_time_s = 0.0
+        self._send_time_s = 0.0
         self.trouble = ""
         """The fault of the brokers' clock, and since when; empty if there is none."""
 
@@ -110,31 +109,29 @@ class SourceFronts:
             LifeEnded: the tracker does not answer.
         """
         setting = self._setting
-        self._idle = IdleFronts(
-            tracker,
-            secret=self._secret,
-            incarnation=setting.incarnation,
-            start=setting.start,
-            on_min_time=self._heard_min_time,
-            on_lost=self._on_end,
-            end=end_tick(setting.shape.slack_ms),
-            shards=shards,
+        local = LocalTracker(SERVICE_WORKER, setting.incarnation, start=setting.start)
+        line = TrackerLine(
+            tracker, secret=self._secret, incarnation=setting.incarnation, local=local, name="service", shards=shards
         )
+        end = end_tick(setting.shape.slack_ms)
+        self._idle = IdleFronts(line, local, on_min_time=self._heard_min_time, on_lost=self._on_end, end=end)
         self._idle.connect()
         self._clock = BrokerClock(setting.kafka, clock_topic(setting.job), on_error=self._trouble)
         self._clock.start()
-        self._tails = Tails(
-            setting.kafka,
-            clock=self._clock,
-            promises=self._promises,
-            skew_ms=setting.allowed_skew_ms,
-            topics=sorted(setting.topic_ids),
+        hooks = TailHooks(
             on_grants=partial(self._in_loop, self._granted),
             on_error=self._trouble,
-            on_lost=partial(self._in_loop, self._on_end),
-            topic_ids=setting.topic_ids,
             on_back=partial(self._events.event, "grant_resumed"),
+            on_lost=partial(self._in_loop, self._on_end),
             on_partitions=partial(self._in_loop, self._appeared),
+        )
+        self._tails = Tails(
+            setting.kafka,
+            hooks,
+            skew_ms=setting.allowed_skew_ms,
+            topics=setting.topic_ids,
+            clock=self._clock,
+            promises=self._promises,
         )
         for start in setting.fronts:
             self._idle.add(start)
@@ -223,10 +220,10 @@ class SourceFronts:
         if bool(jump_ms) != bool(self.trouble):
             self.trouble = _jumped(jump_ms) if jump_ms else ""
             self._events.event("clock_jumped" if jump_ms else "clock_agrees", jump_ms=jump_ms)
-        if now_s >= self._tell_time_s:
-            self._tell_time_s = now_s + TELL_TIME_S
+        if now_s >= self._send_time_s:
+            self._send_time_s = now_s + SEND_TIME_S
             for owner in self._owners.values():
-                self._crew.tell(owner, BrokerNow(self.now_ms()))
+                self._crew.send(owner, BrokerNow(self.now_ms()))
 
     # -- workers ---------------------------------------------------------------------------------------------------
 
@@ -267,7 +264,7 @@ class SourceFronts:
             if owner is None:
                 self._idle.grant(grant.front, grant.offset, tick)
             else:
-                self._crew.tell(owner, messages.Grant(grant.front, grant.offset, tick, now_ms))
+                self._crew.send(owner, messages.Grant(grant.front, grant.offset, tick, now_ms))
         self._idle.flush()
 
     def skipped(self, front: int, offset: int) -> int:
@@ -305,19 +302,20 @@ class SourceFronts:
 
     async def _register_one(self, topic: str, partition: int) -> None:
         """Open a front at the tracker, store it, and only then let it label anything (R3)."""
-        setting, number, told = self._setting, len(self.known), self._told()
+        setting, number, published = self._setting, len(self.known), self._published()
+        relied = max(setting.relied_on, setting.start if published is None else published)
         # An open front holds min time until it is registered, so it is not opened while ZooKeeper is away.
         await self._write(self._store.check)
         feeds = setting.feeds.get(topic)
-        opening = await self._opened(number, max(setting.relied_on, setting.start if told is None else told), feeds)
+        opening = await self._opened(number, relied, feeds)
         # From here on a replacement of the tracker knows of it.
         self.openings[number] = opening
         if feeds is not None:
             self.feeds[number] = feeds
         # If a topic ends, nothing is read from partitions that come later.
         stop = 0 if any(each.topic == topic and each.stop is not None for each in self.known.values()) else None
-        place, ends = Partition(topic, setting.topic_ids[topic], partition), setting.ends.get(topic, "")
-        entry = FrontEntry(number, place, 0, opening, stop=stop, ends=ends)
+        source, ends = Partition(topic, setting.topic_ids[topic], partition), setting.ends.get(topic, "")
+        entry = FrontEntry(number, source, 0, opening, stop=stop, ends=ends)
         if setting.dead_letters and setting.keeps_lasts:
             await self._write(self._store.add_sink_ids, [transactional_id(setting.job, 0, number)])
         await self._write(self._store.add_fronts, [entry.to_json()])
@@ -326,7 +324,7 @@ class SourceFronts:
         if self._idle is not None and self._tails is not None:
             self._idle.add(start)
             self._tails.watch(Tail(number, topic, partition, 0, stop))
-        self._crew.tell_all(NewFronts({number: start.name}))
+        self._crew.send_all(NewFronts({number: start.name}))
         self._events.event("front_registered", front=number, partition=start.name, opening=opening)
 
     async def _opened(self, number: int, floor: int, feeds: Sequence[int] | None) -> int:

@@ -9,8 +9,6 @@ from typing import Any
 
 from lowtide.service.fronts.tail_state import NO_OFFSET, RECORD, Tail
 
-__all__ = ["TailReader", "Unanswered"]
-
 ASK_WITHIN_S = 0.5
 READ_WITHIN_S = 0.1
 MAX_READ_AT_ONCE = 64
@@ -76,7 +74,7 @@ class TailReader:
 
         If one broker does not answer within `within_s`, there is no answer about any of these.
         """
-        return self._ends_told(self._asking, tails, within_s)
+        return self._ends_asked(self._asking, tails, within_s)
 
     def high_watermarks(self, tails: Sequence[Tail], within_s: float) -> list[int | Unanswered]:
         """Ask for the ends of all that is written, committed or not; see `last_stable_offsets`."""
@@ -84,9 +82,9 @@ class TailReader:
 
         if self._asking_all is None:
             self._asking_all = Consumer({**self._settings, "isolation.level": "read_uncommitted"})
-        return self._ends_told(self._asking_all, tails, within_s)
+        return self._ends_asked(self._asking_all, tails, within_s)
 
-    def _ends_told(self, client: Any, tails: Sequence[Tail], within_s: float) -> list[int | Unanswered]:
+    def _ends_asked(self, client: Any, tails: Sequence[Tail], within_s: float) -> list[int | Unanswered]:
         """Ask a client of one isolation level.
 
         A call of `offsets_for_times` at the time "latest" takes a third of the admin client's CPU time. Unlike
@@ -95,14 +93,14 @@ class TailReader:
         from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
         # Two sources may read one topic, and a broker refuses a partition twice in one request.
-        places = dict.fromkeys((tail.topic, tail.partition) for tail in tails)
-        question = [TopicPartition(topic, partition, OFFSET_END) for topic, partition in places]
+        partitions = dict.fromkeys((tail.topic, tail.partition) for tail in tails)
+        question = [TopicPartition(topic, partition, OFFSET_END) for topic, partition in partitions]
         try:
             answer = client.offsets_for_times(question, timeout=within_s)
         except KafkaException as error:
             return [_unanswered(error.args[0])] * len(tails)
-        told = {(found.topic, found.partition): found for found in answer}
-        return [_offset(told[tail.topic, tail.partition]) for tail in tails]
+        answers = {(found.topic, found.partition): found for found in answer}
+        return [_offset(answers[tail.topic, tail.partition]) for tail in tails]
 
     def ends(self, tails: Sequence[Tail]) -> list[int | None]:
         """Read from each tail's offset, which must be below its LSO.
@@ -119,7 +117,7 @@ class TailReader:
                 if len(now) < MAX_READ_AT_ONCE:
                     now.setdefault((tail.topic, tail.partition), tail)
             found = self._ends(list(now.values()))
-            ends |= {tail.front: found.get(place) for place, tail in now.items()}
+            ends |= {tail.front: found.get(partition) for partition, tail in now.items()}
             rest = [tail for tail in rest if tail.front not in ends]
         return [ends[tail.front] for tail in tails]
 
@@ -155,23 +153,23 @@ class TailReader:
 
         if self._reading is None:
             self._reading = Consumer(self._settings)
-        places = [TopicPartition(tail.topic, tail.partition, tail.offset) for tail in tails]
+        partitions = [TopicPartition(tail.topic, tail.partition, tail.offset) for tail in tails]
         ends: dict[tuple[str, int], int | None] = {}
         deadline = time.monotonic() + READ_WITHIN_S
-        self._reading.assign(places)
+        self._reading.assign(partitions)
         while len(ends) < len(tails) and (rest_s := deadline - time.monotonic()) > 0:
             message = self._reading.poll(rest_s)
             if message is None:
                 continue
-            place, error = (message.topic(), message.partition()), message.error()
-            if place in ends:
+            partition, error = (message.topic(), message.partition()), message.error()
+            if partition in ends:
                 continue
             if error is None:
-                ends[place] = RECORD
+                ends[partition] = RECORD
             elif error.code() == KafkaError._PARTITION_EOF:
-                ends[place] = message.offset()
+                ends[partition] = message.offset()
             elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                ends[place] = NO_OFFSET
+                ends[partition] = NO_OFFSET
         self._reading.unassign()
         return ends
 

@@ -28,8 +28,6 @@ from dataclasses import dataclass
 
 from lowtide.core.fronts.end import END_MS
 
-__all__ = ["NOTHING_MS", "NO_OFFSET", "RECORD", "Grant", "Tail", "TailState"]
-
 RECORD = -1
 """A probe's result instead of an end: a record."""
 NO_OFFSET = -2

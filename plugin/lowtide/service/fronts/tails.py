@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from lowtide.service.fronts.broker_clock import ClockEstimate
@@ -17,7 +18,10 @@ from lowtide.service.fronts.tail_reader import ASK_WITHIN_S, TailReader, Unanswe
 from lowtide.service.fronts.tail_state import Grant, Tail, TailState
 from lowtide_snapshots.cause import Cause
 
-__all__ = ["Grant", "Tail", "Tails"]
+__all__ = ["Grant", "Tail", "TailHooks", "Tails"]
+
+ACTIVE_S = 0.003
+"""Seconds between two looks at a quiet partition while something waits for min time."""
 
 PARTITIONS_EVERY_S = 2.0
 IDS_EVERY_S = 10.0
@@ -26,8 +30,8 @@ ASK_AGAIN_WITHIN_S = 0.1
 """The time for which a broker that did not answer last time may hold up others."""
 GONE_AFTER = 2
 """The number of answers in a row that say a topic is gone: a broker that has just come back may not know it yet."""
-TELL_AFTER = 5
-TELL_GONE_AFTER = 9
+REPORT_AFTER = 5
+REPORT_GONE_AFTER = 9
 """The number of looks in a row without an answer: five take at least 0.3 s, as leaders move and brokers start; nine
 take 4 s."""
 CLOSE_WITHIN_S = 3.0
@@ -38,68 +42,70 @@ LOST_WAY_OUT = (
     "start the job again: it reports which records are missing; if the topic's leader was elected unclean, or the "
     "topic was recreated, use a new job name; otherwise raise its retention above the time that the job may lag"
 )
-GONE_WAY_OUT = "a job cannot go on without its source; if the topic was recreated, start a job under a new name"
+GONE_WAY_OUT = "a job cannot run without its source; if the topic was recreated, start a job under a new name"
+
+
+@dataclass(frozen=True, slots=True)
+class TailHooks:
+    """The calls of `Tails` to its fronts; all run in its thread and should return at once.
+
+    Attributes:
+        on_grants: Called with what a look grants.
+        on_error: Called once per episode with the fault, its place and what to do.
+        on_back: Called when all partitions of a reported episode have answered again.
+        on_lost: Called with what a source has lost, so that the life cannot go on.
+        on_partitions: Called with (topic, partition) once for each that is not watched.
+    """
+
+    on_grants: Callable[[list[Grant]], None]
+    on_error: Callable[[Cause], None]
+    on_back: Callable[[], None]
+    on_lost: Callable[[Cause], None]
+    on_partitions: Callable[[list[tuple[str, int]]], None]
 
 
 class Tails:
     """Looks at tails, in a thread; all methods may be called from any thread.
 
-    While something waits for min time (`active`), it looks at quiet partitions every `active_ms`, at those with many
+    While something waits for min time (`active`), it looks at quiet partitions every `ACTIVE_S`, at those with many
     records every 25 ms; otherwise at all every `idle_ms`. It asks for all due partitions in one request per broker.
 
     Args:
         settings: librdkafka's, of the way in.
+        hooks: The calls to the fronts.
         skew_ms: The largest lag of a record's timestamp behind the broker's clock when it comes.
-        on_grants: Called with what a look grants. All callbacks run in the thread and should return at once.
-        on_error: Called once per episode with the fault, its place and what to do.
-        on_lost: Called with what a source has lost, so that the life cannot go on.
-        topic_ids: The cluster's permanent id by topic; a missing topic may have any.
-        topics: The sources whose new partitions are reported.
-        on_back: Called when all partitions of a reported episode have answered again.
-        on_partitions: Called with (topic, partition) once for each that is not watched.
+        topics: The sources whose new partitions are reported, with the cluster's permanent id of each; None for any.
         clock: The broker's; the caller starts and closes it. Without one, this machine's is used.
         promises: By topic that another job of the graph writes, the time before which all of it is in the log, None
             while unknown; asked in the thread before each look.
-        active_ms: See above.
         idle_ms: See above.
     """
 
     def __init__(
         self,
         settings: Mapping[str, Any],
+        hooks: TailHooks,
         *,
         skew_ms: int,
-        on_grants: Callable[[list[Grant]], None],
-        on_error: Callable[[Cause], None],
-        on_back: Callable[[], None],
-        topics: Iterable[str],
-        on_partitions: Callable[[list[tuple[str, int]]], None],
-        on_lost: Callable[[Cause], None] | None = None,
-        topic_ids: Mapping[str, str] | None = None,
+        topics: Mapping[str, str | None],
         clock: ClockEstimate | None = None,
         promises: Callable[[], Mapping[str, int | None]] = dict,
-        active_ms: int = 3,
         idle_ms: int = 100,
     ) -> None:
         self._settings = dict(settings)
-        self._on_grants = on_grants
-        self._on_error = on_error
-        self._on_lost = on_lost if on_lost is not None else on_error
-        self._topic_ids = dict(topic_ids or {})
+        self._hooks = hooks
+        self._topics = dict(topics)
         self._ids_s = 0.0
-        self._on_back = on_back
-        self._on_partitions = on_partitions
-        self._topics = list(dict.fromkeys(topics))
         self._clock = clock if clock is not None else ClockEstimate()
         self._promises = promises
-        self._state = TailState(skew_ms=skew_ms, active_s=active_ms / 1000, idle_s=idle_ms / 1000)
+        self._state = TailState(skew_ms=skew_ms, active_s=ACTIVE_S, idle_s=idle_ms / 1000)
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
         self._known: set[tuple[str, int]] = set()
         self._leaders: dict[tuple[str, int], int] = {}
         self._partitions_s = 0.0
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._gone: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="lowtide-tails", daemon=True)
 
@@ -165,7 +171,7 @@ class Tails:
             except Exception as error:
                 log.exception("could not look at the sources' tails")
                 if not faulty:
-                    self._tell(f"could not look at the sources' tails: {error!r}", "see the driver's log")
+                    self._report(f"could not look at the sources' tails: {error!r}", "see the driver's log")
                 faulty = True
                 self._sleep(AFTER_A_FAULT_S)
         if reader is not None:
@@ -214,27 +220,27 @@ class Tails:
         grants: list[Grant] = []
         unanswered: list[tuple[Tail, Unanswered]] = []
         with self._lock:
-            episode = bool(self._told)
+            episode = bool(self._reported)
             for tail, answer in zip(group, answers, strict=True):
                 if isinstance(answer, Unanswered):
                     failures = self._state.failed(tail.front, time.monotonic())
-                    if tail.front not in self._told and self._worth_telling(tail, answer, failures):
-                        self._told.add(tail.front)
+                    if tail.front not in self._reported and self._worth_reporting(tail, answer, failures):
+                        self._reported.add(tail.front)
                         unanswered.append((tail, answer))
                 else:
-                    self._told.discard(tail.front)
+                    self._reported.discard(tail.front)
                     by_job = tail.topic in promises
                     grants.append(
                         self._state.looked(tail.front, answer, before_ms=before_ms, now_s=now_s, written_by_job=by_job)
                     )
-            over = episode and not self._told
+            over = episode and not self._reported
             probes = self._state.probes((grant.front for grant in grants), now_s)
         if grants:
-            self._on_grants(grants)
+            self._hooks.on_grants(grants)
         if over:
-            self._on_back()
+            self._hooks.on_back()
         if unanswered:
-            self._tell_unanswered(unanswered)
+            self._report_unanswered(unanswered)
         if probes:
             self._probe(reader, probes)
 
@@ -242,12 +248,12 @@ class Tails:
         self, reader: TailReader, group: list[Tail], promises: Mapping[str, int | None], within_s: float
     ) -> None:
         """Ask for the ends of partitions whose writing jobs have promised something; without an answer they wait."""
-        told = [(tail, ms) for tail in group if (ms := promises.get(tail.topic)) is not None]
+        made = [(tail, ms) for tail in group if (ms := promises.get(tail.topic)) is not None]
         with self._lock:
             for tail in group:
                 if tail.topic in promises:
                     self._state.withdrawn(tail.front, promises[tail.topic])
-            promised = [(tail, ms) for tail, ms in told if self._state.awaits(tail.front, ms)]
+            promised = [(tail, ms) for tail, ms in made if self._state.awaits(tail.front, ms)]
         if not promised:
             return
         ends = reader.high_watermarks([tail for tail, _ in promised], within_s)
@@ -256,14 +262,17 @@ class Tails:
                 if not isinstance(end, Unanswered):
                     self._state.promised(tail.front, ms, end)
 
-    def _worth_telling(self, tail: Tail, answer: Unanswered, failures: int) -> bool:
+    def _worth_reporting(self, tail: Tail, answer: Unanswered, failures: int) -> bool:
         """Return whether a failure lasts, and is not for `_discover` to report.
 
-        librdkafka reports a topic as gone also if it has lost all brokers.
+        librdkafka reports a topic as gone also if it has lost all brokers. While brokers forget a topic, they may also
+        answer that it has no leader.
         """
+        if self._gone.get(tail.topic, 0) >= GONE_AFTER:
+            return False
         if answer.gone:
-            return failures >= TELL_GONE_AFTER and not self._gone.get(tail.topic)
-        return failures >= TELL_AFTER
+            return failures >= REPORT_GONE_AFTER and not self._gone.get(tail.topic)
+        return failures >= REPORT_AFTER
 
     def _probe(self, reader: TailReader, probes: list[Tail]) -> None:
         """Point a reader at what the owners expect next; its findings count from the next look on."""
@@ -281,7 +290,7 @@ class Tails:
                 # The looks report that no broker answers.
                 self._gone[topic] = self._gone.get(topic, 0) + leaders.gone
                 if leaders.gone and self._gone[topic] == GONE_AFTER:
-                    self._tell(f'the source topic "{topic}" is gone: {leaders.reason}', GONE_WAY_OUT)
+                    self._report(f'the source topic "{topic}" is gone: {leaders.reason}', GONE_WAY_OUT)
                 continue
             self._gone[topic] = 0
             for partition, leader in leaders.items():
@@ -290,7 +299,7 @@ class Tails:
                 new += [(topic, partition) for partition in sorted(leaders) if (topic, partition) not in self._known]
         self._look_for_loss(reader)
         if new:
-            self._on_partitions(new)
+            self._hooks.on_partitions(new)
             with self._lock:
                 self._known.update(new)
 
@@ -301,34 +310,34 @@ class Tails:
             lost = self._state.lost(now_s)
         for tail, end in lost:
             lacks = "records already read are gone" if end < tail.offset else "records were deleted unread"
-            self._tell(
+            self._report(
                 f'partition {tail.partition} of the source topic "{tail.topic}" ends at offset {end} and lacks '
                 f"offset {tail.offset}, which is expected next: {lacks}",
                 LOST_WAY_OUT,
-                self._on_lost,
+                self._hooks.on_lost,
             )
         if now_s < self._ids_s:
             return
         self._ids_s = now_s + IDS_EVERY_S
-        for topic, known in list(self._topic_ids.items()):
-            found = reader.topic_id(topic)
+        for topic, known in self._topics.items():
+            found = None if known is None else reader.topic_id(topic)
             if found not in (None, known):
-                del self._topic_ids[topic]
-                self._tell(
+                self._topics[topic] = None
+                self._report(
                     f'the source topic "{topic}" was deleted and recreated: its id is {found}, not {known}',
                     GONE_WAY_OUT,
-                    self._on_lost,
+                    self._hooks.on_lost,
                 )
 
-    def _tell_unanswered(self, unanswered: list[tuple[Tail, Unanswered]]) -> None:
+    def _report_unanswered(self, unanswered: list[tuple[Tail, Unanswered]]) -> None:
         names = ", ".join(f"{tail.topic}-{tail.partition}" for tail, _ in unanswered[:8])
         more = f" and {len(unanswered) - 8} more" if len(unanswered) > 8 else ""
         reasons = ", ".join(dict.fromkeys(answer.reason for _, answer in unanswered))
-        self._tell(
+        self._report(
             f"no idle heartbeats for {names}{more}: Kafka does not report their end offsets ({reasons})",
             "check that their brokers run and that the partitions have leaders; it retries at least every second",
         )
 
-    def _tell(self, what: str, way_out: str, told: Callable[[Cause], None] | None = None) -> None:
+    def _report(self, what: str, way_out: str, on_fault: Callable[[Cause], None] | None = None) -> None:
         where = f"Kafka at {self._settings.get('bootstrap.servers')}"
-        (told or self._on_error)(Cause("loss", what, where, way_out))
+        (on_fault or self._hooks.on_error)(Cause("loss", what, where, way_out))

@@ -19,8 +19,6 @@ from lowtide_tracker.handshake import HELLO_BYTES, NONCE_BYTES, PROOF_BYTES, Cli
 from lowtide_tracker.job_graph import JobKnown, JobSaid, latest
 from lowtide_tracker.tcp import expect_acks
 
-__all__ = ["GraphLine"]
-
 AGAIN_S = 0.5
 """The time until a tracker that is away is asked again."""
 ANSWER_WITHIN_S = 10.0
@@ -93,8 +91,8 @@ class GraphLine:
         if not self._known or self.missing:
             return None
         times = [known.delivered_ms for known in self._heard.values()]
-        told = [each for each in times if each is not None]
-        return min(told, default=1 << 62) if len(told) == len(times) else None
+        reported = [each for each in times if each is not None]
+        return min(reported, default=1 << 62) if len(reported) == len(times) else None
 
     @property
     def trouble(self) -> str:

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from lowtide.assignment.messages import Done, Message, Raw, Refused, reader
 from lowtide_tracker.job_graph import JobKnown, JobSaid
 
-__all__ = ["Forget", "FromGraph", "Heard", "Look", "Say", "ToGraph", "Whole", "read_by_graph", "read_from_graph"]
-
 
 class Say(Message, frozen=True):
     """A job's progress: its first message, and again whenever something has changed."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-__all__ = ["CommitAge"]
-
 
 class CommitAge:
     """The age of the last commit.

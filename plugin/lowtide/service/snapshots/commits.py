@@ -18,8 +18,6 @@ from lowtide_snapshots.format.manifest import Manifest
 from lowtide_snapshots.format.parts import sha256
 from lowtide_snapshots.stores import Store
 
-__all__ = ["Commits"]
-
 LOG = logging.getLogger(__name__)
 AGAIN_S = 0.5
 KNOWN = 32
@@ -51,11 +49,11 @@ class Commits:
         self._ask = ask
         self._known: dict[int, Manifest] = {} if base is None else {base.tick: base}
 
-    async def watch(self, told: Callable[[Commit], object], last: Callable[[Commit], object]) -> None:
+    async def watch(self, on_commit: Callable[[Commit], object], last: Callable[[Commit], object]) -> None:
         """Report every commit once, in the event loop; those not above the last one reported are left out.
 
         Args:
-            told: Called with each.
+            on_commit: Called with each.
             last: Called with the last commit whenever there is news: with the one that the life began from, and again
                 when another one is made below it.
         """
@@ -65,7 +63,7 @@ class Commits:
             last(commit)
             if commit.tick > self.newest:
                 self.newest = commit.tick
-                told(commit)
+                on_commit(commit)
 
         def in_loop(commit: Commit) -> None:
             with suppress(RuntimeError):  # The loop has ended.
@@ -125,6 +123,17 @@ class Commits:
         """Return the manifest of a commit (errors: SnapshotsError)."""
         found: Manifest = await self._ask(manifest_of, self._log, self._store, commit)
         return found
+
+    async def oldest(self) -> int | None:
+        """Return the smallest T of all commits; None if there are none (errors: SnapshotsError)."""
+        return min([commit.tick for commit in await self._ask(self._log.commits)], default=None)
+
+    async def let_base_go(self, incarnation: int) -> None:
+        """Allow the commit that the life began from to be dropped (errors: SnapshotsError).
+
+        To be called once the life has a commit of its own: then all workers have loaded what it began from.
+        """
+        await self._ask(self._log.set_restored, incarnation, None)
 
     async def ids(self) -> set[str]:
         """Return the ids of all commits (errors: SnapshotsError)."""

@@ -33,8 +33,6 @@ from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.stores import open_store
 from lowtide_tracker import Floor
 
-__all__ = ["Coordinator"]
-
 LOG = logging.getLogger(__name__)
 HEARD_LIMIT_S = 30.0
 """The time for a request to reach workers; one that is busy with a large group of records gets it later."""
@@ -287,7 +285,7 @@ class Coordinator:
         taking.over("failed", time.monotonic())
         self._failed_s = time.monotonic()
         self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: snapshot {taking.id} failed: {taking.why}"
-        self._participants.tell(Cancel(taking.number))
+        self._participants.send(Cancel(taking.number))
         self._events.event("snapshot_failed", why=str(taking.why), **taking.described())
 
     async def _look_at_store(self) -> None:
@@ -314,7 +312,7 @@ class Coordinator:
             # It was sealed so long ago that it is no longer listed.
             with suppress(SnapshotsError):
                 self.commits.add(await self.commits.manifest(commit))
-                self._participants.tell(Committed(commit.tick))
+                self._participants.send(Committed(commit.tick))
         await self._look_for_committed({commit.id})
 
     async def _look_for_committed(self, ids: set[str]) -> None:
@@ -337,9 +335,14 @@ class Coordinator:
         beside = taking.manifest.tick < self.commits.newest
         self.commits.add(taking.manifest)
         if not beside:  # Workers use the newest.
-            self._participants.tell(Committed(taking.manifest.tick))
+            self._participants.send(Committed(taking.manifest.tick))
         self._events.event("snapshot_committed", **taking.described())
         self._upkeep.forget_floors(each for each in self._takings if each.phase == "taking" and each.reserved)
+        await self._upkeep.let_base_go(self._incarnation)
+        await self._cut_answers()
+
+    async def _cut_answers(self) -> None:
+        await self._upkeep.cut_answers([each for each in self._takings if each.reserved])
 
     def tracker_restarted(self) -> None:
         """Fail snapshots whose request died with the tracker's process before it reached all workers."""
@@ -354,6 +357,7 @@ class Coordinator:
         if taking is None or taking.phase != "committed":
             return
         await self._upkeep.prune()
+        await self._cut_answers()  # There may be no other commit for long.
 
     # -- parts -----------------------------------------------------------------------------------------------------
 

@@ -18,14 +18,12 @@ from dataclasses import asdict
 from typing import Any
 
 from lowtide.assignment.messages import Failed, Message, Raw, line, reader
-from lowtide.connectors.floor_archive import Tidied, tidy
-from lowtide.connectors.lasts import topic_of
 from lowtide.errors import LowtideError
 from lowtide.events import EventLog
 from lowtide.logs import log_to_stderr
+from lowtide.sinks.kafka.floor_archive import Tidied, tidy
+from lowtide.sinks.kafka.lasts import topic_of
 from lowtide_snapshots.cause import Cause
-
-__all__ = ["FloorTidier"]
 
 LOG = logging.getLogger(__name__)
 EVERY_S = 600.0

@@ -7,13 +7,12 @@ from typing import Protocol
 
 from lowtide.assignment.messages import Forget, WorkerOrder
 from lowtide.service.fronts.source_fronts import SourceFronts
+from lowtide.service.snapshots.answers_cutter import AnswersCutter
 from lowtide.service.snapshots.floor_tidier import FloorTidier
 from lowtide.service.tracker.sharded import LifeTracker
 from lowtide.service.workers.crew import Crew
 from lowtide_snapshots.format.manifest import FrontAt
 from lowtide_tracker import Floor
-
-__all__ = ["LifeParticipants", "Participants"]
 
 HEARD_LIMIT_S = 5.0
 """The time that a notice may take from the tracker to the service."""
@@ -28,7 +27,7 @@ class Participants(Protocol):
     def workers(self) -> list[str]:
         """Return the workers of those levels that are up."""
 
-    def tell(self, order: WorkerOrder) -> None:
+    def send(self, order: WorkerOrder) -> None:
         """Send an order to all workers."""
 
     async def request(self, number: int) -> int:
@@ -50,6 +49,9 @@ class Participants(Protocol):
     def forget(self, starts: list[tuple[int, int]]) -> None:
         """Have all forget the floors below where the newest commit reads the fronts, as `(front, offset)`."""
 
+    def cut_answers(self, below: int) -> None:
+        """Cut the answers of calls below a tick, soon."""
+
 
 class LifeParticipants:
     """The participants of a running life.
@@ -59,15 +61,24 @@ class LifeParticipants:
         fronts: The fronts.
         tracker: The tracker.
         tidier: Removes floors from the lasts topic; None if there is none.
+        cutter: Cuts the answers of calls.
     """
 
-    def __init__(self, crew: Crew, fronts: SourceFronts, tracker: LifeTracker, tidier: FloorTidier | None) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        fronts: SourceFronts,
+        tracker: LifeTracker,
+        tidier: FloorTidier | None,
+        cutter: AnswersCutter,
+    ) -> None:
         self.expected = crew.expected
         self.workers = crew.later
-        self.tell = crew.tell_all
+        self.send = crew.send_all
         self.fronts = fronts.standing
         self.floors = fronts.floors_from
         self.skipped = fronts.skipped
+        self.cut_answers = cutter.cut
         self._fronts = fronts
         self._tracker = tracker
         self._tidier = tidier
@@ -83,6 +94,6 @@ class LifeParticipants:
         for front, offset in starts:
             self._fronts.forget_floors(front, offset)
             self._tracker.forget_floors(front, offset)
-        self.tell(Forget(starts))
+        self.send(Forget(starts))
         if self._tidier is not None:
             self._tidier.committed(starts)

@@ -8,16 +8,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lowtide.assignment.messages import PartCount, PartEmpty, PartWritten, Pinned, ShareDurable, ShareNews, ShareSaved
+from lowtide.assignment.setting import SnapshotSetting
 from lowtide.core.fronts.floors import Steps
 from lowtide.status.job_view import Phase, SnapshotView
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import utc
-from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, Part, VertexShape
+from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, Part
 from lowtide_snapshots.format.names import snapshot_id
 from lowtide_snapshots.job.record import JobRecord
 from lowtide_tracker import Floor
-
-__all__ = ["Taking"]
 
 
 @dataclass(slots=True)
@@ -51,11 +50,9 @@ class Taking:
         number: Counts the snapshots of the life.
         name: Its name.
         key: The request's key, so that a repeated request gets this one; None for none.
+        setting: The driver program's setting.
         incarnation: The life.
         record: The job's record.
-        flow: The shapes of all steps with state.
-        steps: `spark.placing.text_of` the plan.
-        generation: The output generation.
         began_s: The monotonic time of the request.
     """
 
@@ -65,11 +62,9 @@ class Taking:
         name: str | None,
         *,
         key: str | None = None,
+        setting: SnapshotSetting,
         incarnation: int,
         record: JobRecord,
-        flow: tuple[VertexShape, ...],
-        steps: str = "",
-        generation: int = 0,
         began_s: float,
     ) -> None:
         self.number = number
@@ -86,11 +81,9 @@ class Taking:
         """True if a place among the commits is reserved for it: it can be committed after a newer one."""
         self.handed_on: tuple[FloorAt, ...] = ()
         """The floors of the last commit's manifest at the time of the request."""
+        self._setting = setting
         self._incarnation = incarnation
         self._record = record
-        self._flow = flow
-        self._steps = steps
-        self._generation = generation
         self._began = datetime.now(UTC)
         self._shares: dict[str, _Share] = {}
         self._fronts: dict[int, FrontAt] = {}
@@ -185,12 +178,12 @@ class Taking:
         assert (None if base is None else base.tick) == self.since, "W9: another commit has other parts"
         parts = {(part.vertex, part.unit): part for part in (base.parts if base else ())}
         for share in self._shares.values():
-            for place, part in share.written.items():
+            for key, part in share.written.items():
                 if part is None:
-                    parts.pop(place, None)
+                    parts.pop(key, None)
                 else:
-                    parts[place] = part
-        known = {shape.vertex for shape in self._flow}
+                    parts[key] = part
+        known = {shape.vertex for shape in self._setting.flow}
         self.manifest = Manifest(
             job=self._record.job,
             id=self.id,
@@ -200,13 +193,13 @@ class Taking:
             created=utc(datetime.now(UTC)),
             base=base.id if base else None,
             record=self._record,
-            flow=self._flow,
+            flow=self._setting.flow,
             fronts=tuple(self._fronts[number] for number in sorted(self._fronts)),
             floors=self._needed(floors),
             lasts=tuple(self._lasts[lane] for lane in sorted(self._lasts)),
-            parts=tuple(part for place, part in sorted(parts.items()) if place[0] in known),
-            steps=self._steps,
-            generation=self._generation,
+            parts=tuple(part for key, part in sorted(parts.items()) if key[0] in known),
+            steps=self._setting.steps,
+            generation=self._setting.generation,
         )
         return self.manifest
 

@@ -12,8 +12,6 @@ from lowtide.status.job_view import SnapshotsView, SnapshotView
 from lowtide_snapshots.format.manifest import Manifest
 from lowtide_snapshots.job.record import JobRecord
 
-__all__ = ["Takings"]
-
 KEPT = 20
 """The number of the life's snapshots that are listed."""
 MOST_AT_ONCE = 8
@@ -65,11 +63,9 @@ class Takings:
             self._number,
             name,
             key=key,
+            setting=self._setting,
             incarnation=self._incarnation,
             record=self._record,
-            flow=self._setting.flow,
-            steps=self._setting.steps,
-            generation=self._setting.generation,
             began_s=now_s,
         )
         self._all.append(taking)

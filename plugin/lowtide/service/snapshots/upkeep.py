@@ -1,4 +1,4 @@
-"""Deletes what a commit makes unnecessary: older commits with their parts, and floors below its start (R17)."""
+"""Deletes what commits make unnecessary: older ones with their parts, floors and answers below them (R17)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from lowtide.service.snapshots.participants import Participants
 from lowtide.service.snapshots.taking import Taking
 from lowtide_snapshots.commits.retention import Rule
 from lowtide_snapshots.errors import SnapshotsError
-
-__all__ = ["Upkeep"]
 
 LOG = logging.getLogger(__name__)
 
@@ -32,6 +30,22 @@ class Upkeep:
         self._rule = rule
         self._participants = participants
         self._events = events
+        self._base_held = commits.last is not None
+
+    async def let_base_go(self, incarnation: int) -> None:
+        """Let go of the commit that the life began from: else it stays as long as the life, with all answers since.
+
+        Args:
+            incarnation: The life, which has made a commit.
+        """
+        if not self._base_held:
+            return
+        try:
+            await self._commits.let_base_go(incarnation)
+        except SnapshotsError as error:
+            LOG.warning("could not let go of the commit that the life began from: %s", error)
+        else:
+            self._base_held = False
 
     async def prune(self) -> None:
         """Drop the commits that the rule does not keep, with the parts that only they have."""
@@ -58,3 +72,19 @@ class Upkeep:
         for taking in under_way:
             starts = {front: min(offset, taking.starts.get(front, offset)) for front, offset in starts.items()}
         self._participants.forget(list(starts.items()))
+
+    async def cut_answers(self, under_way: Iterable[Taking]) -> None:
+        """Have the answers of calls cut below the oldest commit, and below any snapshot that may come below that.
+
+        Args:
+            under_way: The snapshots that may be committed below a commit.
+        """
+        # They are read first: one of them may be among the commits a moment later.
+        ticks = [taking.tick for taking in under_way if taking.tick is not None]
+        try:
+            oldest = await self._commits.oldest()
+        except SnapshotsError as error:
+            LOG.warning("could not see which answers of calls commits need: %s", error)
+            return
+        if oldest is not None:
+            self._participants.cut_answers(min([oldest, *ticks]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Lookout"]
-
 LATE_S = 3.0
 """The time between two looks beyond which a loop that looks each second was itself stalled."""
 

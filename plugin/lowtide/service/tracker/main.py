@@ -94,7 +94,7 @@ class TrackerMain:
             self._say(Ready(os.getpid()))
             set_up_collector()
             await self._report(served)
-        await self._tell_all(served.server)
+        await self._let_all_read(served.server)
         await served.server.close()
 
     async def _start(self, served: Served) -> bool:
@@ -144,7 +144,7 @@ class TrackerMain:
         if self._reports is not None:
             self._reports.moved()
 
-    async def _tell_all(self, server: LifeServer) -> None:
+    async def _let_all_read(self, server: LifeServer) -> None:
         """Give clients time to read why the life is over, and the parent all it needs, as it would go on otherwise."""
         deadline = asyncio.get_running_loop().time() + LAST_WORDS_S
         while not self._closed.is_set():

@@ -9,23 +9,6 @@ from lowtide.assignment.messages import Message, Raw, Refused, reader
 from lowtide.status.tracker_report import ShardReport, TrackerReport
 from lowtide_snapshots.cause import Cause
 
-__all__ = [
-    "Fault",
-    "ForgetFloors",
-    "FromTracker",
-    "Ready",
-    "Report",
-    "Request",
-    "Requested",
-    "ShardSaid",
-    "ToTracker",
-    "TrackerSetting",
-    "TrackerStart",
-    "read_by_tracker",
-    "read_from_tracker",
-    "read_tracker_start",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TrackerSetting:

@@ -11,7 +11,7 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -36,10 +36,8 @@ from lowtide.status.tracker_report import ShardReport, TrackerReport
 from lowtide_snapshots.cause import Cause
 from lowtide_tracker.strangers import BACKLOG
 
-__all__ = ["Part", "TrackerProcess"]
-
 LOG = logging.getLogger(__name__)
-START_LIMIT_S = 30.0
+START_LIMIT_S = 60.0
 """The time within which the first process must be ready."""
 END_LIMIT_S = 3.0
 """The time that a process has to end by itself before it is killed."""
@@ -82,6 +80,24 @@ class Part:
         return "the tracker's process" if self.shards == 1 else f"the process of {self}"
 
 
+@dataclass(frozen=True, slots=True)
+class TrackerHooks:
+    """The calls of a life's tracker to its life.
+
+    Attributes:
+        workers: Called when a process has died: returns the numbers of all hosts that may have flushed, which are all
+            that the life has let in. A host that is let in later is not waited for.
+        on_fault: Called once, with the reason why the life is over; no process is started after it.
+        on_restart: Called with the process's part, its new era and how the process before ended, after `workers`.
+        on_report: Called with each report.
+    """
+
+    workers: Callable[[], Iterable[int]]
+    on_fault: Callable[[Cause], None]
+    on_restart: Callable[[Part, int, str], None] = lambda *_: None
+    on_report: Callable[[TrackerReport], None] = lambda *_: None
+
+
 class TrackerProcess:
     """The life's tracker; belongs to one event loop.
 
@@ -89,17 +105,11 @@ class TrackerProcess:
     The listening socket is kept here, so its address stays, and peers that connect meanwhile wait.
 
     Args:
-        setting: The tracker's setting.
-        secret: The job's secret.
-        host: The host to listen on.
-        workers: Called when a process has died: returns the numbers of all hosts that may have flushed, which are all
-            that the life has let in. A host that is let in later is not waited for.
-        fronts: Called at the same moment: returns all registered fronts with their opening floors. A front that a
+        setting: The tracker's setting. Each process gets its fronts and feeds as they are by then. A front that a
             tracker has opened and that is just being registered may be among them; if not, it must be opened again.
-        on_fault: Called once, with the reason why the life is over; no process is started after it.
-        feeds: Called with `fronts`: returns the segments that each of them feeds; by default those of the setting.
-        on_restart: Called with the new era and how the process before ended, right after `workers` and `fronts`.
-        on_report: Called with each report.
+        secret: The job's secret.
+        hooks: The calls to the life.
+        host: The host to listen on.
         part: Its part of a sharded tracker; by default the whole.
 
     Attributes:
@@ -109,18 +119,7 @@ class TrackerProcess:
     """
 
     def __init__(
-        self,
-        setting: TrackerSetting,
-        secret: bytes,
-        *,
-        host: str,
-        workers: Callable[[], Iterable[int]],
-        fronts: Callable[[], Mapping[int, int]],
-        on_fault: Callable[[Cause], None],
-        on_restart: Callable[[int, str], None] | None = None,
-        on_report: Callable[[TrackerReport], None] | None = None,
-        feeds: Callable[[], Mapping[int, Sequence[int]]] | None = None,
-        part: Part = Part(),
+        self, setting: TrackerSetting, secret: bytes, hooks: TrackerHooks, *, host: str, part: Part = Part()
     ) -> None:
         self.part = part
         self.shard_report: ShardReport | None = None
@@ -129,13 +128,8 @@ class TrackerProcess:
         self.pid: int | None = None
         self._setting = setting
         self._secret = secret
+        self._hooks = hooks
         self._host = host
-        self._workers = workers
-        self._fronts = fronts
-        self._feeds = feeds
-        self._on_fault = on_fault
-        self._on_restart = on_restart
-        self._on_report = on_report
         self._era = 0
         self._deaths: deque[float] = deque(maxlen=MAX_DEATHS + 1)
         self._listener: socket.socket | None = None
@@ -160,7 +154,7 @@ class TrackerProcess:
         try:
             self._listener = socket.create_server((self._host, 0), backlog=BACKLOG)
             host, port = self._listener.getsockname()[:2]
-            await self._spawn(self._setting.fronts, None)
+            await self._spawn(None)
             self._watch = asyncio.create_task(self._watch_over())
             async with asyncio.timeout(START_LIMIT_S):
                 await self._ready
@@ -254,8 +248,9 @@ class TrackerProcess:
 
     # -- one process -----------------------------------------------------------------------------------------------
 
-    async def _spawn(self, fronts: Mapping[int, int], workers: list[int] | None) -> None:
+    async def _spawn(self, workers: list[int] | None) -> None:
         assert self._listener is not None
+        setting = replace(self._setting, fronts=dict(self._setting.fronts), feeds=dict(self._setting.feeds))
         self._era += 1
         descriptor = self._listener.fileno()
         self._process = await asyncio.create_subprocess_exec(
@@ -272,7 +267,7 @@ class TrackerProcess:
         first = TrackerStart(
             secret=self._secret.hex(),
             listener=descriptor,
-            setting=replace(self._setting, fronts=fronts, feeds=self._feeds_now()),
+            setting=setting,
             era=self._era,
             workers=workers,
             shards=self.part.shards,
@@ -283,9 +278,6 @@ class TrackerProcess:
         self._process.stdin.write(line(first))
         if self._closing:
             self._process.stdin.close()
-
-    def _feeds_now(self) -> dict[int, Sequence[int]]:
-        return dict(self._setting.feeds if self._feeds is None else self._feeds())
 
     async def _end_process(self) -> None:
         if self._process is None or self._process.returncode is not None:
@@ -316,8 +308,7 @@ class TrackerProcess:
         match message:
             case Report(report):
                 self.report = report
-                if self._on_report is not None:
-                    self._on_report(report)
+                self._hooks.on_report(report)
             case ShardSaid(shard_report):
                 self.shard_report = shard_report
             case Requested(number, tick):
@@ -327,7 +318,7 @@ class TrackerProcess:
             case Ready():
                 self._is_ready()
             case Fault(cause):
-                self._tell_fault(cause)
+                self._report_fault(cause)
 
     # -- one after the other ---------------------------------------------------------------------------------------
 
@@ -346,16 +337,15 @@ class TrackerProcess:
                         f"pid {self._process.pid}, {how}"
                     )
                     way_out = "find the cause in the log, then start the job again"
-                    self._tell_fault(Cause("loss", what, way_out=way_out))
+                    self._report_fault(Cause("loss", what, way_out=way_out))
                     return
-                workers, fronts = sorted(set(self._workers())), dict(self._fronts())
-                if self._on_restart is not None:
-                    self._on_restart(self._era + 1, how)
-                await self._spawn(fronts, workers)
+                workers = sorted(set(self._hooks.workers()))
+                self._hooks.on_restart(self.part, self._era + 1, how)
+                await self._spawn(workers)
         except Exception as error:
             LOG.exception("stopped watching %s", self.part.process)
             what = f"{self.part.process} cannot be restarted: {type(error).__name__}: {error}"
-            self._tell_fault(Cause("loss", what))
+            self._report_fault(Cause("loss", what))
         finally:
             await self._end_process()
             if self._listener is not None:
@@ -370,7 +360,7 @@ class TrackerProcess:
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
-    def _tell_fault(self, cause: Cause) -> None:
+    def _report_fault(self, cause: Cause) -> None:
         """Report once why the life is over: to the caller of `start`, or to `on_fault`."""
         if self._fault or self._closing:
             return
@@ -378,4 +368,4 @@ class TrackerProcess:
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(LifeEnded(cause.what, where=cause.where, way_out=cause.way_out))
         else:
-            self._on_fault(cause)
+            self._hooks.on_fault(cause)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-__all__ = ["LEAST_S", "QUIET_S", "Reports"]
-
 LEAST_S = 0.05
 """The shortest time from one report to the next."""
 QUIET_S = 0.5

@@ -20,10 +20,10 @@ from lowtide_tracker import (
     TrackerError,
     TrackerServer,
 )
-from lowtide_tracker.life_server import LifeServer
+from lowtide_tracker.announced import Announced
+from lowtide_tracker.holder import Holder
+from lowtide_tracker.life_server import LifeServer, NoticeServer
 from lowtide_tracker.messages import Joined
-
-__all__ = ["Served", "served_of"]
 
 
 class Served(ABC):
@@ -49,79 +49,68 @@ class Served(ABC):
         """Drop some floors; return whether there are more."""
 
 
-class _Alone(Served):
-    server: TrackerServer
+class _Announcing(Served):
+    """A server that announces min times."""
 
-    def __str__(self) -> str:
-        return f"the tracker of era {self.server.era}"
+    server: NoticeServer
+    announced: Announced
 
-    def report(self) -> Report:
-        server, tracker = self.server, self.server.tracker
-        held, holder = None, ""
-        try:
-            held = tracker.holder()
-            holder = str(held)
-        except StillRebuilding as error:
-            holder = str(error)
+    def request(self, number: int) -> int:
+        notice = self.announced.request(number)
+        self.server.announce([notice])
+        return notice.global_min
+
+    def forget_floors(self, front: int, offset: int, at_most: int) -> bool:
+        return self.announced.forget_floors(front, offset, at_most)
+
+    def _reported(self, holder: str, held: Holder | None = None, held_by: tuple[int, int] | None = None) -> Report:
+        announced = self.announced
         return Report(
             TrackerReport(
-                era=tracker.era,
+                era=announced.era,
                 pid=os.getpid(),
-                min_times=tracker.min_times(),
-                global_min=tracker.global_min,
+                min_times=announced.min_times(),
+                global_min=announced.global_min,
                 holder=holder,
                 held=held,
-                missing=tracker.missing,
-                floors=tracker.floors,
-                traffic=server.traffic,
-                workers=server.connected[0],
+                missing=announced.missing,
+                floors=announced.floors,
+                traffic=self.server.traffic,
+                workers=self.server.connected[0],
+                held_by=held_by,
             )
         )
 
-    def request(self, number: int) -> int:
-        notice = self.server.tracker.request(number)
-        self.server.announce([notice])
-        return notice.global_min
 
-    def forget_floors(self, front: int, offset: int, at_most: int) -> bool:
-        return self.server.tracker.forget_floors(front, offset, at_most)
-
-
-class _Merge(Served):
-    server: MergeServer
+class _Alone(_Announcing):
+    def __init__(self, server: TrackerServer) -> None:
+        super().__init__(server)
+        self.announced = self._tracker = server.tracker
 
     def __str__(self) -> str:
-        return f"the merge of era {self.server.era}"
+        return f"the tracker of era {self.announced.era}"
 
     def report(self) -> Report:
-        server, merge = self.server, self.server.merge
-        missing = merge.missing
-        holder = ""
-        if missing:
-            holder = f"the tracker's merge is being rebuilt and waits for shards {', '.join(map(str, missing))}"
-        return Report(
-            TrackerReport(
-                era=merge.era,
-                pid=os.getpid(),
-                min_times=merge.min_times(),
-                global_min=merge.global_min,
-                holder=holder,
-                held=None,
-                missing=missing,
-                floors=merge.floors,
-                traffic=server.traffic,
-                workers=server.connected[0],
-                held_by=None if missing else merge.holder(),
-            )
-        )
+        try:
+            held = self._tracker.holder()
+        except StillRebuilding as error:
+            return self._reported(str(error))
+        return self._reported(str(held), held)
 
-    def request(self, number: int) -> int:
-        notice = self.server.merge.request(number)
-        self.server.announce([notice])
-        return notice.global_min
 
-    def forget_floors(self, front: int, offset: int, at_most: int) -> bool:
-        return self.server.merge.forget_floors(front, offset, at_most)
+class _Merge(_Announcing):
+    def __init__(self, server: MergeServer) -> None:
+        super().__init__(server)
+        self.announced = self._merge = server.merge
+
+    def __str__(self) -> str:
+        return f"the merge of era {self.announced.era}"
+
+    def report(self) -> Report:
+        if missing := self._merge.missing:
+            shards = ", ".join(map(str, missing))
+            return self._reported(f"the tracker's merge is being rebuilt and waits for shards {shards}")
+        return self._reported("", held_by=self._merge.holder())
 
 
 class _Shard(Served):
@@ -229,18 +218,14 @@ def _maker(first: TrackerStart, graph: Graph) -> Callable[[Joined], Shard]:
 
 
 def _tracker_of(first: TrackerStart) -> Tracker:
-    setting, era = first.setting, first.era
-    graph, fronts, dues, feeds = Graph(setting.graph), setting.fronts, setting.dues, setting.feeds
-    start, capacity_ticks = setting.start, setting.capacity_ticks
-    if first.workers is None:
-        return Tracker(graph, fronts, start=start, capacity_ticks=capacity_ticks, feeds=feeds, dues=dues, era=era)
-    return Tracker.rebuilding(
-        graph,
-        fronts,
-        workers=first.workers,
-        start=start,
-        capacity_ticks=capacity_ticks,
-        feeds=feeds,
-        dues=dues,
-        era=era,
+    setting = first.setting
+    tracker = Tracker(
+        Graph(setting.graph),
+        setting.fronts,
+        start=setting.start,
+        capacity_ticks=setting.capacity_ticks,
+        feeds=setting.feeds,
+        dues=setting.dues,
+        era=first.era,
     )
+    return tracker if first.workers is None else tracker.rebuilt_from(first.workers)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from lowtide.service.tracker.messages import TrackerSetting
-from lowtide.service.tracker.process import Part, TrackerProcess
+from lowtide.service.tracker.process import Part, TrackerHooks, TrackerProcess
 from lowtide.status.tracker_report import ShardReport, ShardState, TrackerReport
 from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Traffic
 
-__all__ = ["LifeTracker", "ShardedTracker"]
-
-SILENCE_TOLD_S = 2.0
+SILENCE_S = 2.0
 """Seconds of silence after which a process that reports several times a second is reported as silent."""
 
 
@@ -56,62 +53,26 @@ class ShardedTracker:
     Args:
         setting: The tracker's setting.
         secret: The job's secret.
+        hooks: The calls to the life.
         host: The host to listen on.
         shards: The number of shards.
-        workers: As for `TrackerProcess`; called when a shard has died.
-        fronts: As for `TrackerProcess`; called when the merge has died.
-        on_fault: Called with the reason why the life is over.
-        feeds: As for `TrackerProcess`.
-        on_restart: Called with the merge's new era and how the process before ended.
-        on_shard_restart: Called with the shard, its new era and how the process before ended.
-        on_report: Called with each report.
 
     Attributes:
         report: The merge's newest report, with the state of the shards; None before the first.
     """
 
-    def __init__(
-        self,
-        setting: TrackerSetting,
-        secret: bytes,
-        *,
-        host: str,
-        shards: int,
-        workers: Callable[[], Iterable[int]],
-        fronts: Callable[[], Mapping[int, int]],
-        on_fault: Callable[[Cause], None],
-        on_restart: Callable[[int, str], None] | None = None,
-        on_shard_restart: Callable[[int, int, str], None] | None = None,
-        on_report: Callable[[TrackerReport], None] | None = None,
-        feeds: Callable[[], Mapping[int, Sequence[int]]] | None = None,
-    ) -> None:
+    def __init__(self, setting: TrackerSetting, secret: bytes, hooks: TrackerHooks, *, host: str, shards: int) -> None:
         self.report: TrackerReport | None = None
         self.shards: tuple[str, ...] = ()
-        self._on_fault = on_fault
-        self._on_report = on_report
+        self._hooks = hooks
         self._faulted = False
-
-        def process(part: Part, restarted: Callable[[int, str], None] | None) -> TrackerProcess:
-            return TrackerProcess(
-                setting,
-                secret,
-                host=host,
-                workers=workers,
-                fronts=fronts,
-                feeds=feeds,
-                on_fault=self._fault,
-                on_restart=restarted,
-                on_report=self._reported,
-                part=part,
-            )
-
-        def restarted(shard: int) -> Callable[[int, str], None] | None:
-            return None if on_shard_restart is None else lambda era, how: on_shard_restart(shard, era, how)
+        own = replace(hooks, on_fault=self._fault, on_report=self._reported)
 
         def processes(merge: str) -> list[TrackerProcess]:
-            return [process(Part(shards, shard, merge), restarted(shard)) for shard in range(shards)]
+            parts = [Part(shards, shard, merge) for shard in range(shards)]
+            return [TrackerProcess(setting, secret, own, host=host, part=part) for part in parts]
 
-        self._merge = process(Part(shards), on_restart)
+        self._merge = TrackerProcess(setting, secret, own, host=host, part=Part(shards))
         self._processes: list[TrackerProcess] = []
         self._make = processes
 
@@ -176,8 +137,7 @@ class ShardedTracker:
         elif report.held_by is not None:
             report = self._held(report, *report.held_by)
         self.report = report
-        if self._on_report is not None:
-            self._on_report(report)
+        self._hooks.on_report(report)
 
     def _traffic(self, merges: Traffic) -> Traffic:
         """Return the traffic of all running processes."""
@@ -206,12 +166,12 @@ class ShardedTracker:
         """Report the first fault that ends the life."""
         if not self._faulted:
             self._faulted = True
-            self._on_fault(cause)
+            self._hooks.on_fault(cause)
 
 
 def _silence(process: TrackerProcess) -> str:
     silent_s = process.silent_s
-    return f"has been silent for {silent_s:.0f} s" if silent_s >= SILENCE_TOLD_S else ""
+    return f"has been silent for {silent_s:.0f} s" if silent_s >= SILENCE_S else ""
 
 
 def _trouble(process: TrackerProcess) -> str:

@@ -9,16 +9,14 @@ from lowtide.status.gauges import WorkerState
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_snapshots.cause import Cause
 
-__all__ = ["Stall"]
-
 
 class Stall:
     """Watches the global min time, and that fronts get what is in their partitions; pure.
 
     Min time counts as stalled while an ack is open at the same tick though no worker has anything to do: what would
-    close it is no longer on its way. Waiting for a front does not count, nor does a busy worker. A front counts while a
-    record lies at the very offset that it expects next and it would take it: its reader does not reach the broker that
-    the service reaches.
+    close it is no longer on its way. Waiting for a front does not count, nor does a busy worker, nor one that waits for
+    an outside service: each try has its own limit. A front counts while a record lies at the very offset that it
+    expects next and it would take it: its reader does not reach the broker that the service reaches.
 
     Args:
         limit_s: The time that a stall may last.
@@ -56,7 +54,7 @@ class Stall:
             if now_s - since >= self._limit_s:
                 return Cause(
                     "loss",
-                    f"min time stands at front {name}: its worker has not received the record at offset {offset} for "
+                    f"min time is stuck at front {name}: its worker has not received the record at offset {offset} for "
                     f"{now_s - since:.0f} s, though the service can read it",
                     way_out="make sure that every executor reaches every broker (its log names those it does not), "
                     "then start the job again",
@@ -71,7 +69,7 @@ class Stall:
         if self._lookout.late(now_s):
             self._since = now_s
         held = report.held
-        busy = any(worker.gauges is None or worker.gauges.busy for worker in workers)
+        busy = any(_has_to_do(worker) for worker in workers)
         if held is None or held.at_front or busy or held != self._held:
             self._held, self._since = held, now_s
             return None
@@ -80,7 +78,13 @@ class Stall:
             return None
         return Cause(
             "loss",
-            f"min time has stood for {stood_s:.0f} s though no worker has anything to do: {report.holder}. A frame or "
-            "its ack was lost",
+            f"min time has not moved for {stood_s:.0f} s though no worker has anything to do: {report.holder}. "
+            "A frame or its ack was lost",
             way_out="start the job again: it replays from its log",
         )
+
+
+def _has_to_do(worker: WorkerState) -> bool:
+    """Return whether a worker works, or a service that it has asked may; so it is where it has said nothing."""
+    gauges = worker.gauges
+    return gauges is None or gauges.busy or any(call.open for call in (gauges.calls or {}).values())

@@ -7,20 +7,18 @@ from collections.abc import Callable
 from lowtide.assignment.messages import WorkerOrder
 from lowtide.service.workers.register import Register
 
-__all__ = ["Crew"]
-
 
 class Crew:
     """Sends orders to workers; belongs to the service's event loop.
 
     Args:
         register: The life's register.
-        tell: Sends an order to a worker, by name; does nothing if it is not connected.
+        send: Sends an order to a worker, by name; does nothing if it is not connected.
         expected: The number of workers in the levels after the first.
     """
 
-    def __init__(self, register: Register, tell: Callable[[str, WorkerOrder], None], expected: int) -> None:
-        self.tell = tell
+    def __init__(self, register: Register, send: Callable[[str, WorkerOrder], None], expected: int) -> None:
+        self.send = send
         self.expected = expected
         self._register = register
 
@@ -28,7 +26,7 @@ class Crew:
         """Return the workers of the levels after the first."""
         return [name for name in self._register.workers if not name.startswith("0/")]
 
-    def tell_all(self, order: WorkerOrder) -> None:
+    def send_all(self, order: WorkerOrder) -> None:
         """Send an order to all workers."""
         for worker in self._register.workers:
-            self.tell(worker, order)
+            self.send(worker, order)

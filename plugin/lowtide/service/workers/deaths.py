@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-__all__ = ["REPORT_WAIT_S", "Deaths"]
-
 REPORT_WAIT_S = 0.3
 """The time for which a lost connection waits for the fork server's report of how its worker died."""
 

@@ -11,13 +11,11 @@ from collections.abc import Callable, Mapping
 
 from lowtide.assignment.messages import LabelsEnded, LookForLabels
 from lowtide.core.fronts.floors import LAST_TICK
+from lowtide.service.workers.asking import Asking
 from lowtide.service.workers.crew import Crew
 from lowtide.status.subscriptions import Hub
 from lowtide_snapshots.job.news import DONE
 
-__all__ = ["EndedLabels"]
-
-ANSWER_LIMIT_S = 3.0
 MAX_ASKED = 500
 """The number of labels in one question."""
 
@@ -28,18 +26,16 @@ class EndedLabels:
     Args:
         crew: The workers.
         hub: Knows the labels that subscribers wait for, and takes their ends.
-        told: The published delivered time, a tick; None for none yet.
+        published: The published delivered time, a tick; None for none yet.
         slack_ms: Length of a tick in ms.
     """
 
-    def __init__(self, crew: Crew, hub: Hub, told: Callable[[], int | None], slack_ms: int) -> None:
+    def __init__(self, crew: Crew, hub: Hub, published: Callable[[], int | None], slack_ms: int) -> None:
         self._all_delivered = False
-        self._crew = crew
+        self._workers: Asking[LabelsEnded] = Asking(crew)
         self._hub = hub
-        self._told = told
+        self._published = published
         self._slack_ms = slack_ms
-        self._asked = 0
-        self._waiting: dict[int, tuple[set[str], dict[str, int], asyncio.Event]] = {}
         self._asking: asyncio.Task[None] | None = None
         self._again = False
         hub.on_label = self.soon
@@ -51,7 +47,7 @@ class EndedLabels:
         elif self._hub.labels_waited_for:
             self._asking = asyncio.get_running_loop().create_task(self._ask_all())
 
-    def all_told(self) -> bool:
+    def all_published(self) -> bool:
         """Return whether all awaited labels are published, at the end of time, when all is durable.
 
         Ask for them if not.
@@ -70,20 +66,12 @@ class EndedLabels:
 
     async def ended_ms(self, step: str, label: str) -> int | None:
         """Return the last end of a label, in ms since 1970; None if there is none that may be published."""
-        ended = await self._told_of(step, [label])
+        ended = await self._to_publish(step, [label])
         return None if label not in ended else ended[label] * self._slack_ms
 
     def hear(self, worker: str, answer: LabelsEnded) -> None:
         """Take a worker's answer."""
-        waiting = self._waiting.get(answer.id)
-        if waiting is None or worker not in waiting[0]:
-            return
-        missing, found, over = waiting
-        missing.discard(worker)
-        for label, tick in answer.ended.items():
-            found[label] = max(tick, found.get(label, tick))
-        if not missing:
-            over.set()
+        self._workers.hear(worker, answer)
 
     async def _ask_all(self) -> None:
         self._again = True
@@ -91,31 +79,21 @@ class EndedLabels:
             self._again = False
             for step, labels in self._hub.labels_waited_for.items():
                 for first in range(0, len(labels), MAX_ASKED):
-                    ended = await self._told_of(step, labels[first : first + MAX_ASKED])
+                    ended = await self._to_publish(step, labels[first : first + MAX_ASKED])
                     for label, tick in ended.items():
                         self._hub.reached(f"{DONE}:{step}:{label}", tick)
 
-    async def _told_of(self, step: str, labels: list[str]) -> Mapping[str, int]:
+    async def _to_publish(self, step: str, labels: list[str]) -> Mapping[str, int]:
         """Return by label the tick of its last end, if that may be published."""
         ended = await self._ask(step, labels)
-        told = LAST_TICK if self._all_delivered else self._told()
-        return {} if told is None else {label: tick for label, tick in ended.items() if tick < told}
+        published = LAST_TICK if self._all_delivered else self._published()
+        return {} if published is None else {label: tick for label, tick in ended.items() if tick < published}
 
     async def _ask(self, step: str, labels: list[str]) -> Mapping[str, int]:
         """Return by label the tick at which it ended; without workers that do not answer in time."""
-        self._asked += 1
-        number, missing = self._asked, set(self._crew.later())
+        answers, _ = await self._workers.ask(lambda number: LookForLabels(number, step, labels))
         found: dict[str, int] = {}
-        over = asyncio.Event()
-        self._waiting[number] = missing, found, over
-        if not missing:
-            over.set()
-        try:
-            self._crew.tell_all(LookForLabels(number, step, labels))
-            async with asyncio.timeout(ANSWER_LIMIT_S):
-                await over.wait()
-        except TimeoutError:
-            pass  # The next call asks again.
-        finally:
-            del self._waiting[number]
-        return found
+        for answer in answers:
+            for label, tick in answer.ended.items():
+                found[label] = max(tick, found.get(label, tick))
+        return found  # Of those that do not answer, the next call asks again.

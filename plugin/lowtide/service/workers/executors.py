@@ -8,8 +8,6 @@ from lowtide.assignment.messages import ForkServerHello, Kill
 from lowtide.service.workers.peer import Peer
 from lowtide_snapshots.cause import Cause
 
-__all__ = ["Executors"]
-
 
 class Executors:
     """The connected fork servers.

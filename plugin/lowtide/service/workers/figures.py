@@ -8,8 +8,6 @@ from lowtide.service.workers.register import Register
 from lowtide.status.gauges import WorkerGauges, WorkerState
 from lowtide.status.recent import totals_of
 
-__all__ = ["totals", "workers"]
-
 Gauges = Mapping[str, WorkerGauges]
 """The last gauges of each worker."""
 

@@ -34,7 +34,7 @@ class Peer:
         """Send one message, and wait for room."""
         await self.send(Kind.ASK, encode(message))
 
-    def tell(self, message: Message) -> None:
+    def post(self, message: Message) -> None:
         """Send one message without waiting for room; only for few short ones."""
         data = encode(message)
         self._writer.write(head(Kind.ASK, len(data)) + data)

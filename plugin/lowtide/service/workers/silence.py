@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from lowtide.service.tracker.lookout import Lookout
 from lowtide.status.gauges import WorkerState
 from lowtide_snapshots.cause import Cause
 
-__all__ = ["Silence"]
+QUIET_S = 5.0
+"""Gauges that are older say nothing of what their worker does now: its process is in a function of the flow."""
 
 
 class Silence:
@@ -46,3 +49,18 @@ class Silence:
                     way_out="add a time-out to what it waits for; its executor's log may say more",
                 )
         return None
+
+    def now(self, workers: Sequence[WorkerState], now_s: float) -> list[WorkerState]:
+        """Return the workers as they are known to be now: gauges that are no longer true are left out.
+
+        A worker in a long call has sent none since it began, and those that share its process have not either: what
+        they said before, that nothing is to be done or that a front reads on, is no reason to end the life.
+
+        Args:
+            workers: Those of the last `look`.
+            now_s: The monotonic time.
+        """
+        heard = self._heard
+        return [
+            replace(worker, gauges=None) if now_s - heard[worker.worker][1] > QUIET_S else worker for worker in workers
+        ]

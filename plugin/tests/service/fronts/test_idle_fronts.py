@@ -12,9 +12,10 @@ from stage_rig import INCARNATION, LIMIT_S, PARTITIONS, SECRET, Served, deployme
 from lowtide.assignment.messages import Grant
 from lowtide.assignment.welcome import FrontStart
 from lowtide.core.fronts.end import end_tick
+from lowtide.process.tracker_line import TrackerLine
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER, IdleFronts
 from lowtide_snapshots.cause import Cause
-from lowtide_tracker import Floor, TrackerClient
+from lowtide_tracker import Floor, LocalTracker, TrackerClient
 
 END = end_tick(1)
 
@@ -32,15 +33,9 @@ class Speaking:
     def __init__(self, tracker: Served, stop: int | None = None) -> None:
         self.lost: list[Cause] = []
         self.min_times: list[int] = []
-        self.idle = IdleFronts(
-            tracker.address,
-            secret=SECRET,
-            incarnation=INCARNATION,
-            start=0,
-            on_min_time=self.min_times.append,
-            on_lost=self.lost.append,
-            end=END,
-        )
+        local = LocalTracker(SERVICE_WORKER, INCARNATION, start=0)
+        line = TrackerLine(tracker.address, secret=SECRET, incarnation=INCARNATION, local=local, name="service")
+        self.idle = IdleFronts(line, local, on_min_time=self.min_times.append, on_lost=self.lost.append, end=END)
         self.idle.connect()
         for number in range(PARTITIONS):
             start = FrontStart(number=number, topic="orders", partition=number, offset=7, opening=0, stop=stop)
@@ -126,7 +121,7 @@ def test_a_front_is_handed_over_once_the_tracker_knows_all_promises(tracker: Ser
         stage = stage_of(deployment(), "0/orders-0", 0, tracker.address, None, **kept_of(start))
         tick(stage, time.monotonic())
         assert gauges_of_front(stage).heartbeat == 40, "its worker begins above the promise"
-        stage.told(Grant(0, 7, 50, 0))
+        stage.follow(Grant(0, 7, 50, 0))
         tick(stage, time.monotonic() + 1)
         await speaking.until(lambda: speaking.min_time == 50)
         speaking.idle.close()

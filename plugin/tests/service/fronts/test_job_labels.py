@@ -1,6 +1,6 @@
 """A job labels what another job has written with that job's ticks, in every schedule; two rules broken are noticed.
 
-One partition: the writing job puts transactions into the log, is told that they are committed, and only later do their
+One partition: the writing job puts transactions into the log, learns that they are committed, and only later do their
 markers let readers have them. The reading job's front reads, and is granted idle heartbeats by the real `TailState`.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.service.fronts.tail_state import RECORD, Grant, Tail, TailState
 from lowtide_tracker import Floor
@@ -26,7 +26,7 @@ class Log:
 
     entries: list[int] = field(default_factory=list)
     open_from: int | None = None
-    """Where the transaction that has no marker yet begins."""
+    """The start of the transaction that has no marker yet."""
 
     @property
     def end(self) -> int:
@@ -48,7 +48,7 @@ class Writer:
     durable: int = 0
     """The tick of the last record that is in the log for good."""
     stored: int = 0
-    """What of its delivered time it has stored and told."""
+    """The delivered time that it has stored and reported."""
 
     def step(self, dice: random.Random) -> None:
         if self.phase == "idle":
@@ -61,7 +61,7 @@ class Writer:
             self.log.entries += ticks
             self.last, self.phase = ticks[-1], "written"
         elif self.phase == "written":
-            if dice.random() < 0.2:  # Its life ends: the next one goes on from what was told.
+            if dice.random() < 0.2:  # Its life ends: the next one continues from what was reported.
                 self.log.entries[self.log.open_from :] = [MARKER] * (self.log.end - (self.log.open_from or 0) + 1)
                 self.log.open_from, self.phase, self.delivered = None, "idle", max(self.stored, self.durable)
                 return
@@ -78,7 +78,7 @@ class Reader:
         self.dice, self.by_job, self.decided = dice, by_job, decided
         self.log = Log()
         self.writer = Writer(self.log)
-        self.front = Front(0, slack_ms=1, opening=0, window=Window(1 << 30, 1 << 30), max_future_ms=1 << 40)
+        self.front = Front(0, FrontLimits(1, Window(1 << 30, 1 << 30), 1 << 40), KnownFloors(0))
         self.state = TailState(skew_ms=0, active_s=0.001, idle_s=0.001)
         self.state.watch(Tail(0, "orders", 0, 0))
         self.known = self.wrong = self.labelled = 0
@@ -90,7 +90,7 @@ class Reader:
     def tell(self, _now_s: float) -> None:
         self.writer.stored = self.writer.delivered
         if self.dice.random() < 0.7:
-            self.known = self.writer.stored  # It was told to the graph, and came here.
+            self.known = self.writer.stored  # It was reported to the graph, and came here.
 
     def look(self, now_s: float) -> None:
         promised, end = self.known, self.log.end

@@ -155,7 +155,7 @@ def test_a_tail_that_does_not_answer_is_asked_at_once_then_ever_less_and_grants_
     assert not state.failing([Tail(4, "orders", 1, 7)])
 
 
-def test_a_log_that_ends_before_what_was_read_is_told_once_and_news_that_crossed_is_not() -> None:
+def test_a_log_that_ends_before_what_was_read_is_reported_once_and_news_that_crossed_is_not() -> None:
     state = watching()
     look(state, 6, 1.0)
     look(state, 7, 1.1)
@@ -321,7 +321,7 @@ def test_a_clock_that_stays_ahead_is_followed_slowly(clocks: Time) -> None:
     assert estimate.jump_ms == 0
 
 
-def test_a_clock_that_is_set_back_for_a_time_is_followed_and_told(clocks: Time) -> None:
+def test_a_clock_that_is_set_back_for_a_time_is_followed_and_reported(clocks: Time) -> None:
     estimate = ClockEstimate()
     for _ in range(broker_clock.FIRST_SAMPLES):
         stamp(estimate, clocks, 0.0005, 0.0005)
@@ -380,9 +380,9 @@ def test_clocks_that_drift_are_followed_without_a_word(clocks: Time) -> None:
 def test_setting_our_own_clock_changes_nothing(clocks: Time) -> None:
     estimate = ClockEstimate()
     stamp(estimate, clocks, 0.0005, 0.0005)
-    told_ms = estimate.now_ms()
+    before_ms = estimate.now_ms()
     clocks.ours_s += 3600
-    assert estimate.now_ms() == told_ms
+    assert estimate.now_ms() == before_ms
 
 
 def test_a_clock_that_is_to_be_measured_is_known_from_its_first_stamp_on() -> None:
@@ -430,7 +430,7 @@ def test_a_topic_of_another_job_is_granted_nothing_until_that_job_has_promised_s
 
 
 def test_a_promise_counts_once_all_that_was_written_before_it_is_decided() -> None:
-    """A commit's answer comes before its records can be read: they lie behind the LSO then."""
+    """A commit's answer comes before its records can be read: they lie after the LSO then."""
     state = watching()
     assert state.awaits(4, 500)
     state.promised(4, 500, 9)

@@ -1,4 +1,4 @@
-"""The coordinator: who holds a snapshot up is named, a commit is told once, the job takes its own if nobody does."""
+"""The coordinator: it names what holds a snapshot up, reports a commit once, takes snapshots if nobody does."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ class Rig:
     taking_limit_s: float = HANGS_S
     max_commit_age_s: float = 0.0
     tick: int = 0
-    told: list[WorkerOrder] = field(default_factory=list)
+    sent: list[WorkerOrder] = field(default_factory=list)
     forgotten: list[list[tuple[int, int]]] = field(default_factory=list)
+    cuts: list[int] = field(default_factory=list)
+    """The ticks below which answers were cut."""
     asked: list[dict[int, int]] = field(default_factory=list)
     names: list[str] = field(default_factory=lambda: ["1/0", "1/1"])
     expected: int = 2
@@ -107,8 +109,8 @@ class Rig:
     def workers(self) -> list[str]:
         return self.names
 
-    def tell(self, order: WorkerOrder) -> None:
-        self.told.append(order)
+    def send(self, order: WorkerOrder) -> None:
+        self.sent.append(order)
 
     def fronts(self) -> list[tuple[FrontAt, str | None]]:
         return [(FrontAt(0, "in", "id", 0, self.offsets.pop(0) if self.offsets else 4, 9), None)]
@@ -118,6 +120,9 @@ class Rig:
 
     def forget(self, starts: list[tuple[int, int]]) -> None:
         self.forgotten.append(starts)
+
+    def cut_answers(self, below: int) -> None:
+        self.cuts.append(below)
 
     def floors(self, starts: Mapping[int, int]) -> tuple[Floor, ...]:
         self.asked.append(dict(starts))
@@ -187,7 +192,7 @@ def test_a_request_that_is_repeated_gets_the_snapshot_that_it_began(rig: Rig) ->
 
 
 @pytest.mark.parametrize("answer_first", [False, True])
-def test_a_snapshot_is_sealed_committed_and_told_once(rig: Rig, answer_first: bool) -> None:
+def test_a_snapshot_is_sealed_committed_and_reported_once(rig: Rig, answer_first: bool) -> None:
     """R15, R16; whichever answers first, the tracker or the workers."""
     rig.answer_first = answer_first
 
@@ -201,13 +206,13 @@ def test_a_snapshot_is_sealed_committed_and_told_once(rig: Rig, answer_first: bo
                 await asyncio.sleep(0.01)
 
     run(rig, story)
-    assert rig.told == [Committed(10), Committed(20)]
+    assert rig.sent == [Committed(10), Committed(20)]
     assert rig.forgotten == [[(0, 5)], [(0, 5)]], "each commit is read again from there, as nothing is at 4"
     assert rig.asked == [{0: 5}, {0: 5}]
     assert rig.happened() == ["snapshot_sealed", "snapshot_committed"] * 2
 
 
-def test_one_that_somebody_else_commits_is_told_as_well(rig: Rig) -> None:
+def test_one_that_somebody_else_commits_is_reported_as_well(rig: Rig) -> None:
     async def story(it: Coordinator) -> None:
         view = await rig.over(it.begin(None, commit=False).id, "sealed")
         store = open_store(rig.store)
@@ -219,7 +224,7 @@ def test_one_that_somebody_else_commits_is_told_as_well(rig: Rig) -> None:
         assert it.commits.last.floors[0].tick == FLOOR.tick
 
     run(rig, story)
-    assert Committed(10) in rig.told
+    assert Committed(10) in rig.sent
 
 
 def test_who_is_slow_is_named(rig: Rig) -> None:
@@ -234,7 +239,7 @@ def test_who_is_slow_is_named(rig: Rig) -> None:
         assert str(view.why) in it.trouble
 
     run(rig, story)
-    assert rig.told == [Cancel(1)]
+    assert rig.sent == [Cancel(1)]
     assert rig.log.commits() == []
 
 
@@ -301,7 +306,7 @@ def test_an_older_life_commits_nothing(rig: Rig) -> None:
     assert rig.log.commits() == []
 
 
-def test_the_job_takes_its_own_when_nobody_has_for_too_long_and_keeps_as_many_as_it_is_told(rig: Rig) -> None:
+def test_the_job_takes_its_own_when_nobody_has_for_too_long_and_keeps_as_many_as_the_conf_says(rig: Rig) -> None:
     rig.max_commit_age_s = 0.05
 
     async def story(it: Coordinator) -> None:
@@ -381,7 +386,7 @@ def test_a_job_without_a_commit_counts_from_its_first_life(rig: Rig) -> None:
     run(rig, story)
 
 
-def test_a_store_that_cannot_be_written_is_told_before_anybody_asks_for_a_snapshot(rig: Rig) -> None:
+def test_a_store_that_cannot_be_written_is_reported_before_anybody_asks_for_a_snapshot(rig: Rig) -> None:
     rig.folder.parent.mkdir(exist_ok=True)
     rig.folder.write_text("a file, and no folder")
 
@@ -395,12 +400,12 @@ def test_a_store_that_cannot_be_written_is_told_before_anybody_asks_for_a_snapsh
     run(rig, story)
 
 
-def test_a_commit_that_is_overtaken_before_it_is_told_counts_all_the_same(
+def test_a_commit_that_is_overtaken_before_it_is_reported_counts_all_the_same(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two commits that follow each other at once, ZooKeeper may tell the last one only."""
-    told: list[Callable[[Any], None]] = []
-    monkeypatch.setattr(rig.log, "watch", told.append)
+    watchers: list[Callable[[Any], None]] = []
+    monkeypatch.setattr(rig.log, "watch", watchers.append)
 
     async def story(it: Coordinator) -> None:
         sealed = [(await rig.over(it.begin(None, commit=False).id, "sealed")).id for _ in range(2)]
@@ -408,7 +413,7 @@ def test_a_commit_that_is_overtaken_before_it_is_told_counts_all_the_same(
         for entry in store.names("job/manifests/"):
             data = store.get(entry.name)
             rig.log.commit(Manifest.from_json(data, "here"), sha256(data))
-        told[0](rig.log.last())
+        watchers[0](rig.log.last())
         for id_ in sealed:
             await rig.over(id_, "committed")
 
@@ -465,8 +470,64 @@ def test_a_named_one_that_is_overtaken_is_committed_beside_the_newer(rig: Rig, b
         assert it.trouble == ""
 
     run(rig, story)
-    assert Committed(20) not in rig.told, "workers go by the newest"
+    assert Committed(20) not in rig.sent, "workers go by the newest"
     assert rig.happened().count("snapshot_committed") == 5
+
+
+def test_answers_of_calls_are_kept_for_every_commit_and_for_one_that_may_come_below(rig: Rig) -> None:
+    """Also for one that is sealed, which anybody may commit."""
+
+    async def story(it: Coordinator) -> None:
+        async def cut() -> int:
+            rig.cuts.clear()
+            await rig.over(it.begin(None, commit=True).id, "committed")
+            async with asyncio.timeout(HANGS_S):
+                while not rig.cuts:
+                    await asyncio.sleep(0.005)
+            return rig.cuts[-1]
+
+        assert await cut() == 10
+        go_on = await held_up(rig, it, "mine", commit=False)
+        assert await cut() == 10
+        rig.log.drop(rig.log.commits()[:1])
+        assert await cut() == 20, "of the snapshot under way"
+        go_on()
+        await rig.over("000001-0002", "sealed")
+        assert await cut() == 20
+        rig.log.release(rig.incarnation, "000001-0002")
+        it._takings.of_id("000001-0002").reserved = False  # type: ignore[union-attr]
+        assert await cut() == 30
+
+    run(rig, story)
+
+
+def test_answers_are_cut_above_the_commit_that_a_life_began_from_without_another_one(rig: Rig) -> None:
+    """It is kept while workers load it; then the rule has it, and a job at rest may make no other commit."""
+
+    async def commit(it: Coordinator) -> None:
+        await rig.over(it.begin(None, commit=True).id, "committed")
+
+    async def first(it: Coordinator) -> None:
+        await commit(it)
+
+    async def later(it: Coordinator) -> None:
+        restored = rig.log.restored()
+        assert restored is not None
+        assert restored.commit is not None, "it is loaded"
+        await commit(it)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(HANGS_S):
+            while rig.cuts[-1:] != [20]:
+                if rig.happened().count("snapshot_committed") < 3:
+                    it.look(loop.time(), rig.tick + 1)
+                await asyncio.sleep(0.02)
+        assert [each.tick for each in rig.log.commits()] == [20, 30]
+
+    run(rig, first)
+    begun_again(rig)
+    rig.log.set_restored(rig.incarnation, rig.log.last())
+    rig.max_commit_age_s = 0.05
+    run(rig, later)
 
 
 def test_floors_that_one_under_way_needs_are_kept_until_it_is_sealed(rig: Rig) -> None:
@@ -519,7 +580,7 @@ def test_where_nothing_can_be_reserved_a_snapshot_is_taken_all_the_same(
     run(rig, story)
 
 
-def test_as_many_snapshots_at_once_as_can_be_told_of(rig: Rig) -> None:
+def test_as_many_snapshots_at_once_as_can_be_reported(rig: Rig) -> None:
     async def story(it: Coordinator) -> None:
         begun = [it.begin(None, commit=False).id for _ in range(8)]
         with pytest.raises(SnapshotFailed, match="8 snapshots are already being taken"):

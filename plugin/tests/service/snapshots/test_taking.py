@@ -5,13 +5,27 @@ from __future__ import annotations
 import pytest
 
 from lowtide.assignment.messages import PartCount, PartEmpty, PartWritten, Pinned, ShareDurable, ShareNews, ShareSaved
+from lowtide.assignment.setting import SnapshotSetting
 from lowtide.service.snapshots.taking import Taking
 from lowtide_snapshots.format.manifest import FrontAt, LaneLast, Manifest, Part, VertexShape
 from lowtide_snapshots.job.record import JobRecord
+from lowtide_snapshots.stores.contract import StoreSetting
 from lowtide_tracker import Floor
 
 RECORD = JobRecord("index", 2, 128, 2, "log", 1, ("documents=docs",))
 FLOW = (VertexShape("count", "scan", (("word", "string"),), ""), VertexShape("last", "last", (), ""))
+SETTING = SnapshotSetting(
+    store=StoreSetting("/nowhere"),
+    record=RECORD.to_json(),
+    flow=FLOW,
+    base="",
+    steps="",
+    generation=0,
+    taking_limit_s=60.0,
+    max_commit_age_s=0.0,
+    keep=2,
+    max_age_s=None,
+)
 FRONTS = {0: FrontAt(0, "docs", "id", 0, 5, 11), 1: FrontAt(1, "docs", "id", 1, 0, 9)}
 SHA = "0" * 64
 
@@ -21,7 +35,7 @@ def part(unit: int, tick: int, snapshot: str, vertex: str = "count") -> Part:
 
 
 def taking(number: int = 1) -> Taking:
-    return Taking(number, "before", incarnation=3, record=RECORD, flow=FLOW, began_s=0.0)
+    return Taking(number, "before", setting=SETTING, incarnation=3, record=RECORD, began_s=0.0)
 
 
 def hear(it: Taking, worker: str, *news: ShareNews) -> None:
@@ -95,7 +109,7 @@ def test_what_is_said_before_it_is_known_who_was_asked_counts() -> None:
 
 
 def test_units_that_nobody_wrote_are_those_of_the_base() -> None:
-    """W9: written anew, gone, as it was; a step that the flow does not have any more goes."""
+    """W9: rewritten, gone, as it was; a step that the flow does not have any more goes."""
     first = taking()
     first.begin(40, ["1/0"], {})
     for unit in (1, 2, 3):

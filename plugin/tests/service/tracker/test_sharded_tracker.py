@@ -15,7 +15,7 @@ from tracker_life import LIMIT_S, Worker, lives, wait
 
 from lowtide.errors import LifeEnded
 from lowtide.service.tracker import process as tracker_process
-from lowtide.service.tracker.sharded import SILENCE_TOLD_S
+from lowtide.service.tracker.sharded import SILENCE_S
 
 
 def min_times(worker: Worker) -> dict[int, int]:
@@ -97,7 +97,7 @@ def test_a_shard_that_is_stopped_is_named_and_replaced(monkeypatch: pytest.Monke
             """With a limit between the silence of the stopped one and that of all others, however slow they are."""
             silences = [each.silent_s for each in life.process._processes]
             stopped, longest = silences.pop(2), max(*silences, life.process._merge.silent_s)
-            between = (stopped + longest) / 2 if stopped > longest + SILENCE_TOLD_S else math.inf
+            between = (stopped + longest) / 2 if stopped > longest + SILENCE_S else math.inf
             monkeypatch.setattr(tracker_process, "SILENT_LIMIT_S", between)
             seen.update(trouble.rpartition(" for ")[0] for trouble in life.process.troubles)
             life.process.end_if_silent()
@@ -160,7 +160,7 @@ def test_a_snapshot_is_asked_for_by_the_merge_and_a_new_shard_forgets_no_request
         assert life.faults == []
 
 
-def test_a_fault_of_a_shard_ends_all_and_is_told_once() -> None:
+def test_a_fault_of_a_shard_ends_all_and_is_reported_once() -> None:
     with ShardedTrackerLife(2) as life:
         one, two = Worker(life, 1), Worker(life, 2)
         one.local.fold(1, [-1], 77)

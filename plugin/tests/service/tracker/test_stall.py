@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lowtide.service.tracker.stall import Stall
-from lowtide.status.gauges import FrontGauges, WorkerGauges, WorkerState
+from lowtide.status.gauges import CallGauges, FrontGauges, WorkerGauges, WorkerState
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Holder, Traffic
@@ -42,25 +42,39 @@ def stood(held: Holder | None, workers: list[WorkerState], *, limit_s: float = 1
 def test_an_ack_that_nobody_works_on_is_named_after_the_limit() -> None:
     said = stood(ACK, [IDLE, IDLE])
     assert said[:10] == [""] * 10
-    assert "stood for 10 s" in said[10]
+    assert "not moved for 10 s" in said[10]
     assert "segment 2 has an open ack at tick 5" in said[10]
+
+
+def test_a_call_that_is_not_open_excuses_nothing() -> None:
+    waits = worker(busy=False, calls={"score": CallGauges(waiting=3, first=5)})
+    assert "not moved for 10 s" in stood(ACK, [waits])[10]
 
 
 def test_a_service_that_stood_still_itself_blames_nobody() -> None:
     stall = Stall(10.0)
     assert [text(stall.look(report(ACK), [IDLE], at_s)) for at_s in (100.0, 101.0, 170.0)] == [""] * 3
-    assert "stood for 10 s" in [text(stall.look(report(ACK), [IDLE], 170.0 + second)) for second in range(1, 11)][-1]
+    assert (
+        "not moved for 10 s" in [text(stall.look(report(ACK), [IDLE], 170.0 + second)) for second in range(1, 11)][-1]
+    )
 
 
 @pytest.mark.parametrize(
     ("held", "workers"),
     [
         (ACK, [IDLE, worker(busy=True)]),
+        (ACK, [IDLE, worker(busy=False, calls={"score": CallGauges(open=1)})]),
         (ACK, [IDLE, WorkerState(worker="1/0", level=1)]),
         (Holder(5, 1, 3, at_front=True), [IDLE]),
         (None, [IDLE]),
     ],
-    ids=["a busy worker", "a worker that has not said", "a slow front", "a tracker that is being rebuilt"],
+    ids=[
+        "a busy worker",
+        "an open call",
+        "a worker that has not said",
+        "a slow front",
+        "a tracker that is being rebuilt",
+    ],
 )
 def test_what_has_a_reason_is_no_stall(held: Holder | None, workers: list[WorkerState]) -> None:
     assert set(stood(held, workers)) == {""}
@@ -86,7 +100,7 @@ def unread(records: dict[int, tuple[str, int, float]], **front: object) -> list[
 def test_a_front_that_is_not_given_what_lies_in_its_partition_is_named_after_the_limit() -> None:
     said = unread(LIES)
     assert set(said[:10]) == {""}
-    assert "min time stands at front orders-1: its worker has not received the record at offset 7" in said[12]
+    assert "min time is stuck at front orders-1: its worker has not received the record at offset 7" in said[12]
 
 
 def test_a_front_that_is_stopped_or_has_read_on_waits_for_nothing() -> None:

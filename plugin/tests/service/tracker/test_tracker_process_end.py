@@ -1,4 +1,4 @@
-"""How a tracker's process ends: with the life, with its parent, or for good."""
+"""The end of a tracker's process: with the life, with its parent, or for good."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lowtide.service.tracker.messages import Ready, TrackerSetting, TrackerStart
 from lowtide_tracker import LocalTracker, TrackerClient
 
 
-def test_a_fault_is_told_once_and_the_process_ends() -> None:
+def test_a_fault_is_reported_once_and_the_process_ends() -> None:
     with TrackerLife() as life:
         one, two = Worker(life, 1), Worker(life, 2)
         pid = life.process.pid
@@ -77,7 +77,7 @@ def test_a_process_that_hangs_is_killed_unless_nobody_listened_meanwhile(monkeyp
         os.kill(pid, signal.SIGSTOP)
         time.sleep(2.5)
         life.do(look())
-        assert life.process.pid == pid, "whoever comes late cannot say that nothing was said"
+        assert life.process.pid == pid, "a latecomer cannot say that nothing was said"
         deadline = time.monotonic() + LIMIT_S
         while not life.restarts and time.monotonic() < deadline:
             life.do(look())
@@ -86,7 +86,7 @@ def test_a_process_that_hangs_is_killed_unless_nobody_listened_meanwhile(monkeyp
         wait(lambda: life.process.pid not in (None, pid))
 
 
-def test_a_setting_that_is_none_is_told_by_start() -> None:
+def test_a_setting_that_is_none_is_reported_by_start() -> None:
     life = TrackerLife(graph={1: (9,)})
     try:
         with pytest.raises(LifeEnded, match="fed by segment 9, which is not in the graph"):
@@ -111,12 +111,11 @@ def test_after_close_nothing_is_left() -> None:
 PARENT = f"""
 import asyncio
 from lowtide.service.tracker.messages import TrackerSetting
-from lowtide.service.tracker.process import TrackerProcess
+from lowtide.service.tracker.process import TrackerHooks, TrackerProcess
 
 async def main():
     tracker = TrackerProcess(
-        TrackerSetting(1, {{1: ()}}, {{0: 0}}, 0, 64), {SECRET!r}, host="127.0.0.1",
-        workers=list, fronts=dict, on_fault=print,
+        TrackerSetting(1, {{1: ()}}, {{0: 0}}, 0, 64), {SECRET!r}, TrackerHooks(list, print), host="127.0.0.1"
     )
     await tracker.start()
     print(tracker.pid, flush=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from lowtide.assignment.messages import LabelsEnded, LookForLabels, WorkerOrder
+from lowtide.service.workers import asking
 from lowtide.service.workers import ended_labels as ended_labels_module
 from lowtide.service.workers.crew import Crew
 from lowtide.service.workers.ended_labels import EndedLabels
@@ -16,7 +17,7 @@ from lowtide.status.subscriptions import Hub, Subscription
 
 
 class Workers:
-    """Three workers, of which two are behind the first level; what they know the test says.
+    """Three workers, of which two are after the first level; what they know the test says.
 
     Attributes:
         ended: By worker and label the tick; a worker that is not there does not answer.
@@ -29,11 +30,11 @@ class Workers:
             register.workers[name] = Worker(name, number, "0", 0)
         self.ended: dict[str, dict[str, int]] = {"0/documents-0": {}, "1/0": {}, "1/1": {}}
         self.asked: list[tuple[str, LookForLabels]] = []
-        self.told: int | None = None
+        self.published: int | None = None
         self.hub = Hub(incarnation=1, slack_ms=2, start_ms=None, segments={}, labels={"indexed": "str", "paid": "int"})
-        self.it = EndedLabels(Crew(register, self.tell, 2), self.hub, lambda: self.told, 2)
+        self.it = EndedLabels(Crew(register, self.send, 2), self.hub, lambda: self.published, 2)
 
-    def tell(self, worker: str, order: WorkerOrder) -> None:
+    def send(self, worker: str, order: WorkerOrder) -> None:
         assert isinstance(order, LookForLabels)
         self.asked.append((worker, order))
         if worker in self.ended:
@@ -46,7 +47,7 @@ class Workers:
             await asyncio.sleep(0)
 
 
-def told(subscription: Subscription) -> list[tuple[object, int | None]]:
+def published(subscription: Subscription) -> list[tuple[object, int | None]]:
     return [(each.data["about"], each.time_ms) for each in subscription.take() if each.kind == "done"]
 
 
@@ -78,34 +79,34 @@ def test_nobody_is_asked_while_nobody_waits() -> None:
     played(play)
 
 
-def test_a_label_is_told_when_all_of_its_tick_and_its_own_record_is_delivered() -> None:
+def test_a_label_is_reported_when_all_of_its_tick_and_its_own_record_is_delivered() -> None:
     async def play(workers: Workers) -> None:
         subscription = workers.hub.subscribe(["done:indexed:a", "done:paid:7"], at_ms=0)
         workers.ended["1/1"] = {"a": 50}
         for delivered in (None, 49, 50):
-            workers.told = delivered
+            workers.published = delivered
             workers.it.soon()
             await workers.settled()
-            assert told(subscription) == []
+            assert published(subscription) == []
             assert await workers.it.ended_ms("indexed", "a") is None
-        workers.told = 51
+        workers.published = 51
         workers.it.soon()
         await workers.settled()
-        assert told(subscription) == [("done:indexed:a", 100)]
+        assert published(subscription) == [("done:indexed:a", 100)]
         assert await workers.it.ended_ms("indexed", "a") == 100
         assert await workers.it.ended_ms("paid", "7") is None
         workers.ended["1/0"] = {"7": 900}
-        assert workers.it.all_told() is False, "somebody waits"
+        assert workers.it.all_published() is False, "somebody waits"
         await workers.settled()
-        assert workers.it.all_told() is True
-        assert told(subscription) == [("done:paid:7", 1_800)], "time has ended"
+        assert workers.it.all_published() is True
+        assert published(subscription) == [("done:paid:7", 1_800)], "time has ended"
 
     played(play)
 
 
 def test_of_a_label_that_ended_in_several_hash_units_the_last_end_counts() -> None:
     async def play(workers: Workers) -> None:
-        workers.told = 100
+        workers.published = 100
         workers.ended |= {"1/0": {"a": 60}, "1/1": {"a": 50}}
         assert await workers.it.ended_ms("indexed", "a") == 120
 
@@ -128,26 +129,26 @@ def test_many_labels_are_asked_for_in_several_questions(monkeypatch: pytest.Monk
 
 
 def test_a_worker_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_labels_module, "ANSWER_LIMIT_S", 0.05)
+    monkeypatch.setattr(asking, "ANSWER_LIMIT_S", 0.05)
 
     async def play(workers: Workers) -> None:
-        workers.told = 100
+        workers.published = 100
         workers.ended = {"1/0": {}}
         subscription = workers.hub.subscribe(["done:indexed:a"])
         await asyncio.sleep(0.2)
-        assert told(subscription) == []
+        assert published(subscription) == []
         workers.ended["1/1"] = {"a": 50}
         workers.it.soon()
         await workers.settled()
-        assert told(subscription) == [("done:indexed:a", 100)]
+        assert published(subscription) == [("done:indexed:a", 100)]
         workers.it.hear("1/1", LabelsEnded(1, {"a": 70}))
-        assert told(subscription) == [], "an answer to an old question"
+        assert published(subscription) == [], "an answer to an old question"
 
     played(play)
 
 
 def test_where_nobody_waits_the_end_of_time_waits_for_nobody() -> None:
     async def play(workers: Workers) -> None:
-        assert workers.it.all_told() is True
+        assert workers.it.all_published() is True
 
     played(play)

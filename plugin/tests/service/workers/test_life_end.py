@@ -26,7 +26,7 @@ from lowtide.worker.protocol import Frames
 from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
-    from tests.conftest import Life, Task
+    from process_life import Life, Task
 
 SECRET = b"the secret of a test, 32 bytes.."
 

@@ -21,6 +21,7 @@ import org.slf4j.LoggerFactory;
 public final class DriverSide implements DriverPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(DriverSide.class);
   private static final int SECRET_BYTES = 32;
+  private static final int SERVICE_TRIES = 3;
   private static final long STOP_GRACE_MS = 5_000;
   private static final String[] GAUGES = {"workers", "executors", "records_in", "records_out", "dead_letters"};
 
@@ -72,12 +73,7 @@ public final class DriverSide implements DriverPlugin {
     String bind = conf.get("spark.driver.bindAddress", conf.get("spark.driver.host"));
     ShuffleDoor.shut(bind, random);
     try {
-      service =
-          PythonProcess.start(
-              Interpreter.driver(conf),
-              "lowtide.service",
-              Messages.startService(secret, conf.get("spark.driver.host"), bind));
-      address = Messages.serviceAddress(service.hear(Interpreter.startLimitMs(conf)));
+      address = start(conf, bind);
     } catch (IOException error) {
       throw new IllegalStateException("Lowtide's service did not start. " + error.getMessage(), error);
     }
@@ -86,6 +82,25 @@ public final class DriverSide implements DriverPlugin {
     events.start();
     current = this;
     return Map.of("service", address, "secret", secret, "python", Interpreter.executor(conf));
+  }
+
+  /** Starts the service, again if it is killed before it answers; returns where it listens. */
+  private String start(SparkConf conf, String bind) throws IOException {
+    for (int tries = 1; ; tries++) {
+      service =
+          PythonProcess.start(
+              Interpreter.driver(conf),
+              "lowtide.service",
+              Messages.startService(secret, conf.get("spark.driver.host"), bind));
+      try {
+        return Messages.serviceAddress(service.hear(Interpreter.startLimitMs(conf)));
+      } catch (IOException error) {
+        if (tries == SERVICE_TRIES || !service.wasKilled()) {
+          throw error;
+        }
+        LOG.warn("starting the service again: {}", error.getMessage());
+      }
+    }
   }
 
   @Override

@@ -23,6 +23,9 @@ final class PythonProcess {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final int LAST_LINES = 30;
 
+  /** An exit code above this is 128 and the signal's number. */
+  private static final int SIGNALLED = 128;
+
   private final String python;
   private final String module;
   private final Process process;
@@ -30,6 +33,7 @@ final class PythonProcess {
   private final BufferedWriter in;
   private final Deque<String> lastLines = new ArrayDeque<>();
   private final Thread logger;
+  private boolean silent;
 
   private PythonProcess(String python, String module, Process process) {
     this.python = python;
@@ -85,12 +89,18 @@ final class PythonProcess {
     try {
       return hear();
     } catch (IOException ended) {
-      throw deadline.passed()
+      silent = deadline.passed();
+      throw silent
           ? new IOException(python + " -m " + module + " did not answer within " + limitMs + " ms", ended)
           : ended;
     } finally {
       deadline.close();
     }
+  }
+
+  /** Whether a signal that was not ours ended the child. */
+  boolean wasKilled() {
+    return !silent && !process.isAlive() && process.exitValue() > SIGNALLED;
   }
 
   /** How the child ended, with the last lines of its log. */

@@ -1,4 +1,4 @@
-"""Helpers for tests of flows that run as jobs, on a real Kafka and Spark."""
+"""A record at which a job dies, for tests of flows on a real Kafka and Spark."""
 
 from __future__ import annotations
 

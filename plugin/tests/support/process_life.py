@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import cloudpickle
-import pytest
 from hanging import HANGS_S
 from life_settings import setting
 
@@ -40,7 +38,6 @@ from lowtide.assignment.messages import (
     read_answer,
 )
 from lowtide.assignment.setting import LifeSetting, pack
-from lowtide.embedded import EmbeddedServices
 from lowtide.process.wire import ConnectionClosed, Kind, connect, receive, send
 
 SECRET = b"the secret of a test, 32 bytes.."
@@ -99,7 +96,7 @@ class Life:
         assert isinstance(answer, Begun), answer
 
     def setting(self) -> LifeSetting:
-        """What the driver program would say of the life."""
+        """The driver program's settings of the life."""
         return setting(self._zookeeper, self.incarnation, processes=self.processes)
 
     def finish(self) -> None:
@@ -111,7 +108,7 @@ class Life:
         return read_answer(receive(self._control)[1])
 
     def status(self) -> JobState:
-        """What the service knows of the job."""
+        """The service's record of the job."""
         state = self.ask(Status())
         assert isinstance(state, JobState)
         return state
@@ -191,48 +188,3 @@ def until(look: Callable[[], Any], wait_s: float = HANGS_S) -> Any:
     while not (seen := look()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return seen
-
-
-@pytest.fixture(name="until")
-def _until() -> Callable[[Callable[[], Any]], Any]:
-    """Waits for something to become true."""
-    return until
-
-
-@pytest.fixture(scope="session")
-def zookeeper(zookeeper_services: EmbeddedServices) -> str:
-    """A ZooKeeper's address."""
-    return zookeeper_services.zookeeper
-
-
-@pytest.fixture
-def life(zookeeper: str) -> Iterator[Life]:
-    """A life with the executors "0" and "1", and no plan yet."""
-    started = Life(zookeeper)
-    try:
-        started.executor("0")
-        started.executor("1")
-        yield started
-    finally:
-        started.close()
-
-
-@pytest.fixture
-def alive() -> Callable[[int], bool]:
-    """Whether a process of that pid runs."""
-
-    def look(pid: int) -> bool:
-        try:
-            os.kill(pid, 0)
-            with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-                return stat.read().rpartition(")")[2].split()[0] != "Z"
-        except (ProcessLookupError, FileNotFoundError):
-            return False
-
-    return look
-
-
-@pytest.fixture
-def kill() -> Callable[[int], None]:
-    """SIGKILL for a process that the test made."""
-    return lambda pid: os.kill(pid, signal.SIGKILL)
