@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-__all__ = ["is_true", "seconds"]
-
 
 def is_true(value: object) -> bool:
     """Return a truth value; the text of a rendered template, "True" or "False", counts as what it says."""

@@ -10,8 +10,6 @@ import click
 from lowtide_airflow.errors import FileNotWritten
 from lowtide_airflow.jobs_file import DEFAULT, VARIABLE
 
-__all__ = ["airflow", "dag_files"]
-
 _INSTALLED = Path(__file__).with_name("dag_files")
 _CLONE = Path(__file__).parents[1]
 

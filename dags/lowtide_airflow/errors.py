@@ -9,15 +9,13 @@ from lowtide_snapshots.errors import LowtideError, SnapshotFailed
 
 __all__ = [
     "ConnectionInvalid",
-    "ControlRefused",
-    "ControlUnreachable",
     "FileNotWritten",
     "JobsFileRefused",
     "NotRunning",
     "RunsAlready",
+    "SinkUnknown",
     "SnapshotFailed",
     "SubmitFailed",
-    "TokenRefused",
 ]
 
 
@@ -43,16 +41,8 @@ class RunsAlready(LowtideError):
     """Stop the job first, or leave it: it runs already, and this submission did not start it."""
 
 
-class ControlUnreachable(LowtideError):
-    """Check that the job still runs, then try again: its control API gave no usable answer."""
-
-
-class ControlRefused(LowtideError):
-    """Change the request: the job refused it, and its answer has the reason."""
-
-
-class TokenRefused(LowtideError):
-    """Give the Airflow connection the content of the job's [control].token_file as its password."""
+class SinkUnknown(LowtideError, ValueError):
+    """Correct the sink's name, or start the job with it: the job writes no files by this name."""
 
 
 class SubmitFailed(LowtideError):

@@ -11,8 +11,6 @@ from typing import Any
 
 from lowtide_snapshots.redaction import HIDDEN, RULE, is_secret
 
-__all__ = ["Hidden", "conceal", "reveal", "secrets_of"]
-
 
 class Hidden:
     """A secret; its text is that of something redacted.

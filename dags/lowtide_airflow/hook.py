@@ -12,8 +12,6 @@ from lowtide_airflow.errors import ConnectionInvalid
 from lowtide_airflow.job.client import JobClient, jobs_at
 from lowtide_airflow.job.services import Services
 
-__all__ = ["LowtideHook", "Programs"]
-
 DEFAULT_PORT = 2181
 PROGRAMS = ("lowtide", "conf", "folder", "spark_submit")
 """The fields of `Programs`, as a connection has them."""

@@ -23,8 +23,6 @@ import msgspec
 
 from lowtide_airflow.errors import JobsFileRefused
 
-__all__ = ["PURPOSES", "VARIABLE", "JobEntry", "SparkEntry", "read_jobs", "read_mistakes"]
-
 VARIABLE = "LOWTIDE_AIRFLOW_CONF"
 DEFAULT = "conf/airflow.toml"
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
@@ -122,7 +120,7 @@ class JobEntry:
     @property
     def dag_name(self) -> str:
         """The job's name in ids of DAGs, which have only letters, digits, `_`, `-` and `.`."""
-        return re.sub(r"[^\w.-]", "_", self.name, flags=re.ASCII)
+        return name_in_ids(self.name)
 
     def dag_id(self, purpose: str) -> str:
         """Return the id of the job's DAG for a purpose."""
@@ -140,6 +138,11 @@ class JobEntry:
     def max_age_s(self) -> float | None:
         """The greatest age of a commit in seconds; None for no limit."""
         return _seconds(self.max_age) if self.max_age else None
+
+
+def name_in_ids(name: str) -> str:
+    """Return a name as it is in ids of Airflow."""
+    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
 
 
 def read_jobs(dags_folder: Path | str | None = None, purpose: str | None = None) -> tuple[JobEntry, ...]:

@@ -11,13 +11,12 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from lowtide_airflow.arguments import is_true
-from lowtide_airflow.errors import TokenRefused
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.triggers.base import OUTAGES
 from lowtide_airflow.triggers.job import DeliveredTimeTrigger, LabelEndedTrigger
 from lowtide_airflow.ui.links import JobLink
 from lowtide_snapshots.commits.moment import ms_of
-from lowtide_snapshots.errors import LowtideError
+from lowtide_snapshots.errors import LowtideError, TokenRefused
 
 __all__ = ["DeliveredTimeSensor", "LabelEndedSensor"]
 

@@ -17,7 +17,7 @@ from lowtide_airflow.job.program import Start
 from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
-    from tests.conftest import Job
+    from seen_job import Job
 
 pytestmark = [pytest.mark.airflow, pytest.mark.zookeeper, pytest.mark.usefixtures("airflow_home")]
 
@@ -172,7 +172,7 @@ def test_without_deferring_an_outage_and_the_recovery_are_waited_for_by_the_task
         if len(paused) < 3:
             refuse(4)(key)
         job.runs(key)
-        job.tell(7)
+        job.publish(7)
 
     task, submit = recover(begin_once_it_is_back, death=death, deferrable=False, poll_interval=0.05)
     done = task.execute(context())

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Self
 
-from lowtide_airflow.errors import NotRunning, TokenRefused
+from lowtide_airflow.errors import NotRunning, SinkUnknown
 from lowtide_airflow.job.control import Control
+from lowtide_airflow.job.folders import Folders
 from lowtide_airflow.job.services import Services
 from lowtide_airflow.job.snapshots import JobSnapshots
 from lowtide_airflow.job.status import JobStatus
 from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
+from lowtide_snapshots.errors import TokenRefused
 from lowtide_snapshots.job.control_address import ControlAddress
 from lowtide_snapshots.job.life import Life
 from lowtide_snapshots.job.registry import jobs
-
-__all__ = ["JobClient", "jobs_at"]
 
 
 class JobClient:
@@ -53,7 +53,7 @@ class JobClient:
         record = self._store.record()
         # The lease is read first: what a life reports before it frees the lease is then seen.
         holder = self._store.holder()
-        incarnation, node, tick = self._store.incarnation(), self._store.life(), self._store.told()
+        incarnation, node, tick = self._store.incarnation(), self._store.life(), self._store.published()
         slack_ms = record.slack_ms if record else 0
         return JobStatus(
             job=self.job,
@@ -80,6 +80,18 @@ class JobClient:
         It is stored before it is published, so it is the same with the job dead.
         """
         return self.status().delivered_ms
+
+    def folders(self, sink: str) -> Folders:
+        """Return the folders of a sink of files (errors: SinkUnknown)."""
+        places = self._store.places()
+        if sink not in places:
+            known = ", ".join(f'"{each}"' for each in sorted(places)) or "none"
+            raise SinkUnknown(
+                f'job "{self.job}" has no sink "{sink}" that writes files; its sinks of files: {known}',
+                where=f"{self.services.zookeeper}, /{self.services.root}",
+                way_out="give the sink's name in the flow; or start the job, if it has not run with this sink yet",
+            )
+        return Folders.of(places[sink])
 
     def commits(self) -> list[Commit]:
         """Return all commits, ascending."""

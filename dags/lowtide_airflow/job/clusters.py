@@ -10,14 +10,12 @@ from typing import Protocol
 from lowtide_airflow.job.program import Start
 from lowtide_airflow.jobs_file import SparkEntry
 
-__all__ = ["Cluster", "Kubernetes", "Standalone", "Yarn", "cluster_of"]
-
 LOCAL = "local://"
 DRIVER_PYTHON, EXECUTOR_PYTHON = "spark.pyspark.driver.python", "spark.pyspark.python"
 PYTHON_RUNNER = "org.apache.spark.deploy.PythonRunner"
 
 Fault = tuple[str, str]
-"""What is wrong, and what to do."""
+"""The problem, and the way out."""
 
 
 class Cluster(Protocol):

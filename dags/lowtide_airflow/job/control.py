@@ -6,15 +6,14 @@ import json
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from lowtide_airflow.errors import ControlRefused, ControlUnreachable, TokenRefused
-from lowtide_snapshots.errors import AddressUnproven
 from lowtide_snapshots.job.control_requests import ControlRequests
-
-__all__ = ["Control"]
 
 
 class Control(ControlRequests):
-    """A job's control API. Every method raises `ControlUnreachable`, `TokenRefused` or `ControlRefused`."""
+    """A job's control API, with its answers as plain values."""
+
+    way_there = "make it reachable from this machine: set the job's [control].host and port, then try again"
+    way_in = "set [control].token_file for the job, and its content as the password of the Airflow connection"
 
     def status(self) -> dict[str, Any]:
         """Return the running job's full status, `GET /status`; times are ms since 1970."""
@@ -53,23 +52,3 @@ class Control(ControlRequests):
         except ValueError as error:
             quoted = answer[:100].decode(errors="replace")
             raise self._unreachable(f"its answer is not JSON: {quoted!r}") from error
-
-    def _unreachable(self, why: str) -> ControlUnreachable:
-        return ControlUnreachable(
-            f"the job's control API does not answer: {why}",
-            where=self._at.address,
-            way_out="make it reachable from this machine: set the job's [control].host and port, then try again",
-        )
-
-    def _unproven(self, error: AddressUnproven) -> TokenRefused:
-        return TokenRefused(error.what, where=error.where, way_out=error.way_out)
-
-    def _token_refused(self) -> TokenRefused:
-        return TokenRefused(
-            "the job does not accept this token",
-            where=f"its control API at {self._at.address}",
-            way_out="set [control].token_file for the job, and its content as the password of the Airflow connection",
-        )
-
-    def _refused(self, what: str, way_out: str) -> ControlRefused:
-        return ControlRefused(what, where=self._at.address, way_out=way_out)

@@ -11,18 +11,16 @@ from lowtide_airflow.job.status import JobStatus
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.job.life import Life
 
-__all__ = ["MAX_DEATHS", "WITHIN_S", "Death", "Deaths", "why_not_restart"]
-
 MAX_DEATHS = 5
-"""How many lives may end by themselves before a person is asked."""
+"""Limit on lives that end by themselves before a person is asked."""
 WITHIN_S = 1800.0
 """The time in which they are counted."""
 
 GONE_S = 3.0
-"""How long the lease must be free if the life reported no end: one that was cut off from ZooKeeper takes the lease
+"""Time for the lease to be free if the life reported no end: one that was cut off from ZooKeeper takes the lease
 again within a third of its session timeout."""
 FAILED_S = 30.0
-"""How long it must be free if the life reported its end, but not whether its program restarts it: that pauses for at
+"""Time for it to be free if the life reported its end, but not whether its program restarts it: that pauses for at
 most 15 s."""
 
 

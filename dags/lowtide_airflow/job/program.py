@@ -14,12 +14,10 @@ from typing import IO, Any, Protocol
 from lowtide_airflow.errors import SubmitFailed
 from lowtide_snapshots.redaction import redacted, without
 
-__all__ = ["Launcher", "Log", "Start", "Supervised", "run_command"]
-
 Log = Callable[[str], object]
 
 LIMIT_S = 300.0
-"""How long a command that submits may take; `lowtide run --detach` returns when the job is ready."""
+"""Limit on a command that submits; `lowtide run --detach` returns when the job is ready."""
 MOST_CHARS = 4_000
 
 

@@ -8,8 +8,6 @@ from lowtide_airflow.errors import ConnectionInvalid
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
 
-__all__ = ["Services"]
-
 SESSION_TIMEOUT_S = 10.0
 """Of a ZooKeeper session that holds no lease, so nothing depends on it."""
 

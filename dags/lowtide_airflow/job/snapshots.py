@@ -13,8 +13,6 @@ from lowtide_snapshots.commits.retention import Rule, Swept, bases, plan, sweep
 from lowtide_snapshots.commits.verification import Damage, verify
 from lowtide_snapshots.format.parts import sha256
 
-__all__ = ["JobSnapshots", "Pruned", "plain"]
-
 
 @dataclass(frozen=True, slots=True)
 class Pruned:

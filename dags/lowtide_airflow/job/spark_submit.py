@@ -13,8 +13,6 @@ from lowtide_airflow.job.program import LIMIT_S, Log, Start, run_command
 from lowtide_airflow.jobs_file import SparkEntry
 from lowtide_snapshots.redaction import redacted
 
-__all__ = ["SparkSubmit"]
-
 OURS = (
     "spark.submit.deployMode",
     "spark.driver.supervise",

@@ -7,8 +7,6 @@ from typing import Literal
 
 from lowtide_snapshots.job.life import Life
 
-__all__ = ["JobStatus", "State"]
-
 State = Literal["unknown", "starting", "running", "stopped", "failed", "gone"]
 
 

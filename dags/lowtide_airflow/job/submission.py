@@ -17,8 +17,6 @@ from lowtide_airflow.job.deaths import Deaths
 from lowtide_airflow.job.program import Launcher, Log, Start
 from lowtide_snapshots.job.life import AIRFLOW
 
-__all__ = ["SURROUNDINGS", "Submission", "key_of", "submit_once"]
-
 SURROUNDINGS = 4
 """Exit status of a command that could not run anything: no broker, no ZooKeeper, or the job runs already."""
 USAGE = 2
@@ -26,7 +24,7 @@ MOST_CHARS = 160
 """Of a key, which must leave room for its next forms: the control API accepts 200."""
 DIGEST_CHARS = 33
 MOST_TRIES = 20
-"""How many lives one task may begin, each after the end of the one before."""
+"""Limit on the lives that one task may begin, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,25 +14,20 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from lowtide_airflow.arguments import is_true, seconds
-from lowtide_airflow.errors import (
-    ConnectionInvalid,
-    ControlRefused,
-    JobsFileRefused,
-    SnapshotFailed,
-    SubmitFailed,
-    TokenRefused,
-)
+from lowtide_airflow.errors import ConnectionInvalid, JobsFileRefused, SnapshotFailed, SubmitFailed
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.submission import key_of
 from lowtide_airflow.triggers.base import JobTrigger
 from lowtide_snapshots.errors import (
     CommitRefused,
+    ControlRefused,
     EntryDiffers,
     Fenced,
     FormatTooNew,
     LowtideError,
     RecordRefused,
+    TokenRefused,
     ZooKeeperRefused,
 )
 from lowtide_snapshots.stores.errors import StoreRefused

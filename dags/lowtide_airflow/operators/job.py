@@ -262,8 +262,8 @@ class PreviewFlowOperator(RunFlowOperator):
         if found is None:
             found = {"commit": self._commit(start)}
         if found.get("commit"):
-            place = {"job": self.job, "connection": self.lowtide_conn_id}
-            SnapshotLink.note(context, **place, snapshot=found["commit"]["id"])
+            page = {"job": self.job, "connection": self.lowtide_conn_id}
+            SnapshotLink.note(context, **page, snapshot=found["commit"]["id"])
         self.log.info("the job would begin with: %s", json.dumps(found, indent=2))
         return found
 

@@ -111,8 +111,8 @@ class RecoverFlowOperator(StartOperator):
         if found is None:
             return self._not_begun(str(event["error"]), self._newest_death(context))
         kept = ("dead", "cause", "delivered_at_death_ms", "incarnation", "commit", "delivered_ms")
-        place = {"job": self.job, "connection": self.lowtide_conn_id}
-        done = {"recovered": True, **place, **{name: found[name] for name in kept}}
+        page = {"job": self.job, "connection": self.lowtide_conn_id}
+        done = {"recovered": True, **page, **{name: found[name] for name in kept}}
         self.log.info('job "%s" is recovered: %s', self.job, done)
         self.note(context, **done)
         return done
@@ -184,8 +184,8 @@ class RecoverFlowOperator(StartOperator):
     def _needs_a_person(self, client: JobClient, death: Mapping[str, Any]) -> dict[str, Any] | None:
         """The result that asks a person to decide; None if the restart may go ahead."""
         lives, now, within_s = client.lives(), datetime.now(UTC), seconds(self.within_s)
-        told = next((life.cause for life in lives if life.incarnation == death["incarnation"]), None)
-        cause = told or Cause.of(death["cause"])
+        noted = next((life.cause for life in lives if life.incarnation == death["incarnation"]), None)
+        cause = noted or Cause.of(death["cause"])
         why = why_not_restart(cause, lives, now, max_deaths=int(self.max_deaths), within_s=within_s)
         if why is not None:
             return self._undecided(*why, death)

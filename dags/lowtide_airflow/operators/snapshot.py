@@ -92,8 +92,8 @@ class TakeSnapshotOperator(LowtideOperator):
         """Resume when the snapshot has the wanted phase."""
         view = self.checked_snapshot(event)
         kept = ("name", "phase", "min_time_ms", "parts", "rows", "bytes")
-        place = {"job": self.job, "connection": self.lowtide_conn_id, "snapshot": view["id"]}
-        done = {name: view.get(name) for name in kept} | place
+        page = {"job": self.job, "connection": self.lowtide_conn_id, "snapshot": view["id"]}
+        done = {name: view.get(name) for name in kept} | page
         self.log.info("snapshot %s is %s: %s", view["id"], view["phase"], done)
         self.note(context, **done)
         return done

@@ -11,11 +11,12 @@ from lowtide_airflow.triggers.job import (
     RecoveredTrigger,
 )
 from lowtide_airflow.triggers.snapshot import SnapshotTrigger
-from lowtide_airflow.triggers.watcher import DeliveredTimePassedTrigger, JobDiedTrigger
+from lowtide_airflow.triggers.watcher import DeliveredTimePassedTrigger, FolderCompleteTrigger, JobDiedTrigger
 
 __all__ = [
     "DeliveredTimePassedTrigger",
     "DeliveredTimeTrigger",
+    "FolderCompleteTrigger",
     "JobDiedTrigger",
     "JobEndedTrigger",
     "JobRunningTrigger",

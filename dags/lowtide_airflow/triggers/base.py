@@ -14,11 +14,11 @@ from typing import Any, Self, TypeVar
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from lowtide_airflow.errors import ControlUnreachable, NotRunning
+from lowtide_airflow.errors import NotRunning
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.services import Services
-from lowtide_snapshots.errors import LowtideError, ZooKeeperUnavailable
+from lowtide_snapshots.errors import ControlUnreachable, LowtideError, ZooKeeperUnavailable
 from lowtide_snapshots.stores.errors import StoreUnavailable
 
 __all__ = ["OUTAGES", "AsyncJob", "JobTrigger", "Outage", "StoredArguments"]

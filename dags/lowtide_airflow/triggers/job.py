@@ -6,13 +6,12 @@ import asyncio
 import time
 from typing import Any
 
-from lowtide_airflow.errors import TokenRefused
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.deaths import Death, Deaths
 from lowtide_airflow.job.status import State
 from lowtide_airflow.triggers.base import OUTAGES, AsyncJob, JobTrigger, Outage
 from lowtide_airflow.triggers.news import wait_for_news
-from lowtide_snapshots.errors import LowtideError
+from lowtide_snapshots.errors import LowtideError, TokenRefused
 from lowtide_snapshots.job.control_address import ControlAddress
 
 __all__ = [
@@ -26,7 +25,7 @@ __all__ = [
 
 
 SUBSCRIBED_S = 60.0
-"""How long a subscription is relied on before ZooKeeper is asked again: a life that was replaced may not know it."""
+"""Time for which a subscription is relied on before asking ZooKeeper: a replaced life may not know that it is."""
 
 
 class JobRunningTrigger(JobTrigger):
@@ -202,7 +201,7 @@ class SubscribedTrigger(JobTrigger):
         try:
             at, token = await job.call(_subscription)
             async with asyncio.timeout(left_s):
-                told = await wait_for_news(at, token, [self.about], self.from_ms)
+                news = await wait_for_news(at, token, [self.about], self.from_ms)
         except TimeoutError:
             return
         except LowtideError as error:
@@ -211,7 +210,7 @@ class SubscribedTrigger(JobTrigger):
         else:
             if self._lost.is_over():
                 self.log.info('subscribed to job "%s" again', self.job)
-            if told:  # News is found at once: it is stored before it is sent (R18).
+            if news:  # News is found at once: it is stored before it is sent (R18).
                 return
         await asyncio.sleep(self.poll_interval)
 

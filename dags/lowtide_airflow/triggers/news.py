@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import aiohttp
 
-from lowtide_airflow.errors import ControlUnreachable
+from lowtide_snapshots.errors import ControlUnreachable
 from lowtide_snapshots.job.control_address import ControlAddress
 from lowtide_snapshots.job.news import END, LIFE, SILENCE_S, NewsReader, events_path
 

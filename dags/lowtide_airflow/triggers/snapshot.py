@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from lowtide_airflow.errors import ControlUnreachable, NotRunning
+from lowtide_airflow.errors import NotRunning
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.snapshots import plain
 from lowtide_airflow.triggers.base import JobTrigger
 from lowtide_snapshots.cause import Cause
-from lowtide_snapshots.errors import NoSuchCommit
+from lowtide_snapshots.errors import ControlUnreachable, NoSuchCommit
 from lowtide_snapshots.format.names import incarnation_of
 
 __all__ = ["SnapshotTrigger", "Wanted", "poll_snapshot"]

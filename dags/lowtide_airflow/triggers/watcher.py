@@ -7,24 +7,32 @@ import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.deaths import FAILED_S, GONE_S, Deaths
+from lowtide_airflow.job.folders import EPOCH
 from lowtide_airflow.triggers.base import AsyncJob, Outage, StoredArguments
 
-__all__ = ["DeliveredTimePassedTrigger", "JobDiedTrigger", "JobEventTrigger", "event_payloads"]
+__all__ = [
+    "DeliveredTimePassedTrigger",
+    "FolderCompleteTrigger",
+    "JobDiedTrigger",
+    "JobEventTrigger",
+    "event_payloads",
+]
 
 T = TypeVar("T")
 
 REMEMBER_AFTER_S = 60.0
-"""How long after an event its number is stored in Airflow. The triggerer passes an event on within a second, and until
+"""Time from an event until its number is stored in Airflow. The triggerer passes an event on within a second, and until
 then it exists nowhere else; and if the DAG is paused, its watcher goes on until Airflow reads the DAG file again, by
 default after 30 s, while its events are dropped."""
 REMEMBERED_WITHIN_S = 60.0
-"""How long a watcher tries to read the last number before it starts as if there were none."""
+"""Time for which a watcher tries to read the last number before it starts without one."""
 
 
 class JobEventTrigger(StoredArguments, BaseEventTrigger):
@@ -211,6 +219,53 @@ class DeliveredTimePassedTrigger(JobEventTrigger):
             (end, {"job": self.job, "from_ms": end - slot_ms, "to_ms": end, "delivered_ms": delivered})
             for end in range(before + slot_ms, complete + 1, slot_ms)
         ]
+
+
+class FolderCompleteTrigger(JobEventTrigger):
+    """Yields each folder of a sink of files once it is complete.
+
+    The event has `job` and `sink`; `from` and `to`, the folder's first log time and its end, ISO, UTC; `folder`;
+    `files`, a glob for its files, and `done`, the file that lists them. A folder is complete when delivered time has
+    passed its end: readers see all of its files.
+
+    Folders come in order, also those without files; those completed while no triggerer ran come when it is back. The
+    first one is the next that completes.
+
+    Args:
+        sink: the sink's name in the flow.
+        job, lowtide_conn_id, poll_interval: see `JobEventTrigger`.
+    """
+
+    stored_key = "lowtide_reported_folder_ms"
+
+    def __init__(self, *, job: str, sink: str, lowtide_conn_id: str, poll_interval: float = 1.0) -> None:
+        super().__init__(job=job, lowtide_conn_id=lowtide_conn_id, poll_interval=poll_interval)
+        self.sink = sink
+        self._reported: datetime | None = None
+
+    def resume(self, number: int | None) -> None:
+        """See `JobEventTrigger.resume`."""
+        self._reported = None if number is None else EPOCH + timedelta(milliseconds=number)
+
+    async def poll(self, job: AsyncJob) -> list[tuple[int, dict[str, Any] | None]]:
+        """See `JobEventTrigger.poll`."""
+        found = await self.read(job, lambda client: (client.folders(self.sink), client.delivered_ms()))
+        if found is None or found[1] is None:
+            return []
+        folders, delivered = found[0], EPOCH + timedelta(milliseconds=found[1])
+        if self._reported is None:
+            self._reported = folders.first(delivered)
+            return [(_ms(self._reported), None)]
+        events: list[tuple[int, dict[str, Any] | None]] = []
+        for begins, ends in folders.complete(self._reported, delivered):
+            span = {"from": begins.isoformat(), "to": ends.isoformat()}
+            events.append((_ms(ends), {"job": self.job, "sink": self.sink, **span, **folders.found(begins)}))
+            self._reported = ends
+        return events
+
+
+def _ms(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
 def event_payloads(context: Mapping[str, Any]) -> list[dict[str, Any]]:

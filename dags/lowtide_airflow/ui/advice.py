@@ -12,8 +12,6 @@ from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.job.life import Life
 from lowtide_snapshots.page.answers import SnapshotLine
 
-__all__ = ["advice"]
-
 NO_GOOD_COMMIT = "no_good_commit"
 REASONS = {
     "in_vain": "A function or a record of the flow ended it and would end the next life too: correct that first.",

@@ -17,8 +17,6 @@ from lowtide_airflow.ui.board import Board
 from lowtide_snapshots.page.answers import JobAnswer
 from lowtide_snapshots.page.files import page_file, page_headers
 
-__all__ = ["page_app"]
-
 HEADERS = page_headers(framed_by="'self'")
 Name = Annotated[str, Query(min_length=1, max_length=250)]
 

@@ -15,12 +15,10 @@ from lowtide_airflow.ui.job_page import JobPage
 from lowtide_snapshots.errors import LowtideError
 from lowtide_snapshots.page.answers import JobAnswer, JobLine, JobsAnswer, Trouble
 
-__all__ = ["Board", "airflow_board"]
-
 JOB_KEPT_S = 1.5
 JOBS_KEPT_S = 5.0
 LIMIT_S = 4.0
-"""How long ZooKeeper may take to answer."""
+"""Limit on ZooKeeper's answer."""
 MOST_JOBS = 200
 MOST_PAGES = 50
 AT_ONCE = 8

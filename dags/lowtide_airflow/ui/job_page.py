@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowtide_airflow.errors import ControlRefused
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.control import Control
 from lowtide_airflow.job.snapshots import plain
@@ -12,14 +11,12 @@ from lowtide_airflow.jobs_file import JobEntry
 from lowtide_airflow.ui.advice import advice
 from lowtide_snapshots.commits.known import KnownSnapshot
 from lowtide_snapshots.commits.log import Commit
-from lowtide_snapshots.errors import LowtideError
+from lowtide_snapshots.errors import ControlRefused, LowtideError
 from lowtide_snapshots.page.answers import LIVE, JobAnswer, SnapshotLine, Trouble
 from lowtide_snapshots.page.lives import life_lines, since_1970
 
-__all__ = ["JobPage"]
-
 STORE_EVERY_MS = 30_000
-"""How often the store is searched for snapshots without a commit."""
+"""Interval of the searches for snapshots without a commit."""
 MOST_SNAPSHOTS = 200
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
 
-__all__ = ["PAGE", "JobLink", "SnapshotLink", "page_url"]
-
 PAGE = "plugin/lowtide/lowtide/"
 """The page's path below Airflow's root: the plugin's route in the UI, then the path that its frame shows."""
 
@@ -50,21 +48,21 @@ class JobLink(BaseOperatorLink):
     key = "lowtide_job"
 
     @classmethod
-    def note(cls, context: Mapping[str, Any], **place: str) -> None:
+    def note(cls, context: Mapping[str, Any], **page: str) -> None:
         """Record the job of a task instance, before it ends.
 
         Args:
             context: the task's.
-            place: arguments of `page_url`.
+            page: arguments of `page_url`.
         """
-        context["ti"].xcom_push(key=cls.key, value=place)
+        context["ti"].xcom_push(key=cls.key, value=page)
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Return the address; empty as long as the task has not recorded its job."""
         from airflow.sdk.execution_time.xcom import XCom
 
-        place = XCom.get_value(ti_key=ti_key, key=self.key)
-        return page_url(**place) if place else ""
+        page = XCom.get_value(ti_key=ti_key, key=self.key)
+        return page_url(**page) if page else ""
 
 
 class SnapshotLink(JobLink):

@@ -9,8 +9,6 @@ from airflow.plugins_manager import AirflowPlugin
 
 from lowtide_airflow.ui.links import JobLink, SnapshotLink
 
-__all__ = ["LowtidePlugin"]
-
 
 class LowtidePlugin(AirflowPlugin):
     """Lowtide's page, served by Airflow's API server."""

@@ -105,11 +105,11 @@ def test_a_port_that_is_taken_is_refused() -> None:
 def test_a_heartbeat_of_an_earlier_life_is_no_sign_of_health() -> None:
     began = datetime(2026, 1, 1, tzinfo=UTC)
     beats = {"scheduler": 1, "triggerer": -1, "dag_processor": 1}
-    told = {
+    reported = {
         name: {"status": "healthy", f"latest_{name}_heartbeat": (began + timedelta(seconds=after)).isoformat()}
         for name, after in beats.items()
     }
-    told["dag_processor"]["status"] = "unhealthy"
-    health = Health.of(json.loads(json.dumps({"metadatabase": {"status": "healthy"}, **told})))
+    reported["dag_processor"]["status"] = "unhealthy"
+    health = Health.of(json.loads(json.dumps({"metadatabase": {"status": "healthy"}, **reported})))
     assert health.missing(began) == ["triggerer", "dag_processor"]
     assert health.missing(began - timedelta(seconds=5)) == ["dag_processor"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lowtide_airflow.errors import ConnectionInvalid, NotRunning, TokenRefused
+from lowtide_airflow.errors import ConnectionInvalid, NotRunning, SinkUnknown
 from lowtide_airflow.job.client import JobClient, jobs_at
 from lowtide_airflow.job.services import Services
 from lowtide_snapshots.errors import (
@@ -20,12 +20,13 @@ from lowtide_snapshots.errors import (
     ManifestDamaged,
     NoGoodCommit,
     NoSuchCommit,
+    TokenRefused,
     ZooKeeperUnavailable,
 )
 from lowtide_snapshots.stores.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from tests.conftest import Job
+    from seen_job import Job
 
 pytestmark = pytest.mark.zookeeper
 
@@ -39,7 +40,7 @@ def test_a_job_is_looked_at_through_its_lives(job: Job) -> None:
     assert client.submission("key one") == 1
     assert client.submission("key two") is None
     job.say("running", submission="key one", commit=None)
-    job.tell(500)
+    job.publish(500)
     status = client.status()
     figures = (status.incarnation, status.delivered_ms, status.lanes, status.slack_ms)
     assert (status.state, *figures) == ("running", 1, 5_000, 2, 10)
@@ -55,6 +56,18 @@ def test_a_job_is_looked_at_through_its_lives(job: Job) -> None:
     assert client.status().state == "stopped"
     assert [(life.incarnation, life.phase) for life in client.lives()] == [(1, "failed"), (2, "stopped")]
     assert job.name in jobs_at(job.services)
+
+
+def test_where_files_are_is_known_by_the_sinks_name(job: Job) -> None:
+    life, client = job.runs(), job.client()
+    with pytest.raises(SinkUnknown, match="its sinks of files: none"):
+        client.folders("archive")
+    place = {"folders": "/lake/{tick:%Y}/", "unit": "year", "files": "archive-*", "done": "done"}
+    assert job.driver is not None
+    job.driver.set_places(life, {"archive": place})
+    assert client.folders("archive").folders == "/lake/{tick:%Y}/"
+    with pytest.raises(SinkUnknown, match='its sinks of files: "archive"'):
+        client.folders("archiv")
 
 
 def test_the_token_goes_to_no_address_that_the_life_has_not_proved(job: Job) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hanging import HANGS_S
 
-from lowtide_airflow.errors import ControlRefused, ControlUnreachable, TokenRefused
 from lowtide_airflow.job.control import Control
+from lowtide_snapshots.errors import ControlRefused, ControlUnreachable, TokenRefused
 from lowtide_snapshots.job.control_address import ControlAddress, fingerprint
 
 # Not imported by their names: the provider may know of the job's formats alone, not of its code.

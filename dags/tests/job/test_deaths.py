@@ -80,7 +80,7 @@ def test_one_that_said_why_it_ended_may_be_begun_again_by_its_program() -> None:
     assert died == Death("orders", 2, "again", 500)
 
 
-def test_each_death_is_told_once_also_by_a_watcher_that_begins_anew() -> None:
+def test_each_death_is_reported_once_also_by_a_watcher_that_begins_anew() -> None:
     deaths = Deaths(reported=4, gone_s=0.0)
     assert deaths.observe(status("running", held=False, number=4), 1.0) is None
     died = deaths.observe(status("running", held=False, number=5), 2.0)
@@ -88,7 +88,7 @@ def test_each_death_is_told_once_also_by_a_watcher_that_begins_anew() -> None:
     assert died.incarnation == 5
 
 
-def test_a_life_that_was_told_dead_and_holds_its_lease_again_is_told_when_it_dies() -> None:
+def test_a_life_that_was_reported_dead_and_holds_its_lease_again_is_reported_when_it_dies() -> None:
     deaths = Deaths(reported=4, gone_s=3.0)
     assert deaths.observe(status("running", held=False, number=5), 0.0) is None
     assert deaths.observe(status("running", held=False, number=5), 3.0) is not None
@@ -107,7 +107,7 @@ def test_a_life_that_follows_one_which_died_takes_nothing_back() -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_where_lives_are_counted_anew_what_was_told_is_forgotten(held: bool) -> None:
+def test_where_lives_are_counted_anew_what_was_reported_is_forgotten(held: bool) -> None:
     deaths = Deaths(reported=7, gone_s=3.0)
     assert deaths.observe(status("running", held=held, number=2), 0.0) is None
     assert deaths.reported == 1

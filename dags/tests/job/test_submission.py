@@ -15,7 +15,7 @@ from lowtide_snapshots.errors import SubmissionTaken
 from lowtide_snapshots.job.store import JobStore
 
 if TYPE_CHECKING:
-    from tests.conftest import Job
+    from seen_job import Job
 
 pytestmark = pytest.mark.zookeeper
 

@@ -17,7 +17,7 @@ import pytest
 from hanging import HANGS_S
 
 if TYPE_CHECKING:
-    from tests.conftest import Job
+    from seen_job import Job
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow_home")]
 
@@ -36,8 +36,16 @@ GIVEN: dict[str, Any] = {
     "wanted": "committed",
     "at_ms": 6_000,
     "every_s": 60,
+    "sink": "archive",
     "gone_s": 1.5,
     "failed_s": 2.5,
+}
+
+PLACE = {
+    "folders": "/lake/{tick:%Y-%m-%d}/{tick:%H}/",
+    "unit": "hour",
+    "files": "archive-[0-9]*.parquet",
+    "done": "_lowtide/archive.done.json",
 }
 
 
@@ -50,7 +58,7 @@ def kinds() -> list[Any]:
 def test_every_argument_of_a_trigger_survives_being_stored() -> None:
     from airflow.sdk._shared.module_loading import import_string
 
-    assert len(kinds()) == 9
+    assert len(kinds()) == 10
     for kind in kinds():
         names = set(inspect.signature(kind.__init__).parameters) - {"self"}
         trigger = kind(**{name: GIVEN[name] for name in names})
@@ -73,7 +81,7 @@ def _connected(connected: dict[str, Any]) -> dict[str, Any]:
 
 
 def events(trigger: Any, acts: Sequence[Callable[[], Any]], count: int = 1, after_s: float = 0.4) -> list[Any]:
-    """What a trigger tells, of `count` events at most, while things are done to the job one after the other."""
+    """The events of a trigger, `count` at most, while things are done to the job one after the other."""
 
     async def run() -> list[Any]:
         found: list[Any] = []
@@ -101,7 +109,7 @@ def events(trigger: Any, acts: Sequence[Callable[[], Any]], count: int = 1, afte
 
 
 @pytest.mark.zookeeper
-def test_a_life_that_was_submitted_is_told_once_it_runs(job: Job, connected: dict[str, Any]) -> None:
+def test_a_life_that_was_submitted_is_reported_once_it_runs(job: Job, connected: dict[str, Any]) -> None:
     from lowtide_airflow.triggers import JobRunningTrigger
 
     trigger = JobRunningTrigger(key="k", **connected)
@@ -137,7 +145,7 @@ def test_what_does_not_come_in_time_is_an_error_of_its_own(job: Job, connected: 
 
 
 @pytest.mark.zookeeper
-def test_the_end_of_a_job_is_told_when_nobody_runs_it(job: Job, connected: dict[str, Any]) -> None:
+def test_the_end_of_a_job_is_reported_when_nobody_runs_it(job: Job, connected: dict[str, Any]) -> None:
     from lowtide_airflow.triggers import JobEndedTrigger
 
     job.runs()
@@ -150,10 +158,10 @@ def test_a_recovery_is_over_when_a_later_life_has_delivered_more(job: Job, conne
     from lowtide_airflow.triggers import RecoveredTrigger
 
     job.runs()
-    job.tell(100)
+    job.publish(100)
     job.ends()
     trigger = RecoveredTrigger(dead=1, delivered_at_death_ms=1_000, cause="c", **connected)
-    (event,) = events(trigger, [job.runs, lambda: job.tell(100), lambda: job.tell(101)])
+    (event,) = events(trigger, [job.runs, lambda: job.publish(100), lambda: job.publish(101)])
     assert event == {
         "job": job.name, "error": None, "dead": 1, "delivered_at_death_ms": 1_000, "cause": "c",
         "incarnation": 2, "commit": None, "delivered_ms": 1_010,
@@ -185,7 +193,7 @@ def test_a_delivered_time_is_waited_for_over_a_death(job: Job, connected: dict[s
 
     job.runs()
     trigger = DeliveredTimeTrigger(at_ms=5_000, **connected)
-    (event,) = events(trigger, [lambda: job.tell(499), job.ends, job.runs, lambda: job.tell(500)])
+    (event,) = events(trigger, [lambda: job.publish(499), job.ends, job.runs, lambda: job.publish(500)])
     assert event == {"job": job.name, "error": None, "delivered_ms": 5_000}
 
 
@@ -198,18 +206,18 @@ def served(job: Job, monkeypatch: pytest.MonkeyPatch, life: int = 1, **shape: An
 
 
 @pytest.mark.zookeeper
-def test_a_delivered_time_is_told_without_a_poll(
+def test_a_delivered_time_is_reported_without_a_poll(
     job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lowtide_airflow.triggers import DeliveredTimeTrigger
 
     with served(job, monkeypatch) as api:
         job.runs(**api.at.fields())
-        job.tell(499)
+        job.publish(499)
         trigger = DeliveredTimeTrigger(at_ms=5_000, **connected | {"poll_interval": 600.0})
 
         def comes() -> None:
-            job.tell(500)
+            job.publish(500)
             api.tell(lambda hub: hub.reached("delivered", 2_500))
 
         (event,) = events(trigger, [lambda: subscribed(api), comes])
@@ -217,7 +225,7 @@ def test_a_delivered_time_is_told_without_a_poll(
 
 
 @pytest.mark.zookeeper
-def test_the_end_of_a_label_is_told_without_a_poll_over_a_death(
+def test_the_end_of_a_label_is_reported_without_a_poll_over_a_death(
     job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lowtide_airflow.triggers import LabelEndedTrigger
@@ -282,7 +290,7 @@ def test_without_its_subscription_a_trigger_polls(
                 job.runs()
             opened.close()
 
-        (event,) = events(trigger, [goes, lambda: job.tell(500)])
+        (event,) = events(trigger, [goes, lambda: job.publish(500)])
     assert event == {"job": job.name, "error": None, "delivered_ms": 5_000}
 
 
@@ -298,15 +306,15 @@ def subscribed(api: Any) -> None:
 
 
 @pytest.mark.zookeeper
-def test_each_complete_slot_is_told_once_and_in_order(job: Job, connected: dict[str, Any]) -> None:
+def test_each_complete_slot_is_reported_once_and_in_order(job: Job, connected: dict[str, Any]) -> None:
     from lowtide_airflow.triggers import DeliveredTimePassedTrigger
 
     job.runs()
-    job.tell(1_150)
+    job.publish(1_150)
     trigger = DeliveredTimePassedTrigger(every_s=1, **connected)
-    acts = [lambda: job.tell(1_199), lambda: job.tell(1_200), lambda: job.tell(1_420)]
-    told = events(trigger, acts, count=3)
-    assert [(event["from_ms"], event["to_ms"]) for event in told] == [
+    acts = [lambda: job.publish(1_199), lambda: job.publish(1_200), lambda: job.publish(1_420)]
+    reported = events(trigger, acts, count=3)
+    assert [(event["from_ms"], event["to_ms"]) for event in reported] == [
         (11_000, 12_000),
         (12_000, 13_000),
         (13_000, 14_000),
@@ -314,16 +322,44 @@ def test_each_complete_slot_is_told_once_and_in_order(job: Job, connected: dict[
 
 
 @pytest.mark.zookeeper
-def test_a_death_is_told_once_and_a_stop_never(job: Job, connected: dict[str, Any]) -> None:
+def test_each_complete_folder_of_a_sink_is_reported_once_and_in_order(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.triggers import FolderCompleteTrigger
+
+    life = job.runs()
+    assert job.driver is not None
+    job.driver.set_places(life, {"archive": PLACE})
+    hour = 360_000
+    job.publish(400_000 * hour + 1)
+    trigger = FolderCompleteTrigger(sink="archive", **connected)
+    acts = [lambda: job.publish(400_001 * hour - 1), lambda: job.publish(400_003 * hour)]
+    reported = events(trigger, acts, count=3)
+    assert [event["from"] for event in reported] == [
+        "2015-08-19T16:00:00+00:00",
+        "2015-08-19T17:00:00+00:00",
+        "2015-08-19T18:00:00+00:00",
+    ]
+    assert reported[0] == {
+        "job": job.name,
+        "sink": "archive",
+        "from": "2015-08-19T16:00:00+00:00",
+        "to": "2015-08-19T17:00:00+00:00",
+        "folder": "/lake/2015-08-19/16/",
+        "files": "/lake/2015-08-19/16/archive-[0-9]*.parquet",
+        "done": "/lake/2015-08-19/16/_lowtide/archive.done.json",
+    }
+
+
+@pytest.mark.zookeeper
+def test_a_death_is_reported_once_and_a_stop_never(job: Job, connected: dict[str, Any]) -> None:
     from lowtide_airflow.triggers import JobDiedTrigger
 
     job.runs()
-    job.tell(100)
+    job.publish(100)
     trigger = JobDiedTrigger(gone_s=0.2, failed_s=0.2, **connected)
     acts: list[Callable[[], Any]] = [job.ends, lambda: time.sleep(0.5), job.runs]
     acts += [lambda: job.ends("stopped"), job.runs, job.leave]
-    told = events(trigger, acts, count=2)
-    assert told == [
+    reported = events(trigger, acts, count=2)
+    assert reported == [
         {"job": job.name, "incarnation": 1, "cause": "worker 1/0 died", "delivered_at_death_ms": 1_000},
         {
             "job": job.name,

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from hanging import HANGS_S
 
-from lowtide_airflow.errors import ControlUnreachable, TokenRefused
 from lowtide_airflow.job.services import Services
 from lowtide_airflow.job.status import JobStatus
-from lowtide_snapshots.errors import ZooKeeperUnavailable
+from lowtide_snapshots.errors import ControlUnreachable, TokenRefused, ZooKeeperUnavailable
 from lowtide_snapshots.job.life import Life
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow_home")]
@@ -130,7 +129,7 @@ def test_trouble_is_said_at_once_every_five_minutes_and_when_it_is_over() -> Non
 
 
 class Log:
-    """What a trigger writes down."""
+    """The notes of a trigger."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -191,7 +190,7 @@ NO_TOKEN = TokenRefused("it asks for a token, and none is known", way_out="give 
 
 
 def recovering(delivery: str, delivered_ms: int | None, status: Any) -> Any:
-    """What is told of life 2, which was begun after life 1 had died."""
+    """The report of life 2, which was begun after life 1 had died."""
 
     def asked() -> dict[str, Any]:
         if isinstance(status, Exception):
@@ -235,10 +234,10 @@ def test_what_a_recovery_was_waiting_for_in_the_end_is_named(
 
     opened(monkeypatch, look)
 
-    async def told() -> Any:
+    async def reported() -> Any:
         return (await anext(recovered(end_time=1.0, poll_interval=0.001).run())).payload
 
-    assert asyncio.run(told()) == {
+    assert asyncio.run(reported()) == {
         "job": "orders",
         "error": f'timed out waiting for output beyond the point of failure of job "orders": {refused}',
     }

@@ -28,7 +28,7 @@ class Kept:
     def __init__(self) -> None:
         self.values: dict[str, JsonValue] = {}
         self.refuses = 0
-        """How many calls it answers with an error."""
+        """Number of calls that it answers with an error."""
         self.error: Exception = RuntimeError("API_SERVER_ERROR")
 
     def _answer(self) -> None:
@@ -94,17 +94,17 @@ class Scene:
 
 
 class Watched:
-    """What a watcher tells while it is in the triggerer."""
+    """The events of a watcher while it is in the triggerer."""
 
     def __init__(self, scene: Scene, trigger: Any) -> None:
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
         self._scene = scene
         self._trigger = trigger
 
     async def __aenter__(self) -> Watched:
         async def hear() -> None:
             async for event in self._trigger.run():
-                self.told.append(event.payload.get("incarnation", event.payload.get("to_ms")))
+                self.reported.append(event.payload.get("incarnation", event.payload.get("to_ms")))
 
         self._hearing = asyncio.create_task(hear())
         return self
@@ -146,7 +146,7 @@ def test_airflows_store_is_asked_as_it_can_be() -> None:
         assert str(ours) == str(airflows)
 
 
-def test_what_was_told_is_kept_a_minute_later_and_told_once(scene: Scene) -> None:
+def test_what_was_reported_is_kept_a_minute_later_and_reported_once(scene: Scene) -> None:
     async def plays() -> None:
         scene.is_(5, held=False)
         async with Watched(scene, scene.deaths()) as watcher:
@@ -157,24 +157,24 @@ def test_what_was_told_is_kept_a_minute_later_and_told_once(scene: Scene) -> Non
             scene.now_s += 1.0
             await watcher.looks()
             assert scene.kept.values == {"lowtide_reported_incarnation": 5}
-            assert watcher.told == [5]
+            assert watcher.reported == [5]
 
     run(plays)
 
 
-def test_what_was_told_just_before_the_triggerer_ended_is_told_once_more(scene: Scene) -> None:
+def test_what_was_reported_just_before_the_triggerer_ended_is_reported_once_more(scene: Scene) -> None:
     async def plays() -> None:
         scene.is_(5, held=False)
         for _ in range(2):
             async with Watched(scene, scene.deaths()) as watcher:
-                assert (await watcher.looks()).told == [5]
+                assert (await watcher.looks()).reported == [5]
             assert scene.kept.values == {}
         async with Watched(scene, scene.deaths()) as watcher:
             await watcher.looks()
             scene.now_s += 60.0
             await watcher.looks()
         async with Watched(scene, scene.deaths()) as watcher:
-            assert (await watcher.looks()).told == []
+            assert (await watcher.looks()).reported == []
 
     run(plays)
 
@@ -187,7 +187,7 @@ def test_each_number_is_kept_when_it_is_old_enough(scene: Scene) -> None:
             await watcher.looks()
             scene.now_s += 30.0
             scene.is_(1, delivered_ms=13_100)
-            assert (await watcher.looks()).told == [11_000, 12_000, 13_000]
+            assert (await watcher.looks()).reported == [11_000, 12_000, 13_000]
             scene.now_s += 30.0
             await watcher.looks()
             assert scene.kept.values == {"lowtide_reported_ms": 12_000}
@@ -208,7 +208,7 @@ def test_what_airflow_did_not_keep_it_is_given_again(scene: Scene) -> None:
             await watcher.looks()
             await watcher.looks()
             assert scene.kept.values == {"lowtide_reported_incarnation": 5}
-            assert watcher.told == [5]
+            assert watcher.reported == [5]
 
     run(plays)
 
@@ -217,44 +217,44 @@ def test_where_the_hours_begin_is_kept_at_once(scene: Scene) -> None:
     async def plays() -> None:
         scene.is_(1, delivered_ms=11_500)
         async with Watched(scene, scene.hours()) as watcher:
-            assert (await watcher.looks()).told == []
+            assert (await watcher.looks()).reported == []
             assert scene.kept.values == {"lowtide_reported_ms": 11_000}
         scene.is_(1, delivered_ms=13_500)
         async with Watched(scene, scene.hours()) as watcher:
-            assert (await watcher.looks()).told == [12_000, 13_000]
+            assert (await watcher.looks()).reported == [12_000, 13_000]
 
     run(plays)
 
 
-def test_no_hour_is_skipped_as_airflow_did_not_say_at_first_which_was_told_last(scene: Scene) -> None:
+def test_no_hour_is_skipped_as_airflow_did_not_say_at_first_which_was_reported_last(scene: Scene) -> None:
     async def plays() -> None:
         scene.kept.values["lowtide_reported_ms"] = 11_000
         scene.kept.refuses = 3
         scene.is_(1, delivered_ms=13_500)
         async with Watched(scene, scene.hours()) as watcher:
-            assert (await watcher.looks()).told == [12_000, 13_000]
+            assert (await watcher.looks()).reported == [12_000, 13_000]
 
     run(plays)
 
 
-def test_a_watcher_that_is_never_told_which_was_told_last_begins_all_the_same(scene: Scene) -> None:
+def test_a_watcher_that_never_learns_which_was_reported_last_begins_all_the_same(scene: Scene) -> None:
     async def plays() -> None:
         scene.kept.refuses = 1_000_000
         scene.is_(5, held=False)
         async with Watched(scene, scene.deaths()) as watcher:
             await asyncio.sleep(0.05)
-            assert (scene.looks, watcher.told) == (0, [])
+            assert (scene.looks, watcher.reported) == (0, [])
             scene.now_s += 61.0
-            assert (await watcher.looks()).told == [5]
+            assert (await watcher.looks()).reported == [5]
         # It is for good where several assets have one trigger: which of them is meant is not said.
         scene.kept.error = ValueError("Task has 2 concrete inlets and outlets")
         async with Watched(scene, scene.deaths()) as watcher:
-            assert (await watcher.looks()).told == [5]
+            assert (await watcher.looks()).reported == [5]
 
     run(plays)
 
 
-def test_the_death_of_a_life_that_was_only_cut_off_before_is_told_when_it_comes(scene: Scene) -> None:
+def test_the_death_of_a_life_that_was_only_cut_off_before_is_reported_when_it_comes(scene: Scene) -> None:
     async def plays() -> None:
         scene.is_(4, held=False)
         async with Watched(scene, scene.deaths()) as watcher:
@@ -270,12 +270,12 @@ def test_the_death_of_a_life_that_was_only_cut_off_before_is_told_when_it_comes(
             await watcher.looks()
             assert scene.kept.values == {"lowtide_reported_incarnation": 4}
             scene.is_(5, held=False)
-            assert (await watcher.looks()).told == [4, 5, 5]
+            assert (await watcher.looks()).reported == [4, 5, 5]
 
     run(plays)
 
 
-def test_a_start_by_a_task_that_failed_is_told_by_the_task_and_not_as_a_death(scene: Scene) -> None:
+def test_a_start_by_a_task_that_failed_is_reported_by_the_task_and_not_as_a_death(scene: Scene) -> None:
     async def plays() -> None:
         of_a_task: dict[str, Any] = {"submission": "airflow:lowtide_recover__orders/run/recover", "again": False}
         async with Watched(scene, scene.deaths()) as watcher:
@@ -284,7 +284,7 @@ def test_a_start_by_a_task_that_failed_is_told_by_the_task_and_not_as_a_death(sc
             scene.is_(5, held=False, phase="failed", ran=True, **of_a_task)
             await watcher.looks()
             scene.is_(6, held=False, phase="failed", ran=False, again=False)
-            assert (await watcher.looks()).told == [5, 6]
+            assert (await watcher.looks()).reported == [5, 6]
 
     run(plays)
 
@@ -295,12 +295,12 @@ def test_what_is_taken_back_is_kept_at_once(scene: Scene, incarnation: int, kept
         scene.kept.values["lowtide_reported_incarnation"] = 5
         scene.is_(incarnation)
         async with Watched(scene, scene.deaths()) as watcher:
-            assert (await watcher.looks()).told == []
+            assert (await watcher.looks()).reported == []
         assert scene.kept.values == {"lowtide_reported_incarnation": kept}
         # It dies while no triggerer runs.
         scene.is_(incarnation, held=False)
         async with Watched(scene, scene.deaths()) as watcher:
-            assert (await watcher.looks()).told == [incarnation]
+            assert (await watcher.looks()).reported == [incarnation]
 
     run(plays)
 

@@ -26,7 +26,7 @@ ENTRY = JobEntry("orders", "flow.py", contact="the stream team")
 COMMIT = SnapshotLine("000007-0004", "before", "committed", AT_MS, AT_MS, 1, 2, 3, 7, last=True, why="")
 
 
-def told(
+def advice_on(
     look: JobStatus,
     entry: JobEntry | None = ENTRY,
     commits: tuple[SnapshotLine, ...] = (COMMIT,),
@@ -45,31 +45,31 @@ def ended(phase: str, cause: Cause | str = "") -> JobStatus:
 
 
 def test_a_job_that_runs_needs_no_advice() -> None:
-    assert told(replace(LOOK, holder="process 4")) == ("", "")
+    assert advice_on(replace(LOOK, holder="process 4")) == ("", "")
 
 
 def test_a_job_that_was_stopped_is_started_again_by_its_dag() -> None:
-    assert told(ended("stopped")) == (
+    assert advice_on(ended("stopped")) == (
         "It was stopped on purpose.",
         "To start it, trigger the DAG lowtide_submit__orders.",
     )
-    assert "not in Airflow's jobs file" in told(ended("stopped"), None)[1]
+    assert "not in Airflow's jobs file" in advice_on(ended("stopped"), None)[1]
 
 
 def test_a_job_that_has_come_to_its_end_needs_no_start() -> None:
     look = ended("stopped")
     assert look.life is not None
     finished = replace(look, life=replace(look.life, finished=True))
-    assert told(finished) == ("All its sources have ended, and everything is delivered.", "")
+    assert advice_on(finished) == ("All its sources have ended, and everything is delivered.", "")
 
 
 def test_a_job_that_was_never_started_says_how_it_is() -> None:
     never = replace(LOOK, known=False, incarnation=0, life=None, delivered_ms=None)
-    assert told(never, commits=()) == ("", "To start it, trigger the DAG lowtide_submit__orders.")
+    assert advice_on(never, commits=()) == ("", "To start it, trigger the DAG lowtide_submit__orders.")
 
 
 def test_a_cause_is_shown_with_its_own_way_out_first() -> None:
-    why, to_do = told(
+    why, to_do = advice_on(
         ended("failed", Cause("loss", "worker 1/0 died: killed by SIGKILL", way_out="more memory, or smaller limits"))
     )
     assert why == "worker 1/0 died: killed by SIGKILL"
@@ -81,21 +81,21 @@ def test_a_cause_is_shown_with_its_own_way_out_first() -> None:
 
 
 def test_a_job_that_ended_without_a_word_is_said_to_have() -> None:
-    why, to_do = told(LOOK)
+    why, to_do = advice_on(LOOK)
     assert "gone without reporting an end" in why
     assert "lowtide_recover__orders" in to_do
 
 
 def test_who_starts_it_again_is_what_the_jobs_file_says() -> None:
-    assert "recover = false" in told(ended("failed", "x"), replace(ENTRY, recover=False))[1]
-    assert "Airflow does not recover it" in told(ended("failed", "x"), None)[1]
+    assert "recover = false" in advice_on(ended("failed", "x"), replace(ENTRY, recover=False))[1]
+    assert "Airflow does not recover it" in advice_on(ended("failed", "x"), None)[1]
 
 
 IN_VAIN = Cause("flow", 'step "count": raised ValueError: no such word', way_out="correct the function")
 
 
 def test_where_the_flow_itself_ended_it_airflow_asks_once_that_is_corrected() -> None:
-    why, to_do = told(ended("failed", IN_VAIN))
+    why, to_do = advice_on(ended("failed", IN_VAIN))
     assert why == 'step "count": raised ValueError: no such word'
     assert to_do.startswith("Correct the function. A function or a record of the flow ended it")
     assert "under Required actions, in the task ask_a_person of the DAG lowtide_recover__orders: Approve" in to_do
@@ -112,7 +112,7 @@ def before(minutes: Sequence[int], phase: str = "failed") -> list[Life]:
 
 
 def test_where_lives_ended_too_often_airflow_asks_however_long_ago_that_was() -> None:
-    to_do = told(ended("failed", "worker 1/0 died"), before=before([29, 25, 20, 15, 10]))[1]
+    to_do = advice_on(ended("failed", "worker 1/0 died"), before=before([29, 25, 20, 15, 10]))[1]
     assert "More than 5 lives have ended within 30 min: find out why first. Airflow asks about it" in to_do
     assert "restarts it." not in to_do
 
@@ -121,13 +121,13 @@ def test_where_lives_ended_too_often_airflow_asks_however_long_ago_that_was() ->
     "lives", [before([25, 20, 15, 10]), before([31, 25, 20, 15, 10]), before([25, 20, 15, 10, 5, 4], "stopped")]
 )
 def test_where_few_lives_ended_nobody_is_asked(lives: list[Life]) -> None:
-    assert "restarts it. If it does not" in told(ended("failed", "worker 1/0 died"), before=lives)[1]
+    assert "restarts it. If it does not" in advice_on(ended("failed", "worker 1/0 died"), before=lives)[1]
 
 
 def test_lives_that_ended_without_a_word_count_until_about_when_the_last_one_was_heard_of() -> None:
-    assert "Airflow asks about it" in told(LOOK, before=before([28, 25, 20, 15, 10]))[1]
+    assert "Airflow asks about it" in advice_on(LOOK, before=before([28, 25, 20, 15, 10]))[1]
     later = replace(LOOK, delivered_ms=AT_MS + 1_800_000)
-    assert "restarts it. If it does not" in told(later, before=before([28, 25, 20, 15, 10]))[1]
+    assert "restarts it. If it does not" in advice_on(later, before=before([28, 25, 20, 15, 10]))[1]
 
 
 def damaged(line: SnapshotLine) -> SnapshotLine:
@@ -139,7 +139,7 @@ EARLIER = replace(COMMIT, id="000007-0003", name=None, last=False)
 
 def test_where_no_commit_can_be_read_airflow_asks_whether_to_begin_without_state() -> None:
     sealed = replace(COMMIT, id="000007-0005", phase="sealed", last=False)
-    to_do = told(LOOK, commits=(damaged(EARLIER), damaged(COMMIT), sealed))[1]
+    to_do = advice_on(LOOK, commits=(damaged(EARLIER), damaged(COMMIT), sealed))[1]
     assert to_do.startswith("None of its commits can be read: first restore the store from a backup, if there is one.")
     assert "Approve restarts it anyway, without state if none of them can be read even then, Reject" in to_do
     assert "trigger the DAG lowtide_submit__orders, with no_state if none of them can be read even then." in to_do
@@ -148,7 +148,7 @@ def test_where_no_commit_can_be_read_airflow_asks_whether_to_begin_without_state
 
 
 def test_a_commit_that_cannot_be_read_is_passed_over() -> None:
-    to_do = told(LOOK, commits=(EARLIER, damaged(COMMIT)))[1]
+    to_do = advice_on(LOOK, commits=(EARLIER, damaged(COMMIT)))[1]
     assert "restarts it. If it does not" in to_do
     assert "The next life begins from commit 000007-0003, with" in to_do
 
@@ -156,10 +156,10 @@ def test_a_commit_that_cannot_be_read_is_passed_over() -> None:
 @pytest.mark.parametrize("look", [ended("failed", IN_VAIN), ended("failed", "worker 1/0 died"), LOOK])
 @pytest.mark.parametrize("commits", [(), (COMMIT,), (damaged(COMMIT),)])
 @pytest.mark.parametrize("recover", [True, False])
-def test_nobody_is_told_to_trigger_beside_a_run_that_asks(
+def test_nobody_is_asked_to_trigger_beside_a_run_that_asks(
     look: JobStatus, commits: tuple[SnapshotLine, ...], recover: bool
 ) -> None:
-    to_do = told(look, replace(ENTRY, recover=recover), commits)[1]
+    to_do = advice_on(look, replace(ENTRY, recover=recover), commits)[1]
     assert "trigger it." not in to_do
     assert "trigger the DAG lowtide_recover__orders." not in to_do
     if recover:
@@ -167,13 +167,13 @@ def test_nobody_is_told_to_trigger_beside_a_run_that_asks(
 
 
 def test_where_nobody_is_asked_it_is_said_what_to_do_by_hand() -> None:
-    by_hand = told(ended("failed", IN_VAIN), replace(ENTRY, recover=False))[1]
+    by_hand = advice_on(ended("failed", IN_VAIN), replace(ENTRY, recover=False))[1]
     assert "correct that first. Airflow does not restart it" in by_hand
     assert "recover = false: trigger the DAG lowtide_submit__orders." in by_hand
     assert "ask_a_person" not in by_hand
-    unlisted = told(LOOK, None, (damaged(COMMIT),))[1]
+    unlisted = advice_on(LOOK, None, (damaged(COMMIT),))[1]
     assert "where it ran, with --allow-no-state if none of them can be read even then." in unlisted
-    assert "with --allow-no-state" not in told(LOOK, None)[1]
+    assert "with --allow-no-state" not in advice_on(LOOK, None)[1]
 
 
 @pytest.mark.airflow
@@ -186,10 +186,10 @@ def test_the_page_and_the_dag_count_alike() -> None:
 
 
 def test_without_a_commit_everything_is_read_again() -> None:
-    assert "reads everything again from the job's first record" in told(ended("failed", "x"), commits=())[1]
+    assert "reads everything again from the job's first record" in advice_on(ended("failed", "x"), commits=())[1]
 
 
 def test_a_job_that_starts_asks_for_patience() -> None:
-    why, to_do = told(replace(ended("failed", "x"), holder="process 9 on there"))
+    why, to_do = advice_on(replace(ended("failed", "x"), holder="process 9 on there"))
     assert "process 9 on there holds its lease" in why
     assert to_do.startswith("Wait.")

@@ -16,8 +16,6 @@ from embedded_airflow.component import STOP_GRACE_S, Component
 from embedded_airflow.errors import AirflowDied, AirflowSilent, PortTaken
 from embedded_airflow.home import HOST, Home, Settings
 
-__all__ = ["EmbeddedAirflow"]
-
 MIGRATE_LIMIT_S = 120.0
 START_LIMIT_S = 150.0
 PARTS = {

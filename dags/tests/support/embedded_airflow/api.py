@@ -13,12 +13,10 @@ import msgspec
 
 from embedded_airflow.errors import AirflowRefused, AirflowSilent, RunFailed
 
-__all__ = ["AirflowApi", "Dag", "DagRun", "Health", "TaskRun"]
-
 REQUEST_LIMIT_S = 60.0
 POLL_S = 0.3
 BUSY_LIMIT_S = 20.0
-"""How long a request is repeated that fails inside Airflow: while its processes start, they lock each other's file."""
+"""Time that a request is repeated that fails inside Airflow: while its processes start, they lock each other's file."""
 SIGN_IN = "/auth/token"
 PAGE = 100
 """Rows of one answer: Airflow's own limit."""
@@ -47,7 +45,7 @@ class DagRun(msgspec.Struct, frozen=True):
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, one way or the other."""
+        """True if it has ended, one way or the other."""
         return self.state in ("success", "failed")
 
 

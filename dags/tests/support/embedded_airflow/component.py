@@ -11,12 +11,10 @@ from pathlib import Path
 
 from embedded_airflow import guard
 
-__all__ = ["Component"]
-
 STOP_GRACE_S = 8.0
-"""How long a process may take to stop; tasks that run longer than this are killed."""
+"""Time that a process may take to stop; tasks that run longer than this are killed."""
 GUARD_LIMIT_S = 2 * guard.SWEEP_LIMIT_S + 2.0
-"""How long its guard may take beyond that."""
+"""Time that its guard may take beyond that."""
 LINES_SHOWN = 15
 LINE_CHARACTERS = 400
 TAIL_BYTES = 64 * 1024
@@ -47,7 +45,7 @@ class Component:
 
     @property
     def running(self) -> bool:
-        """Whether it, or its guard, lives."""
+        """True if it, or its guard, lives."""
         return self._guard is not None and self._guard.poll() is None
 
     @property

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from lowtide_snapshots.errors import LowtideError
 
-__all__ = ["AirflowDied", "AirflowRefused", "AirflowSilent", "EmbeddedError", "HomeInUse", "PortTaken", "RunFailed"]
-
 
 class EmbeddedError(LowtideError):
     """Base of these errors."""

@@ -24,7 +24,7 @@ CANNOT_RUN = 127
 SWEEP_LIMIT_S = 5.0
 POLL_S = 0.02
 REAP_EVERY_MS = 1000
-"""How often ended orphans of the session are collected, which become our children."""
+"""Interval at which ended orphans of the session are collected, which become our children."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from embedded_airflow.errors import HomeInUse
 
-__all__ = ["ROLES", "Home", "Settings"]
-
 HOST = "127.0.0.1"
 ROLES = {"admin": "admin", "op": "op", "viewer": "viewer"}
 """The users with their roles: all rights; running DAGs and editing connections; reading."""
@@ -27,7 +25,7 @@ SECRET_BYTES = 32
 FOREIGN = ("AIRFLOW_", "_AIRFLOW_")
 """Prefixes of environment variables that belong to another Airflow."""
 TOKEN_S = 24 * 3600
-"""How long a user stays signed in."""
+"""Time that a user stays signed in."""
 PRELOADED = (
     "airflow.providers.standard.operators.hitl",
     "boto3",
@@ -44,7 +42,7 @@ if {{"scheduler", "dag-processor", "triggerer"}} & set(sys.argv):  # they fork w
     pass{imports}
 """
 LOCK_LIMIT_S = 30
-"""How long a process waits for another one to finish a write to the database."""
+"""Time that a process waits for another one to finish a write to the database."""
 
 
 @dataclass(frozen=True, slots=True)

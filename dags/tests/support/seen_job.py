@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import uuid
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hanging import HANGS_S
 from kept_snapshots import commit, record, seal
 
@@ -25,7 +22,7 @@ from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import Store
 
 TOKEN = "a token of a test"
-SHORT_S = 1.0
+LONG_S = 30.0
 
 
 class Job:
@@ -51,7 +48,7 @@ class Job:
 
     def start(self, submission: str | None = None) -> int:
         """Begins a life, in a driver of its own; it has said nothing yet."""
-        driver = JobStore(self.services.zookeeper, self.name, session_timeout_s=SHORT_S)
+        driver = JobStore(self.services.zookeeper, self.name, session_timeout_s=LONG_S)
         self._opened.enter_context(driver)
         driver.freeze(record(self.name))
         driver.take_lease("process 1 on a test", 10.0, lambda _: None)
@@ -59,7 +56,7 @@ class Job:
         return driver.raise_incarnation(submission)
 
     def say(self, phase: str, cause: Cause | str = "", control: str = "127.0.0.1:1", **more: Any) -> None:
-        """What the life says of itself."""
+        """The life's own record."""
         assert self.driver is not None
         life = self.driver.incarnation()
         proved = ControlAddress.proved(TOKEN, job=self.name, incarnation=life, address=control, certificate="0" * 64)
@@ -90,10 +87,10 @@ class Job:
         self.say(phase, cause, **more)
         self.leave()
 
-    def tell(self, tick: int) -> None:
+    def publish(self, tick: int) -> None:
         """Tells a delivered time, in ticks of 10 ms."""
         assert self.driver is not None
-        self.driver.tell(self.driver.incarnation(), tick)
+        self.driver.publish(self.driver.incarnation(), tick)
 
     def seal(self, tick: int, base: Manifest | None = None, **said: Any) -> Manifest:
         """Seals a snapshot of the life."""
@@ -113,46 +110,3 @@ class Job:
         file = Path(self.services.snapshots_url) / name
         file.chmod(0o644)
         file.write_bytes(b"x" * file.stat().st_size)
-
-
-@pytest.fixture(name="zookeeper", scope="session")
-def _zookeeper(zookeeper_services: Any) -> str:
-    return str(zookeeper_services.zookeeper)
-
-
-@pytest.fixture(name="jobs")
-def _jobs(zookeeper: str, tmp_path: Path) -> Iterator[Callable[[], Job]]:
-    """Makes jobs that no other test has."""
-    with contextlib.ExitStack() as opened:
-        yield lambda: Job(zookeeper, tmp_path, opened)
-
-
-@pytest.fixture(name="job")
-def _job(jobs: Callable[[], Job]) -> Job:
-    return jobs()
-
-
-@pytest.fixture(name="connected")
-def _connected(job: Job, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Arguments of an operator or a sensor for this job; the connection leads to it."""
-    host, _, port = job.services.zookeeper.partition(":")
-    extra = {"snapshots_url": job.services.snapshots_url}
-    connection = {
-        "conn_type": "lowtide",
-        "host": host,
-        "port": int(port),
-        "password": job.services.token,
-        "extra": extra,
-    }
-    monkeypatch.setenv("AIRFLOW_CONN_LOWTIDE_TEST", json.dumps(connection))
-    return {"job": job.name, "lowtide_conn_id": "lowtide_test", "deferrable": True}
-
-
-@pytest.fixture(name="airflow_home", scope="session")
-def _airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What Airflow writes when it is imported lies here; whatever imports it asks for this first."""
-    home = tmp_path_factory.mktemp("airflow")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("AIRFLOW_HOME", str(home))
-        patched.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
-        yield home
