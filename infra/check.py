@@ -45,10 +45,29 @@ MISTAKES = {
     "an argument that does not exist": ("kafka", "cluster_name ", "cluster_nam ", "Unsupported argument"),
     "an argument that is missing": ("zookeeper", "  device_name                    = \"/dev/sdf\"\n", "", "Missing"),
     "an argument of another type": ("kafka", "= var.brokers", '= "three"', "Incorrect attribute value type"),
-    "a block that does not exist": ("kafka", "broker_node_group_info {", "broker_nodes {", "Unsupported block type"),
+    "a block that does not exist": ("kafka", "encryption_info {", "encryption {", "Unsupported block type"),
     "an attribute that does not exist": ("spark", "this.master_public_dns", "this.dns", "Unsupported attribute"),
 }  # fmt: skip
 """Edits of a module, with Terraform's errors for them: a check that accepts everything is not a check."""
+
+PROTECTED = ("aws_ebs_volume", "aws_kms_key", "aws_msk_cluster", "aws_s3_bucket")
+"""What holds what cannot be made again: Terraform refuses to destroy it until `unprotect` was called."""
+
+MISTAKE = """
+resource "aws_s3_bucket" "open" {
+  bucket = "open"
+  acl    = "public-read"
+}
+
+variable "key" {
+  default = "AKIAZ7Q2XW4K9R3T5Y6U"
+}
+"""
+MISTAKE_IS = {"CKV_AWS_20", "CKV_SECRET_2"}
+"""What checkov has to find in it: a bucket that all may read, and a key."""
+
+LATER = ("sizes.tftest.hcl", "protection.tftest.hcl")
+"""Tests that are run in another way than the rest."""
 
 POLICIES = 10
 """The module has more; if fewer are found, the tests' states do not have the form that this file expects."""
@@ -74,7 +93,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=work_folder()) as folder:
         aws = Aws(Path(folder) / "aws")
         aws.validate()
+        # In this order: where a file overrides a resource, Terraform no longer refuses blocks that do not exist.
         aws.refuse_mistakes()
+        aws.refuse_to_destroy()
         tests, policies = aws.test()
         sizes = aws.test_sizes()
         local = Module(LOCAL, Path(folder) / "local")
@@ -86,8 +107,9 @@ def main() -> None:
     click.echo(
         f"infra-check: fmt; {validations} validations with tests; local: {local_tests} test runs; "
         f"aws: validate against {aws.known} schemas of the AWS provider {PROVIDER_VERSION}; "
-        f"{len(MISTAKES)} mistakes refused; {tests} test runs; {policies} policies without wildcards beyond "
-        f"{len(WILDCARDS)} documented; {sizes} sizes; {lint}; {scan}; nothing was applied"
+        f"{len(MISTAKES)} mistakes refused; {len(PROTECTED)} kinds are kept; {tests} test runs; "
+        f"{policies} policies without wildcards beyond {len(WILDCARDS)} documented; {sizes} sizes; {lint}; {scan}; "
+        f"nothing was applied"
     )
 
 
@@ -96,14 +118,17 @@ class Module:
 
     def __init__(self, source: Path, folder: Path) -> None:
         self.source = source
-        self.folder = folder / "module"
+        # As it lies in a clone: it reads the alert rules.
+        self.folder = folder / source.relative_to(ROOT)
+        shutil.copytree(ROOT / "conf", folder / "conf")
         self.tools = Terraform(folder)
         self.environment = self.tools.environment
         self.copy()
 
     def copy(self) -> None:
-        """Copy the module from the clone, without the files of anyone's `terraform init`."""
-        shutil.copytree(self.source, self.folder, ignore=shutil.ignore_patterns(".terraform*"), dirs_exist_ok=True)
+        """Copy the module from the clone, without the files of anyone's `terraform init` and `make infra-software`."""
+        left_out = shutil.ignore_patterns(".terraform*", "terraform.*", "*.auto.tfvars.json")
+        shutil.copytree(self.source, self.folder, ignore=left_out, dirs_exist_ok=True)
 
     def terraform(self, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Call Terraform in the copy."""
@@ -122,13 +147,17 @@ class Module:
 
     def run_tests(self, *arguments: str) -> list[dict[str, Any]]:
         """Run tests; return Terraform's report, line by line."""
-        done = self.terraform("test", "-json", *arguments, check=False)
-        events = [json.loads(line) for line in done.stdout.splitlines()]
-        if done.returncode:
+        passed, events, said = self.try_tests(*arguments)
+        if not passed:
             wrong = [event["diagnostic"] for event in events if event["type"] == "diagnostic"]
             text = "\n".join(f"{what['summary']}: {what['detail']} ({what.get('range', {})})" for what in wrong)
-            raise click.ClickException(f"terraform test failed:\n{text}{done.stderr}")
+            raise click.ClickException(f"terraform test failed:\n{text}{said}")
         return events
+
+    def try_tests(self, *arguments: str) -> tuple[bool, list[dict[str, Any]], str]:
+        """Run tests; return whether they passed, Terraform's report, and what it said beside that."""
+        done = self.terraform("test", "-json", *arguments, check=False)
+        return done.returncode == 0, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
 class Aws(Module):
@@ -138,7 +167,7 @@ class Aws(Module):
         super().__init__(AWS, folder)
         (folder / "terraform.rc").write_text("")
         # Only Terraform knows which registry it would ask; a module without modules of its own shows it before `init`.
-        shown = self.terraform(f"-chdir={self.folder / 'modules/kafka'}", "providers").stdout
+        shown = self.terraform(f"-chdir={self.folder / 'modules/network'}", "providers").stdout
         self.provider = re.findall(r"provider\[([^\]]+/aws)\]", shown)[0]
         self.schemas = schemas()
         self.known = len(json.loads(self.schemas.read_text()))
@@ -147,6 +176,24 @@ class Aws(Module):
     def serve(self) -> list[str]:
         """Return the provider's command."""
         return [str(provider_python()), "-u", "-m", "aws_schema.provider", str(self.schemas)]
+
+    def refuse_to_destroy(self) -> None:
+        """Check that what is PROTECTED is not destroyed; let it be destroyed from then on, as README says."""
+        protection = "-filter=tests/protection.tftest.hcl"
+        run(self.folder / "unprotect")
+        overrides = {file.read_text().split('"')[1]: file for file in self.folder.rglob("unprotected_override.tf")}
+        if overrides.keys() != set(PROTECTED):
+            raise click.ClickException(f"unprotect is for {sorted(overrides)}, expected {PROTECTED}")
+        with self.standing():
+            for kind, file in overrides.items():
+                text = file.read_text()
+                file.unlink()
+                _, events, _ = self.try_tests(protection)
+                file.write_text(text)
+                said = " ".join(event["diagnostic"]["detail"] for event in events if event["type"] == "diagnostic")
+                if not re.search(rf"Resource \S*{kind}\.\S+ has lifecycle.prevent_destroy set", said):
+                    raise click.ClickException(f"Terraform destroys {kind}, which should be kept: {said[-1000:]}")
+            self.run_tests(protection)
 
     def refuse_mistakes(self) -> None:
         """Check that each of MISTAKES is refused, so that a schema without content does not pass."""
@@ -164,7 +211,7 @@ class Aws(Module):
 
     def test(self) -> tuple[int, int]:
         """Run the module's tests; return the number of runs that passed, and of policies that were read."""
-        tests = sorted(file for file in (AWS / "tests").glob("*.tftest.hcl") if file.name != "sizes.tftest.hcl")
+        tests = sorted(file for file in (AWS / "tests").glob("*.tftest.hcl") if file.name not in LATER)
         with self.standing():
             events = self.run_tests(*(f"-filter=tests/{file.name}" for file in tests), "-verbose")
         whole = [event for event in events if event.get("@testfile") == "tests/cluster.tftest.hcl"]
@@ -262,26 +309,43 @@ def tflint() -> str:
 
 
 def checkov() -> str:
-    """Scan with checkov, in an environment of its own; fix a finding, or skip it with a reason beside it."""
+    """Scan both modules with checkov, beside a mistake that it has to find; fix a finding, or skip it with a reason."""
     folder = tool_environment("checkov", ROOT / "infra/checkov/requirements.lock")
-    done = subprocess.run(
-        [folder / "bin/checkov", "--directory", AWS, "--framework", "terraform", "--output", "json", "--compact"],
-        capture_output=True, text=True, check=False,
-        env={**os.environ, "BC_SKIP_MAPPING": "TRUE", "CHECKOV_RUN_SCA_PACKAGE_SCAN_V2": "false"},
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory(dir=work_folder()) as scanned:
+        for module in (AWS, LOCAL):
+            # Its tests hold passwords, which are nobody's.
+            left_out = shutil.ignore_patterns("tests", ".terraform*", "terraform.*", "*.auto.tfvars.json")
+            shutil.copytree(module, Path(scanned) / module.name, ignore=left_out)
+        (Path(scanned) / "mistake").mkdir()
+        (Path(scanned) / "mistake/main.tf").write_text(MISTAKE)
+        done = subprocess.run(
+            [
+                folder / "bin/checkov", "--directory", scanned,
+                "--framework", "terraform", "secrets", "--output", "json", "--compact",
+            ],
+            capture_output=True, text=True, check=False,
+            env={**os.environ, "BC_SKIP_MAPPING": "TRUE", "CHECKOV_RUN_SCA_PACKAGE_SCAN_V2": "false"},
+        )  # fmt: skip
     try:
-        found = json.loads(done.stdout)
-    except json.JSONDecodeError:
+        reports = {report["check_type"]: report for report in json.loads(done.stdout)}
+        resources, secrets = reports["terraform"], reports["secrets"]
+    except (json.JSONDecodeError, KeyError, TypeError):
         raise click.ClickException(f"checkov failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}") from None
-    failed = found["results"]["failed_checks"]
-    if failed or done.returncode:
-        text = "\n".join(f"{check['check_id']} {check['resource']}: {check['check_name']}" for check in failed)
+    failed = [check for report in reports.values() for check in report["results"]["failed_checks"]]
+    ours = [check for check in failed if not check["file_path"].startswith("/mistake/")]
+    if ours:
+        text = "\n".join(f"{check['check_id']} {check['file_path']}: {check['check_name']}" for check in ours)
         raise click.ClickException(f"checkov found:\n{text}")
-    summary = found["summary"]
-    if summary["passed"] == 0 or summary["parsing_errors"]:
-        raise click.ClickException(f"checkov read nothing, or not everything: {summary}")
+    if not MISTAKE_IS.issubset(check["check_id"] for check in failed):
+        raise click.ClickException(f"checkov did not find the mistake in:\n{MISTAKE}")
+    summary = resources["summary"]
+    expected = sum(file.read_text().count('\nresource "') for module in (AWS, LOCAL) for file in module.rglob("*.tf"))
+    unread = any(report["summary"]["parsing_errors"] for report in reports.values())
+    if unread or summary["resource_count"] < expected or summary["passed"] == 0:
+        raise click.ClickException(f"checkov read nothing, or not everything: {summary}, {secrets['summary']}")
     return (
-        f"checkov {summary['checkov_version']}: {summary['passed']} passed, {summary['skipped']} skipped with a reason"
+        f"checkov {summary['checkov_version']}: {summary['passed']} passed, {summary['skipped']} skipped with a "
+        f"reason, no secret in either, {len(MISTAKE_IS)} mistakes found"
     )
 
 

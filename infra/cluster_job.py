@@ -19,8 +19,6 @@ from lowtide.jobs.folder import JobFolder
 from lowtide.status.control_client import ControlClient
 from lowtide.status.job_view import JobView
 
-__all__ = ["ClusterJob", "JobFailed"]
-
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "infra/story/driver"
 NAME = "orders"

@@ -23,8 +23,8 @@ def check_interface(*clusters: Path) -> None:
     """Check that clusters have the same modules, that these have the same outputs, and so have the clusters."""
     for cluster in clusters:
         modules = {folder.name for folder in (cluster / "modules").iterdir() if any(folder.glob("*.tf"))}
-        if modules != INTERFACE.keys():
-            raise click.ClickException(f"{cluster.name}: these modules are not in both: {modules ^ INTERFACE.keys()}")
+        if missing := INTERFACE.keys() - modules:
+            raise click.ClickException(f"{cluster.name}: these modules are missing: {', '.join(sorted(missing))}")
         for name, outputs in INTERFACE.items():
             if missing := outputs - _outputs(cluster / "modules" / name):
                 raise click.ClickException(f"{cluster.name}: module {name} lacks outputs: {', '.join(sorted(missing))}")

@@ -105,11 +105,11 @@ def main(rounds: int, settings: tuple[str, ...]) -> None:
                 click.echo(f"round {number}, {name}: {found[name][-1]}")
     finally:
         cluster.destroy()
-    told = {name: _median(all_) for name, all_ in found.items()}
+    figures = {name: _median(all_) for name, all_ in found.items()}
     pairs = zip(found["hosts"], found["loopback"], strict=True)
     ratios = [Latency(one.p50_ms / other.p50_ms, one.p99_ms / other.p99_ms) for one, other in pairs]
-    told["hosts_to_loopback"] = _median(ratios)
-    sys.stdout.write(json.dumps(told) + "\n")
+    figures["hosts_to_loopback"] = _median(ratios)
+    sys.stdout.write(json.dumps(figures) + "\n")
 
 
 def _median(found: list[Latency]) -> dict[str, float]:

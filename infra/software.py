@@ -28,8 +28,8 @@ LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/data", "__pycache__")
 
 def gather() -> dict[str, object]:
     """Make what is missing; return the variable `software` of infra/terraform/local."""
-    wheels = _wheels()
-    sources = [*wheels, ROOT / "requirements.lock", Path(__file__)]
+    made = wheels()
+    sources = [*made, ROOT / "requirements.lock", Path(__file__)]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources))
     folder = cache_folder() / "cluster" / digest.hexdigest()[:12]
     if not (folder / "complete").exists():
@@ -37,40 +37,58 @@ def gather() -> dict[str, object]:
         folder.mkdir(parents=True)
         _environment(folder / "lowtide" / "environment", "lowtide[s3]")
         _archive(folder / "lowtide" / "environment")
-        _copies(folder / "zookeeper", spark_jars(JARS))
-        _copies(folder / "kafka", server_jars())
+        servers(folder)
         for jar in [*connector_jars(), *broker_jars()]:
             _copies(
                 folder / "lowtide" / "cache/jars" / jars_folder().name / jar.parent.relative_to(jars_folder()), [jar]
             )
-        _copies(folder / "s3", [_s3_server()])
         _environment(folder / "airflow" / "environment", "lowtide-airflow")
         run(folder / "airflow/environment/bin/python", "-m", "lowtide_airflow", "install-dags", folder / "airflow/dags")
         (folder / "complete").touch()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return {
-        "java": str(find_java().executable.resolve().parents[1]),
+        **_servers(folder),
         "spark": str(folder / "lowtide/environment/lib" / version / "site-packages/pyspark"),
-        "kafka": str(folder / "kafka"),
-        "zookeeper": str(folder / "zookeeper"),
-        "s3_server": str(folder / "s3"),
         "lowtide": str(folder / "lowtide"),
         "airflow": str(folder / "airflow"),
         "hidden": [str(ROOT), str(cache_folder())],
     }
 
 
-def _wheels() -> list[Path]:
+def servers(folder: Path) -> dict[str, str]:
+    """Gather what Kafka, ZooKeeper and the S3 server are run from; return their part of the variable `software`."""
+    _copies(folder / "zookeeper", spark_jars(JARS))
+    _copies(folder / "kafka", server_jars())
+    _copies(folder / "s3", [_s3_server()])
+    return _servers(folder)
+
+
+def _servers(folder: Path) -> dict[str, str]:
+    return {
+        "java": str(find_java().executable.resolve().parents[1]),
+        "kafka": str(folder / "kafka"),
+        "zookeeper": str(folder / "zookeeper"),
+        "s3_server": str(folder / "s3"),
+    }
+
+
+def wheels() -> list[Path]:
+    """Build this clone's wheels; return them."""
     run(ROOT / "tools/wheels")
     return sorted((ROOT / "dist").glob("*.whl"))
 
 
 def _environment(folder: Path, distribution: str) -> None:
     python_tool("venv", "--relocatable", "--python", BASE_PYTHON, folder)
+    install(folder / "bin/python", distribution)
+
+
+def install(python: Path, distribution: str) -> None:
+    """Install one of the wheels for a Python, with what it needs and nothing newer than the lock file says."""
     # Wheels of one version differ between clones: uv must not take one from its cache.
     fresh = [word for name in OURS for word in ("--refresh-package", name)]
     constraints = ["--constraints", ROOT / "requirements.lock", "--find-links", ROOT / "dist", *fresh]
-    python_tool("pip", "install", "--python", folder / "bin/python", *constraints, distribution)
+    python_tool("pip", "install", "--python", python, *constraints, distribution)
 
 
 def _archive(environment: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,8 @@ from lowtide.cache import cache_folder
 ROOT = Path(__file__).resolve().parents[1]
 BASE_PYTHON = Path(sys.executable).resolve()
 """The interpreter that the environment was made with, which all hosts have."""
-PLATFORM = "linux_amd64"
+PLATFORM = f"linux_{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()) }"
+"""This machine, as Terraform calls it."""
 HOSTS = ("lowtide.local/lowtide/hosts", "0.1.0")
 """The provider of hosts, and the version that the modules require."""
 
@@ -46,17 +48,27 @@ class Terraform:
     def provide(self, provider: str, version: str, command: Sequence[str]) -> None:
         """Register a command as a provider; Terraform looks for it nowhere else."""
         mirror = self.folder / "providers"
-        file = mirror / provider / version / PLATFORM / f"terraform-provider-{Path(provider).name}_v{version}"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"#!/bin/sh\nPYTHONPATH={ROOT / 'infra'}:{ROOT / 'infra/hosts'} exec {' '.join(command)}\n")
-        file.chmod(0o755)
+        put_provider(mirror, provider, version, command)
         (self.folder / "terraform.rc").write_text(
             f'provider_installation {{\n  filesystem_mirror {{\n    path = "{mirror}"\n  }}\n}}\n'
         )
 
     def provide_hosts(self) -> None:
         """Register the provider of hosts."""
-        self.provide(*HOSTS, [str(provider_python()), "-m", "lowtide_hosts"])
+        self.provide(*HOSTS, hosts_provider())
+
+
+def put_provider(mirror: Path, provider: str, version: str, command: Sequence[str]) -> None:
+    """Put a command into a folder of providers, laid out as Terraform reads it."""
+    file = mirror / provider / version / PLATFORM / f"terraform-provider-{Path(provider).name}_v{version}"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\nPYTHONPATH={ROOT / 'infra'}:{ROOT / 'infra/hosts'} exec {' '.join(command)}\n")
+    file.chmod(0o755)
+
+
+def hosts_provider() -> list[str]:
+    """Return the command of the provider of hosts."""
+    return [str(provider_python()), "-m", "lowtide_hosts"]
 
 
 def plain_environment() -> dict[str, str]:

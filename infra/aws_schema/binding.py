@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BindingUnreadable", "Schema", "read_schemas"]
-
 Schema = dict[str, Any]
 """`attributes`: name to its type and whether required, optional, computed, write_only; `blocks`: name to nesting, min,
 max and block.
@@ -51,8 +49,8 @@ _GETTERS = {
     "this.getStringMapAttribute": ["map", "string"],
     "cdktf.Fn.tolist": ["set", "string"],
 }
-_ALSO_COMPUTED = ("id", "tags_all", "region", "arn")
-"""Optional attributes that the provider always fills in."""
+_ALSO_COMPUTED = ("id", "tags_all", "region", "arn", "private_ip")
+"""Optional attributes that the provider always fills in; of a data source, those are all."""
 
 
 class BindingUnreadable(Exception):
@@ -114,6 +112,10 @@ class _Source:
         required = self._required(f"{found[1]}Config")
         schema = self._block(own[own.index("synthesizeHclAttributes()") :], required)
         self._add_known(schema, own)
+        if name.startswith("data."):
+            # What may be given to find a thing is told of it, once found.
+            for attribute in schema["attributes"].values():
+                attribute.update({"computed": True} if attribute.get("optional") else {})
         return schema
 
     def _required(self, interface: str) -> set[str]:

@@ -18,8 +18,6 @@ from lowtide_hosts.sockets import LISTENING, sockets
 
 from .schedule import Fault
 
-__all__ = ["Undone", "do"]
-
 FLAP_S = 0.7
 """Seconds that a flapping link is down, and then up."""
 ZOOKEEPER_PORT = 2181

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from cluster_job import ClusterJob, JobFailed
 
-__all__ = ["LOGINS", "Login", "refused"]
-
 LIMIT_S = 300.0
 
 

@@ -22,8 +22,6 @@ from .faults import Undone, do, mended
 from .logins import LOGINS, refused
 from .schedule import Fault
 
-__all__ = ["Result", "Run"]
-
 RATE = 100.0
 LANES = 6
 """More than workers, from the first start on: the job grows when it continues elsewhere."""
@@ -136,7 +134,7 @@ class Run:
             self._log_in_wrongly()
         except (JobFailed, Undone, LowtideError) as error:
             self.result.failures.append(str(error))
-        except Exception:  # noqa: BLE001 - whatever it is, it is told, and the cluster mended
+        except Exception:  # noqa: BLE001 - report it, and mend the cluster
             self.result.failures.append(traceback.format_exc())
         finally:
             mended(self._network)

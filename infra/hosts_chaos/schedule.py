@@ -6,8 +6,6 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["KINDS", "Fault", "schedule"]
-
 LINKS: dict[str, tuple[str, str]] = {
     "link-driver-worker": ("driver", "worker"),
     "link-worker-worker": ("worker", "worker"),
@@ -43,7 +41,7 @@ LASTS_S: dict[str, tuple[float, float]] = {
     "stranger-at-worker": (0.0, 0.0),
     "stranger-at-driver": (0.0, 0.0),
 }
-"""How long a fault lasts, from and to; the others as next."""
+"""Duration of a fault, from and to; the others as next."""
 ELSE_LASTS_S = (2.0, 20.0)
 AFTER_S = (3.0, 10.0)
 

@@ -50,7 +50,7 @@ def checked(document: dict[str, Any]) -> str:
             place = place.get(key, {})
         place["nobodyKnows"] = "this"
         if broken != document and not refuses(check, broken):
-            sys.exit(f"error: {document['kind']} is taken with a key that does not exist, so the check is no check")
+            sys.exit(f"error: {document['kind']} is taken with a key that does not exist, so the check proves nothing")
     return str(document["kind"])
 
 

@@ -34,7 +34,7 @@ AIRFLOW_LIMIT_S = 180.0
 
 
 class Story:
-    """The story, told step by step."""
+    """The story, step by step."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -51,16 +51,16 @@ class Story:
         up_s = cluster.make(())
         try:
             self._expect("all stands as it should", stands=True)
-            told = self._use()
+            figures = self._use()
         finally:
             self.say("destroying it")
             at = time.monotonic()
             left = cluster.destroy()
         down_s = time.monotonic() - at
-        told |= {"up_s": round(up_s, 1), "down_s": round(down_s, 1), "leftovers": sum(left.values())}
+        figures |= {"up_s": round(up_s, 1), "down_s": round(down_s, 1), "leftovers": sum(left.values())}
         self.say("all compared")
-        sys.stdout.write(json.dumps(told) + "\n")
-        return int(bool(told["lost"] or told["duplicated"] or told["out_of_order"] or told["leftovers"]))
+        sys.stdout.write(json.dumps(figures) + "\n")
+        return int(bool(figures["lost"] or figures["duplicated"] or figures["out_of_order"] or figures["leftovers"]))
 
     def _use(self) -> dict[str, Any]:
         job = self._job

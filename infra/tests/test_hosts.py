@@ -126,8 +126,8 @@ def test_what_has_entered_a_frozen_host_goes_on_once_it_is_thawed_or_lost(networ
         four.freeze()
         until(lambda: stopped(inside.pid))  # noqa: B023
         assert main([NAME, end, "four"]) == 0
-        told, _ = inside.communicate(timeout=HANGS_S)
-        assert told == ("awake\n" if end == "thaw" else "")
+        text, _ = inside.communicate(timeout=HANGS_S)
+        assert text == ("awake\n" if end == "thaw" else "")
         four.destroy()
 
 

@@ -69,7 +69,7 @@ def _stand_ins(tmp_path: Path) -> Path:
 
 
 def called(folder: Path, *arguments: str, **variables: str) -> list[str]:
-    """What the entry point starts, an argument each."""
+    """The command that the entry point starts, an argument each."""
     known = {"PATH": os.environ["PATH"], "JAVA_HOME": str(folder), "SPARK_HOME": str(folder)}
     return subprocess.check_output([IMAGE / "entrypoint", *arguments], env=known | variables, text=True).splitlines()
 

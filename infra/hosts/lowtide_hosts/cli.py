@@ -57,7 +57,7 @@ def leftovers(network: str) -> dict[str, int]:
 
 
 def remove(network: str) -> None:
-    """Destroy a network and all its hosts, whoever made them."""
+    """Destroy a network and all its hosts, no matter who made them."""
     for host in Host.all(network):
         host.destroy()
     Network(network, "0.0.0.0/8").destroy()

@@ -40,7 +40,7 @@ for hidden in $HIDDEN; do
 done
 cd /
 echo up
-# Whoever's parent is gone is this process's child: the kernel buries them, as it does not want to hear of them.
+# A process whose parent has gone is this process's child: the kernel reaps it, as this one ignores SIGCHLD.
 exec env --ignore-signal=CHLD sleep infinity >/dev/null 2>&1
 """
 

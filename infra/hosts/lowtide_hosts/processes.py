@@ -15,7 +15,7 @@ KILL_LIMIT_S = 10.0
 
 @dataclass(frozen=True)
 class Process:
-    """One process, told apart by its start from a later one with its number.
+    """One process; its start distinguishes it from a later one with its number.
 
     Attributes:
         pid: Its number.

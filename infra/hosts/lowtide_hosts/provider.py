@@ -64,7 +64,7 @@ class _Made(Kind, Resource):  # type: ignore[misc]
 _ON_HOST = (
     _given("network", String(), "The network's name."),
     _given("host", String(), "The host's name."),
-    _given("boot", String(), "The boot of the host that it belongs to: with another one it is made anew."),
+    _given("boot", String(), "The boot of the host that it belongs to: with another one it is recreated."),
 )
 
 
@@ -225,7 +225,7 @@ class SecretResource(_Drawn):
         attributes=[
             _given("name", String(), "What it is for."),
             _known("hex", "As 32 hexadecimal digits.", secret=True),
-            _known("id", "As 22 characters of URL-safe base64, the first of which is no dash."),
+            _known("id", "As 22 characters of URL-safe base64, the first of which is not a dash."),
         ],
     )
 

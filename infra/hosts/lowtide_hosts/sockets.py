@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
@@ -39,18 +38,6 @@ def sockets(process: Process) -> Iterator[Socket]:
         for row in file.read_text().splitlines()[1:] if file.exists() else ():
             fields = row.split()
             yield Socket(fields[3], _end(fields[1]), _end(fields[2]), fields[9])
-
-
-def open_inodes(processes: Iterable[Process]) -> set[str]:
-    """Return the inodes of the sockets that these processes have open."""
-    found = set()
-    for process in processes:
-        try:
-            entries = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{process.pid}/fd")]
-        except OSError:  # It has ended.
-            continue
-        found |= {entry[len("socket:[") : -1] for entry in entries if entry.startswith("socket:[")}
-    return found
 
 
 def _end(text: str) -> tuple[Address, int]:

@@ -14,8 +14,9 @@ locals {
   account = "arn:${data.aws_partition.this.partition}:iam::${data.aws_caller_identity.this.account_id}:root"
 }
 
-# Who owns this key can read everything: disks, snapshots, secrets, logs.
 resource "aws_kms_key" "this" {
+  count = var.existing_kms_key_arn == null ? 1 : 0
+
   description             = "Everything of ${var.name}"
   enable_key_rotation     = true
   deletion_window_in_days = 30
@@ -40,57 +41,76 @@ resource "aws_kms_key" "this" {
       },
     ]
   })
+
+  lifecycle {
+    prevent_destroy = true
+  }
 }
 
 resource "aws_kms_alias" "this" {
+  count = var.existing_kms_key_arn == null ? 1 : 0
+
   name          = "alias/${var.name}"
-  target_key_id = aws_kms_key.this.key_id
+  target_key_id = aws_kms_key.this[0].key_id
 }
 
 module "network" {
   source = "./modules/network"
+  count  = var.existing_vpc == null ? 1 : 0
 
   name     = var.name
   cidr     = var.cidr
   zones    = var.zones
-  services = local.services
   log_days = var.log_days
-  key_arn  = aws_kms_key.this.arn
+  key_arn  = local.key_arn
+}
+
+module "endpoints" {
+  source = "./modules/endpoints"
+
+  network         = local.network
+  services        = try(var.existing_vpc.endpoints, "make") == "make" ? local.services : []
+  route_table_ids = var.existing_vpc == null ? module.network[0].route_table_ids : var.existing_vpc.route_table_ids
 }
 
 module "zookeeper" {
   source = "./modules/zookeeper"
 
-  network        = module.network.network
+  network        = module.endpoints.network
   hosts          = local.zookeepers
   instance_type  = var.zookeeper_type
   disk_gb        = var.zookeeper_disk_gb
   clients        = local.clients
-  bucket         = module.object_store.bucket
-  software       = { object = var.software.zookeeper, sha512 = var.software.zookeeper_sha512 }
-  s3_prefix_list = module.network.s3_prefix_list
+  bucket         = local.bucket
+  software       = { object = local.software.zookeeper, sha256 = local.digests.zookeeper }
+  s3_prefix_list = module.endpoints.s3_prefix_list
 }
 
 module "kafka" {
   source = "./modules/kafka"
 
-  network          = module.network.network
+  existing         = var.existing_kafka
+  network          = local.network
   brokers          = var.kafka_brokers
   instance_type    = var.kafka_broker_type
   disk_gb          = var.kafka_disk_gb
+  disk_max_gb      = var.kafka_disk_max_gb
   kafka_version    = var.kafka_version
+  acls_required    = var.kafka_acls_required
   clients          = { spark = module.spark.security_group_id }
-  key_arn          = aws_kms_key.this.arn
+  key_arn          = local.key_arn
   log_days         = var.log_days
-  password         = var.kafka_password
+  users            = var.kafka_users
+  passwords        = var.kafka_passwords
   password_version = var.secrets_version
 }
 
 module "object_store" {
   source = "./modules/object-store"
+  count  = var.existing_bucket == null ? 1 : 0
 
   bucket          = var.bucket
-  key_arn         = aws_kms_key.this.arn
+  key_arn         = local.key_arn
   noncurrent_days = var.noncurrent_days
   log_days        = var.log_days
 }
@@ -98,14 +118,20 @@ module "object_store" {
 module "spark" {
   source = "./modules/spark"
 
-  network        = module.network.network
+  network        = module.endpoints.network
   master         = { instance_type = var.spark_master_type, count = var.spark_masters }
   workers        = { instance_type = var.spark_worker_type, count = var.spark_workers, disk_gb = var.spark_worker_disk_gb }
   release        = var.emr_release
-  bucket         = module.object_store.bucket
-  software       = var.software
-  s3_prefix_list = module.network.s3_prefix_list
+  protected      = var.protected
+  bucket         = local.bucket
+  software       = { environment = local.software.environment, environment_sha256 = local.digests.environment, certificates = local.software.certificates }
+  s3_prefix_list = module.endpoints.s3_prefix_list
+  control_ports  = var.control_ports
   clients        = { airflow = module.airflow.security_group_id }
+  servers = {
+    kafka     = { security_group_id = module.kafka.security_group_id, port = 9096 }
+    zookeeper = { security_group_id = module.zookeeper.security_group_id, port = 2181 }
+  }
   secrets = {
     "kafka-password" = module.kafka.password
     "zookeeper-auth" = aws_secretsmanager_secret.this["zookeeper"].arn
@@ -116,16 +142,28 @@ module "spark" {
 module "airflow" {
   source = "./modules/airflow"
 
-  network         = module.network.network
+  network         = module.endpoints.network
   existing        = var.airflow.existing
   mwaa            = var.airflow.mwaa
-  bucket          = module.object_store.bucket
+  bucket          = local.bucket
   cluster         = module.spark.cluster
   zookeeper       = module.zookeeper.hosts
   zookeeper_auth  = local.secrets.zookeeper
   control_token   = local.secrets.control
   secrets_version = var.secrets_version
-  s3_prefix_list  = module.network.s3_prefix_list
+  s3_prefix_list  = module.endpoints.s3_prefix_list
+}
+
+module "alarms" {
+  source = "./modules/alarms"
+  count  = var.alarms == null ? 0 : 1
+
+  name      = var.name
+  topic_arn = var.alarms.topic_arn
+  kafka     = module.kafka.cluster
+  spark     = { id = module.spark.cluster.id, workers = var.spark_workers }
+  zookeeper = module.zookeeper.instances
+  rules     = var.alarms.prometheus_workspace_id == null ? null : { workspace_id = var.alarms.prometheus_workspace_id, text = file(var.alarms.rules) }
 }
 
 # Where jobs are started from: what they need to know. Their secrets lie in Secrets Manager; every host of Spark's cluster
@@ -137,7 +175,7 @@ resource "aws_secretsmanager_secret" "this" {
 
   name                    = "${var.name}/${each.key}"
   description             = each.value
-  kms_key_id              = aws_kms_key.this.arn
+  kms_key_id              = local.key_arn
   recovery_window_in_days = 7
 }
 
@@ -163,10 +201,11 @@ locals {
     zookeeper         = module.zookeeper.hosts
     master            = module.spark.master
     defaults          = module.spark.defaults
-    url               = module.object_store.url
+    url               = "s3://${local.bucket.name}/${local.bucket.prefix}jobs"
     region            = var.region
     workers           = var.spark_workers
     cores             = var.spark_worker_cores
     memory            = var.executor_memory
+    control_port      = var.control_ports.first
   })
 }

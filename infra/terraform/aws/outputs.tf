@@ -14,10 +14,11 @@ output "hosts" {
 }
 
 output "submitter" {
-  description = "What a host needs to start jobs: EMR's id of the cluster, and where the software and the secrets lie."
+  description = "What a host needs to start jobs: EMR's id of the cluster, Kafka's users, and where the software and the secrets lie."
   value = {
     cluster     = module.spark.cluster
-    environment = "s3://${var.bucket}/${var.software.environment}"
+    users       = module.kafka.users
+    environment = "s3://${local.bucket.name}/${local.software.environment}"
     secrets     = { kafka = module.kafka.password, zookeeper = aws_secretsmanager_secret.this["zookeeper"].arn, control = aws_secretsmanager_secret.this["control"].arn }
   }
 }

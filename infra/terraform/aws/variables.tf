@@ -31,6 +31,94 @@ variable "tags" {
   }
 }
 
+# What is there already. Each is null by default, and is made then.
+
+variable "existing_vpc" {
+  description = <<-EOT
+    A VPC that is there: its id, and two or three private subnets, each in a zone of its own. `endpoints` says how hosts
+    reach AWS's services: "existing", by endpoints of the VPC; "make", by endpoints that are made here (the one of S3 in
+    `route_table_ids`); "none", by a NAT gateway.
+  EOT
+  type = object({
+    id              = string
+    subnet_ids      = list(string)
+    endpoints       = optional(string, "existing")
+    route_table_ids = optional(list(string), [])
+  })
+  default = null
+
+  validation {
+    condition = var.existing_vpc == null ? true : (
+      can(regex("^vpc-[0-9a-f]+$", var.existing_vpc.id)) && alltrue([for id in var.existing_vpc.subnet_ids : can(regex("^subnet-[0-9a-f]+$", id))])
+    )
+    error_message = "Give a VPC like vpc-0123456789abcdef0 and subnets like subnet-0123456789abcdef0."
+  }
+
+  validation {
+    condition     = var.existing_vpc == null ? true : contains([2, 3], length(distinct(var.existing_vpc.subnet_ids))) && length(distinct(var.existing_vpc.subnet_ids)) == length(var.existing_vpc.subnet_ids)
+    error_message = "Give two or three different subnets, each in a zone of its own."
+  }
+
+  validation {
+    condition     = var.existing_vpc == null ? true : contains(["existing", "make", "none"], var.existing_vpc.endpoints) && (var.existing_vpc.endpoints == "make" || length(var.existing_vpc.route_table_ids) == 0)
+    error_message = "`endpoints` is \"existing\", \"make\" or \"none\"; only with \"make\" are there route tables."
+  }
+}
+
+variable "existing_kafka" {
+  description = <<-EOT
+    An MSK cluster that is there, whose clients log in with SASL/SCRAM: its ARN, and its brokers' security group, which gets
+    a rule that lets Spark's hosts in. It gets the users of `kafka_users`; its disks, settings and topics stay as they are.
+  EOT
+  type        = object({ cluster_arn = string, security_group_id = string })
+  default     = null
+
+  validation {
+    condition = var.existing_kafka == null ? true : (
+      can(regex("^arn:[a-z-]+:kafka:[a-z0-9-]+:[0-9]{12}:cluster/[^/]+/[^/]+$", var.existing_kafka.cluster_arn)) && can(regex("^sg-[0-9a-f]+$", var.existing_kafka.security_group_id))
+    )
+    error_message = "Give an ARN like arn:aws:kafka:us-east-1:123456789012:cluster/name/uuid, and a security group like sg-0123456789abcdef0."
+  }
+}
+
+variable "existing_bucket" {
+  description = <<-EOT
+    A bucket that is there, instead of `bucket`: its name, a folder in it that ends with a slash, and the key that encrypts
+    it, if that is another than the cluster's. Its settings stay as they are: README.md says which Lowtide counts on.
+  EOT
+  type        = object({ name = string, prefix = optional(string, ""), kms_key_arn = optional(string) })
+  default     = null
+
+  validation {
+    condition     = (var.existing_bucket == null) != (var.bucket == null)
+    error_message = "Give either `bucket`, the name of one to make, or `existing_bucket`."
+  }
+
+  validation {
+    condition     = var.existing_bucket == null ? true : can(regex("^([A-Za-z0-9._-]+/)*$", var.existing_bucket.prefix)) && (var.existing_bucket.kms_key_arn == null ? true : can(regex("^arn:[a-z-]+:kms:", var.existing_bucket.kms_key_arn)))
+    error_message = "`prefix` is empty or a folder like lowtide/, and the key is given by its ARN."
+  }
+}
+
+variable "existing_kms_key_arn" {
+  description = "A KMS key that is there, by its ARN. Its policy has to let CloudWatch Logs use it, and leave the rest to IAM."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.existing_kms_key_arn == null ? true : can(regex("^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/", var.existing_kms_key_arn))
+    error_message = "Give the key's ARN, like arn:aws:kms:us-east-1:123456789012:key/…; an alias will not do."
+  }
+}
+
+# What is made.
+
+variable "protected" {
+  description = "Whether EMR refuses to terminate the cluster. Kafka, the key and the bucket are protected anyway: README.md, Destroying it."
+  type        = bool
+  default     = true
+}
+
 variable "cidr" {
   description = "The network's addresses; a sixteenth of them for each zone."
   type        = string
@@ -64,7 +152,7 @@ variable "kafka_brokers" {
   default     = 3
 
   validation {
-    condition     = var.kafka_brokers >= 3 && var.kafka_brokers <= 30 && var.kafka_brokers % length(var.zones) == 0
+    condition     = var.kafka_brokers >= 3 && var.kafka_brokers <= 30 && var.kafka_brokers % length(try(var.existing_vpc.subnet_ids, var.zones)) == 0
     error_message = "There are 3 to 30 brokers, as many in each zone: with three zones 3, 6, 9, ..., with two 4, 6, 8, ..."
   }
 }
@@ -81,7 +169,7 @@ variable "kafka_broker_type" {
 }
 
 variable "kafka_disk_gb" {
-  description = "How much a Kafka broker can keep."
+  description = "How much a Kafka broker can keep at first; its disk grows by itself, and a later change here changes nothing."
   type        = number
   default     = 100
 
@@ -89,6 +177,34 @@ variable "kafka_disk_gb" {
     condition     = var.kafka_disk_gb >= 1 && var.kafka_disk_gb <= 16384 && floor(var.kafka_disk_gb) == var.kafka_disk_gb
     error_message = "A broker keeps 1 to 16384 GB."
   }
+}
+
+variable "kafka_disk_max_gb" {
+  description = "How far a broker's disk grows: by a tenth whenever it is more than 55 % full, not oftener than every six hours."
+  type        = number
+  default     = 1000
+
+  validation {
+    condition     = var.kafka_disk_max_gb >= var.kafka_disk_gb && var.kafka_disk_max_gb <= 16384 && floor(var.kafka_disk_max_gb) == var.kafka_disk_max_gb
+    error_message = "A broker's disk grows to `kafka_disk_gb` or more, and to 16384 GB at most."
+  }
+}
+
+variable "kafka_users" {
+  description = "Kafka's users: `jobs` is what jobs log in as, `admin` who makes topics and ACLs; others, if there are more clients. Each is called NAME-USER."
+  type        = set(string)
+  default     = ["admin", "jobs"]
+
+  validation {
+    condition     = length(setintersection(var.kafka_users, ["admin", "jobs"])) == 2 && alltrue([for user in var.kafka_users : can(regex("^[a-z][a-z0-9-]{0,30}$", user))])
+    error_message = "There are `admin` and `jobs`; a user has up to 31 lower-case letters, digits and dashes."
+  }
+}
+
+variable "kafka_acls_required" {
+  description = "Whether a topic without ACLs is closed to all users. Turn it on once the ACLs are made: README.md, Topics and ACLs."
+  type        = bool
+  default     = false
 }
 
 variable "kafka_version" {
@@ -224,11 +340,12 @@ variable "emr_release" {
 }
 
 variable "bucket" {
-  description = "The bucket that is made, for snapshots (jobs/), software (software/) and logs (logs/); names are the world's."
+  description = "The bucket to make, for snapshots (jobs/), software (software/) and logs (logs/); names are the world's."
   type        = string
+  default     = null
 
   validation {
-    condition     = can(regex("^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$", var.bucket))
+    condition     = var.bucket == null ? true : can(regex("^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$", var.bucket))
     error_message = "A bucket's name has 3 to 63 lower-case letters, digits and dashes, and no dash at its ends."
   }
 }
@@ -257,45 +374,81 @@ variable "log_days" {
 
 variable "software" {
   description = <<-EOT
-    What hosts install, put into the bucket beforehand: Lowtide's packed environment (its object, its SHA-256), ZooKeeper's
-    binary archive (its object, its SHA-512), and certificates.zip for Hadoop's TLS, as EMR's documentation has it.
+    What hosts install: Lowtide's environment and ZooKeeper, as `make environment-archive` packs them, and the certificates
+    for Hadoop's TLS. Each is a `file` of this machine, which is put into the bucket, or an `object` that is there already
+    with its `sha256`, so that a plan needs no such file.
   EOT
   type = object({
-    environment        = string
-    environment_sha256 = string
-    zookeeper          = string
-    zookeeper_sha512   = string
-    certificates       = optional(string, "software/certificates.zip")
+    environment  = object({ file = optional(string), object = optional(string), sha256 = optional(string) })
+    zookeeper    = object({ file = optional(string), object = optional(string), sha256 = optional(string) })
+    certificates = object({ file = optional(string), object = optional(string), sha256 = optional(string) })
   })
 
   validation {
-    condition = alltrue([
-      for object in [var.software.environment, var.software.zookeeper, var.software.certificates] :
-      can(regex("^software/[A-Za-z0-9._/-]+$", object))
-    ])
-    error_message = "Objects lie in software/ of the bucket; the hosts' roles allow no other."
+    condition     = alltrue([for item in var.software : (item.file == null) != (item.object == null) && (item.file == null) == (item.sha256 != null)])
+    error_message = "Give either a `file`, or an `object` with its `sha256`."
   }
 
   validation {
-    condition     = can(regex("^[0-9a-f]{64}$", var.software.environment_sha256)) && can(regex("^[0-9a-f]{128}$", var.software.zookeeper_sha512))
-    error_message = "A SHA-256 has 64 hexadecimal digits in lower case, a SHA-512 has 128."
+    condition     = alltrue([for item in var.software : item.file == null ? true : fileexists(item.file)])
+    error_message = "There is no such file: make environment-archive; README.md says how the certificates are made."
+  }
+
+  validation {
+    condition = alltrue([
+      for item in var.software : item.object == null ? true : startswith(item.object, "${try(var.existing_bucket.prefix, "")}software/") && can(regex("^[0-9a-f]{64}$", item.sha256))
+    ])
+    error_message = "Objects lie in software/ of the bucket, as hosts may read no other; a SHA-256 has 64 hexadecimal digits in lower case."
   }
 }
 
-variable "kafka_password" {
-  description = "The password of Kafka's user; only Secrets Manager keeps it, no state and no plan. openssl rand -hex 24"
-  type        = string
+variable "control_ports" {
+  description = "The ports of the jobs' control APIs, which Airflow and scrapers reach: the first, and for how many jobs."
+  type        = object({ first = number, jobs = number })
+  default     = { first = 9187, jobs = 20 }
+
+  validation {
+    condition     = var.control_ports.first >= 1024 && var.control_ports.jobs >= 1 && var.control_ports.first + var.control_ports.jobs <= 32768
+    error_message = "Give ports from 1024 to 32767: the system draws those above for others."
+  }
+}
+
+variable "alarms" {
+  description = <<-EOT
+    Alarms: the SNS topic they go to; and the workspace of Amazon's Prometheus that gets the rules of `rules`, if there is one.
+  EOT
+  type = object({
+    topic_arn               = string
+    prometheus_workspace_id = optional(string)
+    rules                   = optional(string, "../../../conf/alerts.yml")
+  })
+  default = null
+
+  validation {
+    condition     = var.alarms == null ? true : can(regex("^arn:[a-z-]+:sns:", var.alarms.topic_arn)) && (var.alarms.prometheus_workspace_id == null ? true : startswith(var.alarms.prometheus_workspace_id, "ws-"))
+    error_message = "Give the ARN of an SNS topic, and a workspace like ws-01234567-89ab-cdef-0123-456789abcdef."
+  }
+}
+
+variable "kafka_passwords" {
+  description = "The passwords of `kafka_users`, by name; only Secrets Manager keeps them, no state and no plan."
+  type        = map(string)
   sensitive   = true
   ephemeral   = true
 
   validation {
-    condition     = can(regex("^[A-Za-z0-9_-]{24,128}$", var.kafka_password))
+    condition     = toset(keys(var.kafka_passwords)) == var.kafka_users
+    error_message = "Give a password for each of `kafka_users`, and for no other."
+  }
+
+  validation {
+    condition     = alltrue([for password in values(var.kafka_passwords) : can(regex("^[A-Za-z0-9_-]{24,128}$", password))])
     error_message = "Give 24 to 128 letters, digits, dashes and underscores: openssl rand -hex 24"
   }
 }
 
 variable "zookeeper_password" {
-  description = "The password of the jobs' nodes in ZooKeeper; kept likewise."
+  description = "The password of the jobs' nodes in ZooKeeper; kept likewise. openssl rand -hex 24"
   type        = string
   sensitive   = true
   ephemeral   = true

@@ -4,8 +4,15 @@ terraform {
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = ">= 6.0, < 7.0"
+      version = ">= 6.25, <= 6.28"
     }
+  }
+
+  # Where the state lies is said at `terraform init -backend-config=backend.hcl`; backend.hcl.example shows how.
+  backend "s3" {
+    key          = "lowtide/terraform.tfstate"
+    encrypt      = true
+    use_lockfile = true
   }
 }
 

@@ -1,28 +1,36 @@
 # A cluster on this machine: every host has namespaces and an address of its own. See infra/README.md.
 
 locals {
-  zookeepers = [for n in range(var.zookeeper_nodes) : "zookeeper-${n + 1}"]
-  brokers    = [for n in range(var.kafka_brokers) : "kafka-${n + 1}"]
-  workers    = [for n in range(var.spark_workers) : "${var.spark_prefix}worker-${n + 1}"]
-  master     = "${var.spark_prefix}master"
+  # On the host `services` there is one of each.
+  zookeepers = var.small ? ["services"] : [for n in range(var.zookeeper_nodes) : "zookeeper-${n + 1}"]
+  brokers    = var.small ? ["services"] : [for n in range(var.kafka_brokers) : "kafka-${n + 1}"]
+  store      = var.small ? "services" : "store"
+  master     = var.small ? "services" : "${var.spark_prefix}master"
+  workers    = [for n in range(var.small ? 1 : var.spark_workers) : "${var.spark_prefix}worker-${n + 1}"]
   driver     = "${var.spark_prefix}driver"
+  airflow    = var.airflow && !var.small
   # Other hosts have other addresses: those before them may still be there.
   moved = var.spark_prefix == "" ? 0 : 41
 
-  java  = { java = var.software.java }
-  spark = merge(local.java, { spark = var.software.spark })
+  java   = { java = var.software.java }
+  zoo    = merge(local.java, { zookeeper = var.software.zookeeper })
+  kafka  = merge(local.java, { kafka = var.software.kafka })
+  spark  = merge(local.java, { spark = var.software.spark })
+  jobs   = merge(local.spark, { lowtide = var.software.lowtide })
+  s3     = { s3 = var.software.s3_server }
+  others = { for n, name in local.workers : name => { number = 40 + local.moved + n, mounts = local.spark } }
 
-  hosts = merge(
-    { for n, name in local.zookeepers : name => { number = 10 + n, mounts = merge(local.java, { zookeeper = var.software.zookeeper }) } },
-    { for n, name in local.brokers : name => { number = 20 + n, mounts = merge(local.java, { kafka = var.software.kafka }) } },
-    { for n, name in local.workers : name => { number = 40 + local.moved + n, mounts = local.spark } },
+  hosts = merge(local.others, { (local.driver) = { number = 70 + local.moved, mounts = local.jobs } }, var.small ? {
+    services = { number = 10, mounts = merge(local.zoo, local.kafka, local.spark, local.s3) }
+    } : merge(
+    { for n, name in local.zookeepers : name => { number = 10 + n, mounts = local.zoo } },
+    { for n, name in local.brokers : name => { number = 20 + n, mounts = local.kafka } },
     {
-      store          = { number = 30, mounts = { s3 = var.software.s3_server } }
+      store          = { number = 30, mounts = local.s3 }
       (local.master) = { number = 39 + local.moved, mounts = local.spark }
-      (local.driver) = { number = 70 + local.moved, mounts = merge(local.spark, { lowtide = var.software.lowtide }) }
     },
-    var.airflow ? { airflow = { number = 71, mounts = { airflow = var.software.airflow } } } : {},
-  )
+    local.airflow ? { airflow = { number = 71, mounts = { airflow = var.software.airflow } } } : {},
+  ))
 }
 
 resource "hosts_certificate" "authority" {
@@ -57,7 +65,7 @@ module "object_store" {
   source = "./modules/object-store"
 
   network   = module.network.network
-  host      = "store"
+  host      = local.store
   authority = { certificate = hosts_certificate.authority.certificate, key = hosts_certificate.authority.key }
 }
 
@@ -89,7 +97,7 @@ locals {
     master            = module.spark.master
     url               = module.object_store.url
     endpoint          = module.object_store.endpoint
-    workers           = var.spark_workers
+    workers           = length(local.workers)
     cores             = var.spark_worker_cores
   })
   submitter = {
@@ -114,7 +122,7 @@ resource "hosts_files" "driver" {
 
 module "airflow" {
   source = "./modules/airflow"
-  count  = var.airflow ? 1 : 0
+  count  = local.airflow ? 1 : 0
 
   network = module.network.network
   host    = "airflow"

@@ -21,6 +21,6 @@ output "submitter" {
 
 output "airflow" {
   description = "Airflow's address, and the password of its user admin."
-  value       = var.airflow ? { url = module.airflow[0].url, password = module.airflow[0].password } : null
+  value       = local.airflow ? { url = module.airflow[0].url, password = module.airflow[0].password } : null
   sensitive   = true
 }

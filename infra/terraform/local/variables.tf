@@ -1,5 +1,5 @@
 variable "name" {
-  description = "The cluster's name; networks of this machine are told apart by it."
+  description = "The cluster's name; this machine's networks are named by it."
   type        = string
   default     = "lowtide"
 
@@ -17,6 +17,17 @@ variable "cidr" {
   validation {
     condition     = can(cidrhost(var.cidr, 120))
     error_message = "Give an IPv4 network with at least 128 addresses, like 10.77.0.0/24."
+  }
+}
+
+variable "small" {
+  description = "Three hosts, for trying it out: `services` with one of each server, a Spark worker, and the driver's; no Airflow."
+  type        = bool
+  default     = false
+
+  validation {
+    condition     = !var.small || var.spark_prefix == ""
+    error_message = "Spark of a small cluster cannot move to other hosts: leave out `spark_prefix`."
   }
 }
 
@@ -88,7 +99,7 @@ variable "airflow" {
 }
 
 variable "software" {
-  description = "Folders and files of this machine with what runs on the hosts; `make infra-up` fills it in."
+  description = "Folders and files of this machine with what runs on the hosts; `make infra-software` fills it in."
   type = object({
     java      = string
     spark     = string

@@ -7,4 +7,9 @@ terraform {
       version = "0.1.0"
     }
   }
+
+  # The state holds the cluster's secrets; only root reads this folder of the clone.
+  backend "local" {
+    path = "../../../.lowtide/cluster/terraform.tfstate"
+  }
 }

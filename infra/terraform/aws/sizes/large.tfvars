@@ -2,6 +2,7 @@
 kafka_brokers        = 6
 kafka_broker_type    = "kafka.m7g.2xlarge"
 kafka_disk_gb        = 2000
+kafka_disk_max_gb    = 8000
 zookeeper_nodes      = 5
 zookeeper_type       = "m7g.large"
 spark_masters        = 3

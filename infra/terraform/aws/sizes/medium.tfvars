@@ -2,6 +2,7 @@
 kafka_brokers        = 3
 kafka_broker_type    = "kafka.m7g.xlarge"
 kafka_disk_gb        = 500
+kafka_disk_max_gb    = 2000
 zookeeper_nodes      = 3
 zookeeper_type       = "t4g.medium"
 spark_masters        = 3

@@ -2,6 +2,7 @@
 kafka_brokers        = 3
 kafka_broker_type    = "kafka.m7g.large"
 kafka_disk_gb        = 100
+kafka_disk_max_gb    = 500
 zookeeper_nodes      = 3
 zookeeper_type       = "t4g.small"
 spark_masters        = 1

@@ -6,15 +6,14 @@ mock_provider "aws" {
 
 variables {
   bucket             = "example-lowtide"
-  kafka_password     = "k-0123456789012345678901234567"
+  kafka_passwords    = { jobs = "k-0123456789012345678901234567", admin = "a-0123456789012345678901234567" }
   zookeeper_password = "z-0123456789012345678901234567"
   control_token      = "c-0123456789012345678901234567"
   airflow            = { existing = { role_name = "airflow", security_group_id = "sg-0a" } }
   software = {
-    environment        = "software/environment.tar.gz"
-    environment_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
-    zookeeper          = "software/apache-zookeeper-3.9.4-bin.tar.gz"
-    zookeeper_sha512   = "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    environment  = { file = "tests/software/environment.tar.gz" }
+    zookeeper    = { file = "tests/software/zookeeper.tar.gz" }
+    certificates = { file = "tests/software/certificates.zip" }
   }
 }
 

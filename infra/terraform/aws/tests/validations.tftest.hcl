@@ -7,15 +7,14 @@ mock_provider "aws" {
 
 variables {
   bucket             = "example-lowtide"
-  kafka_password     = "k-0123456789012345678901234567"
+  kafka_passwords    = { jobs = "k-0123456789012345678901234567", admin = "a-0123456789012345678901234567" }
   zookeeper_password = "z-0123456789012345678901234567"
   control_token      = "c-0123456789012345678901234567"
   airflow            = { existing = { role_name = "airflow", security_group_id = "sg-0a" } }
   software = {
-    environment        = "software/environment.tar.gz"
-    environment_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
-    zookeeper          = "software/apache-zookeeper-3.9.4-bin.tar.gz"
-    zookeeper_sha512   = "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    environment  = { file = "tests/software/environment.tar.gz" }
+    zookeeper    = { file = "tests/software/zookeeper.tar.gz" }
+    certificates = { file = "tests/software/certificates.zip" }
   }
 }
 
@@ -44,25 +43,26 @@ run "each_variable_alone" {
     bucket               = "Example_Bucket"
     noncurrent_days      = 0
     log_days             = 14
-    kafka_password       = "short"
+    kafka_users          = ["jobs"]
+    existing_vpc         = { id = "vpc", subnet_ids = ["subnet-0a", "subnet-0b"] }
+    existing_kafka       = { cluster_arn = "theirs", security_group_id = "sg-0a" }
+    existing_kms_key_arn = "alias/theirs"
+    control_ports        = { first = 80, jobs = 20 }
+    alarms               = { topic_arn = "pages" }
     zookeeper_password   = "with spaces, which a file or a URL may spoil"
     control_token        = ""
     secrets_version      = 0
     airflow              = {}
-    software = {
-      environment        = "elsewhere/environment.tar.gz"
-      environment_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
-      zookeeper          = "software/zookeeper.tar.gz"
-      zookeeper_sha512   = "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
-    }
   }
 
   expect_failures = [
     var.name, var.region, var.tags, var.cidr, var.kafka_broker_type, var.kafka_disk_gb,
     var.kafka_version, var.zookeeper_nodes, var.zookeeper_type, var.zookeeper_disk_gb, var.spark_masters,
     var.spark_master_type, var.spark_workers, var.spark_worker_type, var.spark_worker_cores, var.spark_worker_disk_gb,
-    var.executor_memory, var.emr_release, var.bucket, var.noncurrent_days, var.log_days, var.kafka_password,
-    var.zookeeper_password, var.control_token, var.secrets_version, var.airflow, var.software,
+    var.executor_memory, var.emr_release, var.bucket, var.noncurrent_days, var.log_days, var.kafka_users,
+    var.existing_vpc, var.existing_kafka,
+    var.existing_kms_key_arn, var.control_ports, var.alarms,
+    var.zookeeper_password, var.control_token, var.secrets_version, var.airflow,
   ]
 }
 
@@ -76,42 +76,78 @@ run "one_zone_alone" {
   expect_failures = [var.zones]
 }
 
-run "zones_of_another_region_existing_airflow_by_arn_short_digests" {
+run "zones_of_another_region_existing_airflow_by_arn_no_such_file_one_subnet" {
   command = plan
 
   variables {
-    zones   = ["us-east-1a", "eu-west-1a"]
-    airflow = { existing = { role_name = "arn:aws:iam::123456789012:role/airflow", security_group_id = "sg-0a" } }
+    zones        = ["us-east-1a", "eu-west-1a"]
+    airflow      = { existing = { role_name = "arn:aws:iam::123456789012:role/airflow", security_group_id = "sg-0a" } }
+    existing_vpc = { id = "vpc-0a", subnet_ids = ["subnet-0a"] }
     software = {
-      environment        = "software/environment.tar.gz"
-      environment_sha256 = "00"
-      zookeeper          = "software/zookeeper.tar.gz"
-      zookeeper_sha512   = "00"
+      environment  = { file = "tests/software/environment.tgz" }
+      zookeeper    = { file = "tests/software/zookeeper.tar.gz" }
+      certificates = { file = "tests/software/certificates.zip" }
     }
   }
 
-  expect_failures = [var.zones, var.airflow, var.software]
+  expect_failures = [var.zones, var.airflow, var.software, var.existing_vpc]
 }
 
-run "brokers_that_two_zones_do_not_divide" {
+run "what_looks_at_another_variable" {
+  command = plan
+
+  variables {
+    existing_bucket   = { name = "theirs" }
+    kafka_disk_gb     = 100
+    kafka_disk_max_gb = 50
+    kafka_passwords   = { jobs = "short", admin = "short" }
+  }
+
+  expect_failures = [var.existing_bucket, var.kafka_disk_max_gb, var.kafka_passwords]
+}
+
+run "route_tables_without_endpoints_a_prefix_that_is_no_folder_a_user_without_password" {
+  command = plan
+
+  variables {
+    bucket          = null
+    existing_bucket = { name = "theirs", prefix = "/lowtide" }
+    existing_vpc    = { id = "vpc-0a", subnet_ids = ["subnet-0a", "subnet-0b"], route_table_ids = ["rtb-0a"] }
+    kafka_passwords = { jobs = "k-0123456789012345678901234567" }
+  }
+
+  expect_failures = [var.existing_bucket, var.existing_vpc, var.kafka_passwords]
+}
+
+run "brokers_that_two_zones_do_not_divide_a_file_that_is_an_object_too" {
   command = plan
 
   variables {
     zones         = ["us-east-1a", "us-east-1b"]
     kafka_brokers = 3
+    software = {
+      environment  = { file = "tests/software/environment.tar.gz", object = "software/environment.tar.gz" }
+      zookeeper    = { file = "tests/software/zookeeper.tar.gz" }
+      certificates = { file = "tests/software/certificates.zip" }
+    }
   }
 
-  expect_failures = [var.kafka_brokers]
+  expect_failures = [var.kafka_brokers, var.software]
 }
 
-run "an_airflow_that_is_too_old_for_lowtide" {
+run "an_airflow_that_is_too_old_for_lowtide_an_object_elsewhere" {
   command = plan
 
   variables {
     airflow = { mwaa = { version = "3.0.6" } }
+    software = {
+      environment  = { object = "elsewhere/environment.tar.gz", sha256 = "0000000000000000000000000000000000000000000000000000000000000000" }
+      zookeeper    = { file = "tests/software/zookeeper.tar.gz" }
+      certificates = { file = "tests/software/certificates.zip" }
+    }
   }
 
-  expect_failures = [var.airflow]
+  expect_failures = [var.airflow, var.software]
 }
 
 run "an_airflow_that_is_there_and_one_to_make" {

@@ -71,6 +71,30 @@ run "a_prefix_ends_with_a_dash" {
   expect_failures = [var.spark_prefix]
 }
 
+run "a_small_cluster_stays_where_it_is" {
+  command = plan
+  variables {
+    small        = true
+    spark_prefix = "other-"
+  }
+  expect_failures = [var.small]
+}
+
+run "a_small_cluster_is_three_hosts" {
+  command = plan
+  variables {
+    small = true
+  }
+  assert {
+    condition     = toset(keys(module.network.network.hosts)) == toset(["services", "worker-1", "driver"])
+    error_message = "There are others than services, a worker and the driver's."
+  }
+  assert {
+    condition     = join(" ", keys(local.hosts.services.mounts)) == "java kafka s3 spark zookeeper" && join(" ", keys(local.hosts["worker-1"].mounts)) == "java spark"
+    error_message = "A host lacks what it runs, or has more."
+  }
+}
+
 run "sizes_make_hosts" {
   command = plan
   variables {

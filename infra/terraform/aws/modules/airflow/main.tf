@@ -13,12 +13,12 @@ locals {
   where  = "${data.aws_region.this.region}:${data.aws_caller_identity.this.account_id}"
   arn    = "arn:${data.aws_partition.this.partition}"
   prefix = "${var.network.name}/connections"
-  folder = "software/airflow"
+  folder = "${var.bucket.prefix}software/airflow"
   connection = {
     conn_type = "lowtide"
     host      = var.zookeeper
     extra = {
-      snapshots_url = "s3://${var.bucket.name}/jobs"
+      snapshots_url = "s3://${var.bucket.name}/${var.bucket.prefix}jobs"
       s3_region     = data.aws_region.this.region
       spark_submit  = "spark-submit"
     }
@@ -53,14 +53,14 @@ resource "aws_iam_role_policy" "jobs" {
         Sid      = "Snapshots"
         Effect   = "Allow"
         Action   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]
-        Resource = ["${var.bucket.arn}/jobs/*"]
+        Resource = ["${var.bucket.arn}/${var.bucket.prefix}jobs/*"]
       },
       {
         Sid       = "Names"
         Effect    = "Allow"
         Action    = ["s3:ListBucket"]
         Resource  = [var.bucket.arn]
-        Condition = { StringLike = { "s3:prefix" = ["jobs", "jobs/*"] } }
+        Condition = { StringLike = { "s3:prefix" = ["${var.bucket.prefix}jobs", "${var.bucket.prefix}jobs/*"] } }
       },
       {
         Sid      = "Connection"
@@ -72,7 +72,7 @@ resource "aws_iam_role_policy" "jobs" {
         Sid      = "Key"
         Effect   = "Allow"
         Action   = ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"]
-        Resource = [var.bucket.key_arn]
+        Resource = var.bucket.key_arns
       },
       {
         Sid    = "Cluster"
@@ -115,6 +115,17 @@ resource "aws_vpc_security_group_egress_rule" "mwaa" {
   description       = "To this network"
   ip_protocol       = "-1"
   cidr_ipv4         = var.network.cidr
+}
+
+resource "aws_vpc_security_group_egress_rule" "services" {
+  count = local.make && var.network.services_cidr != var.network.cidr ? 1 : 0
+
+  security_group_id = aws_security_group.mwaa[0].id
+  description       = "To services of AWS"
+  ip_protocol       = "tcp"
+  from_port         = 443
+  to_port           = 443
+  cidr_ipv4         = var.network.services_cidr
 }
 
 resource "aws_vpc_security_group_egress_rule" "s3" {
@@ -200,7 +211,7 @@ resource "aws_iam_role_policy" "mwaa" {
         Sid       = "QueueAndFilesAreEncrypted"
         Effect    = "Allow"
         Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"]
-        Resource  = [var.bucket.key_arn]
+        Resource  = var.bucket.key_arns
         Condition = { StringLike = { "kms:ViaService" = ["sqs.*.amazonaws.com", "s3.*.amazonaws.com"] } }
       },
       {

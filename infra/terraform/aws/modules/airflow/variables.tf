@@ -1,10 +1,11 @@
 variable "network" {
   description = "The network, as the module `network` gives it."
   type = object({
-    name    = string
-    vpc_id  = string
-    cidr    = string
-    subnets = list(object({ id = string, cidr = string, zone = string }))
+    name          = string
+    vpc_id        = string
+    cidr          = string
+    services_cidr = string
+    subnets       = list(object({ id = string, cidr = string, zone = string }))
   })
 }
 
@@ -20,7 +21,7 @@ variable "mwaa" {
 
 variable "bucket" {
   description = "The bucket, as the module `object-store` gives it."
-  type        = object({ name = string, arn = string, key_arn = string })
+  type        = object({ name = string, arn = string, prefix = string, key_arn = string, key_arns = list(string) })
 }
 
 variable "cluster" {

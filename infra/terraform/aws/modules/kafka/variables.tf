@@ -19,7 +19,7 @@ variable "instance_type" {
 }
 
 variable "disk_gb" {
-  description = "How much a broker can keep."
+  description = "How much a broker can keep at first."
   type        = number
 }
 
@@ -43,20 +43,34 @@ variable "log_days" {
   type        = number
 }
 
-variable "user" {
-  description = "Who may log in."
-  type        = string
-  default     = "lowtide"
+variable "existing" {
+  description = "A cluster that is there: its ARN, and its brokers' security group. Null: one is made."
+  type        = object({ cluster_arn = string, security_group_id = string })
 }
 
-variable "password" {
-  description = "The user's password; it reaches no state."
-  type        = string
+variable "disk_max_gb" {
+  description = "How far a broker's disk may grow."
+  type        = number
+}
+
+variable "acls_required" {
+  description = "Whether what no ACL speaks of is closed, or open to all users."
+  type        = bool
+}
+
+variable "users" {
+  description = "Who may log in; `jobs` among them."
+  type        = set(string)
+}
+
+variable "passwords" {
+  description = "The users' passwords, by name; they reach no state."
+  type        = map(string)
   ephemeral   = true
   sensitive   = true
 }
 
 variable "password_version" {
-  description = "Another number has the password written again."
+  description = "Another number has the passwords written again."
   type        = number
 }

@@ -1,6 +1,5 @@
-# Private subnets, one for each zone, without any way to the internet: hosts reach AWS through endpoints.
-
-data "aws_region" "this" {}
+# Private subnets, one for each zone, without any way to the internet: hosts reach AWS through the module
+# `endpoints`.
 
 locals {
   subnets = { for place, zone in var.zones : zone => cidrsubnet(var.cidr, 4, place) }
@@ -41,45 +40,6 @@ resource "aws_route_table_association" "this" {
 
   subnet_id      = each.value.id
   route_table_id = aws_route_table.this.id
-}
-
-resource "aws_security_group" "endpoints" {
-  name        = "${var.name}-endpoints"
-  description = "Endpoints of AWS services"
-  vpc_id      = aws_vpc.this.id
-
-  tags = { Name = "${var.name}-endpoints" }
-}
-
-resource "aws_vpc_security_group_ingress_rule" "endpoints" {
-  security_group_id = aws_security_group.endpoints.id
-  description       = "HTTPS from this network"
-  ip_protocol       = "tcp"
-  from_port         = 443
-  to_port           = 443
-  cidr_ipv4         = var.cidr
-}
-
-resource "aws_vpc_endpoint" "s3" {
-  vpc_id            = aws_vpc.this.id
-  service_name      = "com.amazonaws.${data.aws_region.this.region}.s3"
-  vpc_endpoint_type = "Gateway"
-  route_table_ids   = [aws_route_table.this.id]
-
-  tags = { Name = "${var.name}-s3" }
-}
-
-resource "aws_vpc_endpoint" "this" {
-  for_each = var.services
-
-  vpc_id              = aws_vpc.this.id
-  service_name        = "com.amazonaws.${data.aws_region.this.region}.${each.key}"
-  vpc_endpoint_type   = "Interface"
-  private_dns_enabled = true
-  subnet_ids          = [for subnet in aws_subnet.this : subnet.id]
-  security_group_ids  = [aws_security_group.endpoints.id]
-
-  tags = { Name = "${var.name}-${each.key}" }
 }
 
 # Who connected to whom: what an investigation begins with.

@@ -13,11 +13,6 @@ variable "zones" {
   type        = list(string)
 }
 
-variable "services" {
-  description = "AWS services that its hosts call; each gets an endpoint in every subnet, as there is no way to the internet."
-  type        = set(string)
-}
-
 variable "log_days" {
   description = "How many days the log of connections is kept."
   type        = number

@@ -12,6 +12,10 @@ resource "aws_s3_bucket" "this" {
   # checkov:skip=CKV_AWS_18:Its readers are two roles, and CloudTrail's data events log them with their names.
   bucket        = var.bucket
   force_destroy = false
+
+  lifecycle {
+    prevent_destroy = true
+  }
 }
 
 resource "aws_s3_bucket_ownership_controls" "this" {

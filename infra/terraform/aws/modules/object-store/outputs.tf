@@ -12,7 +12,7 @@ output "endpoint" {
 
 output "bucket" {
   description = "The bucket, as IAM policies and other modules name it."
-  value       = { name = aws_s3_bucket.this.bucket, arn = local.arn, key_arn = var.key_arn }
+  value       = { name = aws_s3_bucket.this.bucket, arn = local.arn, prefix = "", key_arn = var.key_arn, key_arns = [var.key_arn] }
 
   depends_on = [aws_s3_bucket_versioning.this, aws_s3_bucket_public_access_block.this]
 }

@@ -23,9 +23,10 @@ locals {
   })
   # What the policies that AWS manages for EMR look for.
   managed = { "for-use-with-amazon-emr-managed-policies" = "true" }
-  # Where a submitter connects to: YARN, HDFS's names, HDFS's data, and the ports that jobs' control APIs draw.
+  # Where a submitter connects to: YARN, HDFS's names, HDFS's data, and jobs' control APIs.
+  control = "${var.control_ports.first}-${var.control_ports.first + var.control_ports.jobs - 1}"
   submitted = {
-    for entry in setproduct(keys(var.clients), ["8032-8032", "8020-8020", "9866-9866", "32768-60999"]) :
+    for entry in setproduct(keys(var.clients), ["8032-8032", "8020-8020", "9866-9866", local.control]) :
     "${entry[0]}-${entry[1]}" => { client = entry[0], from = split("-", entry[1])[0], to = split("-", entry[1])[1] }
   }
 }
@@ -64,15 +65,24 @@ resource "aws_vpc_security_group_egress_rule" "among_themselves" {
   referenced_security_group_id = aws_security_group.this.id
 }
 
-resource "aws_vpc_security_group_egress_rule" "network" {
-  for_each = { kafka = 9096, zookeeper = 2181, "endpoints of AWS" = 443 }
+resource "aws_vpc_security_group_egress_rule" "servers" {
+  for_each = var.servers
 
+  security_group_id            = aws_security_group.this.id
+  description                  = "To ${each.key}"
+  ip_protocol                  = "tcp"
+  from_port                    = each.value.port
+  to_port                      = each.value.port
+  referenced_security_group_id = each.value.security_group_id
+}
+
+resource "aws_vpc_security_group_egress_rule" "services" {
   security_group_id = aws_security_group.this.id
-  description       = "To ${each.key}"
+  description       = "To services of AWS"
   ip_protocol       = "tcp"
-  from_port         = each.value
-  to_port           = each.value
-  cidr_ipv4         = var.network.cidr
+  from_port         = 443
+  to_port           = 443
+  cidr_ipv4         = var.network.services_cidr
 }
 
 resource "aws_vpc_security_group_egress_rule" "s3" {
@@ -155,26 +165,26 @@ resource "aws_iam_role_policy" "job" {
         Sid      = "Snapshots"
         Effect   = "Allow"
         Action   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
-        Resource = ["${var.bucket.arn}/jobs/*"]
+        Resource = ["${var.bucket.arn}/${var.bucket.prefix}jobs/*"]
       },
       {
         Sid      = "Software"
         Effect   = "Allow"
         Action   = ["s3:GetObject"]
-        Resource = ["${var.bucket.arn}/software/*"]
+        Resource = ["${var.bucket.arn}/${var.bucket.prefix}software/*"]
       },
       {
         Sid      = "Logs"
         Effect   = "Allow"
         Action   = ["s3:PutObject"]
-        Resource = ["${var.bucket.arn}/logs/*"]
+        Resource = ["${var.bucket.arn}/${var.bucket.prefix}logs/*"]
       },
       {
         Sid       = "Names"
         Effect    = "Allow"
         Action    = ["s3:ListBucket"]
         Resource  = [var.bucket.arn]
-        Condition = { StringLike = { "s3:prefix" = ["jobs", "jobs/*", "software/*", "logs/*"] } }
+        Condition = { StringLike = { "s3:prefix" = [for name in ["jobs", "jobs/*", "software/*", "logs/*"] : "${var.bucket.prefix}${name}"] } }
       },
       {
         Sid      = "Secrets"
@@ -186,7 +196,7 @@ resource "aws_iam_role_policy" "job" {
         Sid      = "Key"
         Effect   = "Allow"
         Action   = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"]
-        Resource = [var.bucket.key_arn]
+        Resource = var.bucket.key_arns
       },
     ]
   })
@@ -277,7 +287,7 @@ resource "aws_emr_security_configuration" "this" {
 
 resource "aws_s3_object" "bootstrap" {
   bucket                 = var.bucket.name
-  key                    = "software/bootstrap-${substr(sha256(local.bootstrap), 0, 12)}.sh"
+  key                    = "${var.bucket.prefix}software/bootstrap-${substr(sha256(local.bootstrap), 0, 12)}.sh"
   content                = local.bootstrap
   server_side_encryption = "aws:kms"
   kms_key_id             = var.bucket.key_arn
@@ -289,9 +299,9 @@ resource "aws_emr_cluster" "this" {
   applications                      = ["Hadoop"]
   service_role                      = aws_iam_role.service.arn
   security_configuration            = aws_emr_security_configuration.this.name
-  log_uri                           = "s3://${var.bucket.name}/logs/"
+  log_uri                           = "s3://${var.bucket.name}/${var.bucket.prefix}logs/"
   keep_job_flow_alive_when_no_steps = true
-  termination_protection            = true
+  termination_protection            = var.protected
   unhealthy_node_replacement        = true
   scale_down_behavior               = "TERMINATE_AT_TASK_COMPLETION"
 
@@ -333,9 +343,10 @@ resource "aws_emr_cluster" "this" {
     aws_iam_role_policy.service,
     aws_iam_role_policy_attachment.service,
     aws_vpc_security_group_egress_rule.among_themselves,
-    aws_vpc_security_group_egress_rule.network,
+    aws_vpc_security_group_egress_rule.servers,
     aws_vpc_security_group_egress_rule.s3,
     aws_vpc_security_group_egress_rule.service,
+    aws_vpc_security_group_egress_rule.services,
     aws_vpc_security_group_egress_rule.to_service,
     aws_vpc_security_group_ingress_rule.among_themselves,
     aws_vpc_security_group_ingress_rule.from_service,

@@ -6,7 +6,7 @@ output "master" {
 }
 
 output "defaults" {
-  description = "Spark's own settings, for whoever submits."
+  description = "Spark's own settings, for those who submit."
   value       = local.defaults
 }
 

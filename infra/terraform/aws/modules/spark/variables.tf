@@ -1,10 +1,11 @@
 variable "network" {
   description = "The network, as the module `network` gives it."
   type = object({
-    name    = string
-    vpc_id  = string
-    cidr    = string
-    subnets = list(object({ id = string, cidr = string, zone = string }))
+    name          = string
+    vpc_id        = string
+    cidr          = string
+    services_cidr = string
+    subnets       = list(object({ id = string, cidr = string, zone = string }))
   })
 }
 
@@ -25,7 +26,7 @@ variable "release" {
 
 variable "bucket" {
   description = "The bucket, as the module `object-store` gives it."
-  type        = object({ name = string, arn = string, key_arn = string })
+  type        = object({ name = string, arn = string, prefix = string, key_arn = string, key_arns = list(string) })
 }
 
 variable "software" {
@@ -36,6 +37,21 @@ variable "software" {
 variable "secrets" {
   description = "What jobs read from /etc/lowtide: file name to secret's ARN. Of a secret in JSON it is the field `password`."
   type        = map(string)
+}
+
+variable "servers" {
+  description = "What jobs connect to beside AWS's services: name to security group and port."
+  type        = map(object({ security_group_id = string, port = number }))
+}
+
+variable "control_ports" {
+  description = "The ports of the jobs' control APIs: the first, and how many jobs may run at once."
+  type        = object({ first = number, jobs = number })
+}
+
+variable "protected" {
+  description = "Whether EMR refuses to terminate the cluster."
+  type        = bool
 }
 
 variable "clients" {

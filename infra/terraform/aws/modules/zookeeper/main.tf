@@ -8,7 +8,7 @@ locals {
   numbers = { for place, host in var.hosts : host => place + 1 }
   subnets = { for place, host in var.hosts : host => var.network.subnets[place % length(var.network.subnets)] }
   # A server that is replaced keeps its address, as the others and the clients know it by that.
-  addresses = { for host, number in local.numbers : host => cidrhost(local.subnets[host].cidr, 10 + number) }
+  addresses = { for host in var.hosts : host => aws_network_interface.this[host].private_ip }
   servers   = [for host, number in local.numbers : "server.${number}=${local.addresses[host]}:2888:3888"]
 }
 
@@ -90,7 +90,7 @@ resource "aws_iam_role_policy" "this" {
         Sid       = "DecryptSoftware"
         Effect    = "Allow"
         Action    = ["kms:Decrypt"]
-        Resource  = [var.bucket.key_arn]
+        Resource  = var.bucket.key_arns
         Condition = { StringLike = { "kms:ViaService" = "s3.*.amazonaws.com" } }
       },
     ]
@@ -102,7 +102,18 @@ resource "aws_iam_instance_profile" "this" {
   role = aws_iam_role.this.name
 }
 
-# What the servers know outlives the hosts.
+# A server's address outlives the host: AWS picks a free one of the subnet, once.
+resource "aws_network_interface" "this" {
+  for_each = local.numbers
+
+  description     = "ZooKeeper server ${each.value}"
+  subnet_id       = local.subnets[each.key].id
+  security_groups = [aws_security_group.this.id]
+
+  tags = { Name = "${var.network.name}-${each.key}" }
+}
+
+# What the servers know outlives the hosts too.
 resource "aws_ebs_volume" "this" {
   for_each = local.numbers
 
@@ -113,6 +124,10 @@ resource "aws_ebs_volume" "this" {
   kms_key_id        = var.bucket.key_arn
 
   tags = { Name = "${var.network.name}-${each.key}" }
+
+  lifecycle {
+    prevent_destroy = true
+  }
 }
 
 resource "aws_volume_attachment" "this" {
@@ -129,20 +144,20 @@ resource "aws_instance" "this" {
 
   ami                         = data.aws_ssm_parameter.image.insecure_value
   instance_type               = var.instance_type
-  subnet_id                   = local.subnets[each.key].id
-  private_ip                  = local.addresses[each.key]
-  vpc_security_group_ids      = [aws_security_group.this.id]
   iam_instance_profile        = aws_iam_instance_profile.this.name
-  associate_public_ip_address = false
   ebs_optimized               = true
   monitoring                  = true
   user_data_replace_on_change = true
   user_data = templatefile("${path.module}/user-data.sh.tftpl", {
     archive = "s3://${var.bucket.name}/${var.software.object}"
-    sha512  = var.software.sha512
+    sha256  = var.software.sha256
     number  = each.value
     config  = templatefile("${path.module}/zoo.cfg.tftpl", { servers = length(var.hosts) > 1 ? local.servers : [] })
   })
+
+  primary_network_interface {
+    network_interface_id = aws_network_interface.this[each.key].id
+  }
 
   metadata_options {
     http_endpoint = "enabled"

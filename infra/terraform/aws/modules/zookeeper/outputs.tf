@@ -4,3 +4,13 @@ output "hosts" {
 
   depends_on = [aws_volume_attachment.this]
 }
+
+output "security_group_id" {
+  description = "The group of its hosts."
+  value       = aws_security_group.this.id
+}
+
+output "instances" {
+  description = "The hosts' ids: name to id."
+  value       = { for host, instance in aws_instance.this : host => instance.id }
+}

@@ -30,12 +30,12 @@ variable "clients" {
 
 variable "bucket" {
   description = "The bucket, as the module `object-store` gives it."
-  type        = object({ name = string, arn = string, key_arn = string })
+  type        = object({ name = string, arn = string, prefix = string, key_arn = string, key_arns = list(string) })
 }
 
 variable "software" {
-  description = "ZooKeeper's archive: its object in the bucket, and its SHA-512."
-  type        = object({ object = string, sha512 = string })
+  description = "ZooKeeper's archive: its object in the bucket, and its SHA-256."
+  type        = object({ object = string, sha256 = string })
 }
 
 variable "s3_prefix_list" {

@@ -42,3 +42,7 @@ mock_resource "aws_iam_role" {
 mock_resource "aws_security_group" {
   defaults = { id = "sg-0123456789abcdef0" }
 }
+
+mock_resource "aws_network_interface" {
+  defaults = { private_ip = "10.78.0.4" }
+}

@@ -6,7 +6,7 @@ output "master" {
 }
 
 output "defaults" {
-  description = "Spark's own settings, for whoever submits: spark-defaults.conf."
+  description = "Spark's own settings, for those who submit: spark-defaults.conf."
   value       = local.defaults
   sensitive   = true
 }

@@ -1,4 +1,4 @@
-"""Terraform and the provider of hosts: applied twice, drift shown and mended, a failure told, destroyed whole."""
+"""Terraform and the provider of hosts: applied twice, drift shown and mended, a failure reported, destroyed whole."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ resource "hosts_files" "words" {
 }
 """
 NOTHING, ERROR, SOMETHING = 0, 1, 2
-"""What a plan ends with."""
+"""The end of a plan's output."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Cluster:
         return done.stdout
 
     def plan(self) -> tuple[int, set[str]]:
-        """What a plan ends with, and what it would create."""
+        """The end of a plan's output, and what it would create."""
         done = self.terraform("plan", "-detailed-exitcode", "-json")
         events = [json.loads(line) for line in done.stdout.splitlines()]
         planned = [event["change"] for event in events if event["type"] == "planned_change"]
