@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Self
 
@@ -90,3 +91,15 @@ def percentiles(values: Floats, percents: tuple[float, ...] = (50, 90, 99)) -> l
     if not len(values):
         return [float("nan")] * len(percents)
     return [float(value) for value in np.percentile(values, percents, method="higher")]
+
+
+def latency_of_due_ms(arrivals: Arrivals, due: int, percent: float) -> float:
+    """Return a percentile (see `percentiles`) of the latencies of this many due records; infinite if one never came."""
+    latencies = np.sort(arrivals.latency_ms())
+    place = int(np.ceil((due - 1) * percent / 100))
+    return float(latencies[place]) if place < len(latencies) else float("inf")
+
+
+def null_unless_finite(milliseconds: float) -> float | None:
+    """Return it rounded for JSON; None if it is infinite or nan."""
+    return round(milliseconds, 1) if isfinite(milliseconds) else None

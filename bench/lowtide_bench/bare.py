@@ -16,15 +16,12 @@ from lowtide_bench.reader import SETTINGS as CONSUMER
 BATCH = 2_000
 POLL_S = 0.1
 SAY_EVERY_S = 0.5
-LIMIT_S = 30.0
-"""Limit on Kafka's time to begin or commit a transaction."""
 
 
 class BareLoop:
     """Passes every record on, with the settings of Lowtide's own sink and of the benchmark's reader.
 
-    It lingers for 1 ms, because no transaction gathers its records. If the task asks for transactions, which the floor
-    does not have, each batch is one.
+    It lingers for 1 ms, because no transaction gathers its records.
     """
 
     def __init__(self, task: dict[str, Any]) -> None:
@@ -33,11 +30,7 @@ class BareLoop:
         self._to = task["to"]
         self._consumer = Consumer({"bootstrap.servers": task["kafka"], **CONSUMER})
         self._consumer.assign([TopicPartition(task["from"], partition, 0) for partition in range(task["partitions"])])
-        self._transactions = bool(task["transactions"])
-        own: dict[str, Any] = {"transactional.id": "bare"} if self._transactions else {"linger.ms": 1}
-        self._producer = Producer({"bootstrap.servers": task["kafka"], **PRODUCER, **own})
-        if self._transactions:
-            self._producer.init_transactions(LIMIT_S)
+        self._producer = Producer({"bootstrap.servers": task["kafka"], **PRODUCER, "linger.ms": 1})
         self._source = Histogram()
 
     def run(self, parent: Parent) -> None:
@@ -55,15 +48,11 @@ class BareLoop:
     def _pass(self, messages: list[Any]) -> None:
         now = time.time_ns()
         stamp = 0
-        if self._transactions:
-            self._producer.begin_transaction()
         for message in messages:
             if message.error():
                 continue
             stamp = message.timestamp()[1]
             self._send(message.value(), message.key(), message.partition(), stamp)
-        if self._transactions:
-            self._producer.commit_transaction(LIMIT_S)
         if stamp:
             # The last timestamp stands for all: one look per batch keeps the loop bare.
             self._source.add(now - stamp * 1_000_000, len(messages))

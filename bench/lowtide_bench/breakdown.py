@@ -78,6 +78,6 @@ def breakdown(arrivals: Arrivals, hops: Mapping[str, Histogram]) -> list[Part]:
     rest50 = round(total50 - sum(part.p50_ms for part in parts), 3)
     rest99 = round(total99 - sum(part.p99_ms for part in parts), 3)
     before = "" if "source" in hops else "Kafka's timestamp -> first look of the next, and "
-    behind = "committed -> reader" if "sink" in hops else "produce -> reader"
+    last_hop = "committed -> reader" if "sink" in hops else "produce -> reader"
     name = "reader" if "source" in hops else "source_and_reader"
-    return [*parts, Part(name, before + behind, rest50, rest99, "remainder")]
+    return [*parts, Part(name, before + last_hop, rest50, rest99, "remainder")]

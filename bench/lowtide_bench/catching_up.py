@@ -16,14 +16,11 @@ from lowtide_bench.child import ChildFailed
 from lowtide_bench.flows import COUNTING as FLOW
 from lowtide_bench.ground import PARTITIONS, Ground, described, ground, modes
 from lowtide_bench.killable import Killable
-from lowtide_bench.run import warm
 from lowtide_bench.schedule import NS
-from lowtide_bench.session import SAVE_LIMIT_S, Say, Subject, child, first_record, start_reader
+from lowtide_bench.session import SAVE_LIMIT_S, Say, Subject, awaiting, child, first_record, start_reader
 from lowtide_bench.sides import OTHERS, SUBJECTS, ratio
 from lowtide_bench.systems import Bare, System, Way
 
-WARM_PER_S = 10_000
-"""Records per second to warm the broker with."""
 SLOWEST_PER_S = 1_000
 """Give up on anything slower, in records per second."""
 LATE_LIMIT_S = 30.0
@@ -42,7 +39,6 @@ def run(
     say: Say,
     *,
     subjects: Collection[str] = SUBJECTS,
-    warm_s: float = 0,
 ) -> dict[str, Any]:
     """Measure, and return the object that `lowtide bench catch-up --json` prints.
 
@@ -53,14 +49,12 @@ def run(
         conf: As in `lowtide_bench.run.run`.
         say: Called with each progress message.
         subjects: The `SUBJECTS` to measure.
-        warm_s: As in `lowtide_bench.run.run`.
 
     Raises:
         LowtideError: the run failed.
     """
     found: dict[float, list[dict[str, Side]]] = {span_s: [] for span_s in spans_s}
-    with described() as told, ground(conf, "create", say) as here:
-        warm(here, FLOW, WARM_PER_S, warm_s, say)
+    with described() as surroundings, ground(conf, "create", say) as here:
         for number in range(rounds):
             for place, (span_s, sides) in enumerate(found.items()):
                 sides.append(_measured(here, f"span-{place}-{number}", span_s, records, subjects, say))
@@ -71,9 +65,8 @@ def run(
         "partitions": PARTITIONS,
         "subjects": [name for name in SUBJECTS if name in subjects],
         **modes(conf, "create"),
-        "warm_s": warm_s,
         "spans": spans,
-        **told,
+        **surroundings,
     }
 
 
@@ -101,7 +94,7 @@ def _measured(
     """Fill a topic, and have each subject work it off into a topic of its own."""
     source = here.source(name)
     say(f"a backlog of {records} records that cover {span_s:g} s")
-    _fill(here, source, Backlog(time.time_ns(), records, span_s), say)
+    fill(here, source, FLOW, Backlog(time.time_ns(), records, span_s), say)
     starts: dict[str, Callable[[Way], Callable[[], System]]] = {
         "bare": lambda way: lambda: Bare(way),
         "skeleton": here.skeleton_of,
@@ -116,8 +109,9 @@ def _measured(
     return found
 
 
-def _fill(here: Ground, source: str, backlog: Backlog, say: Say) -> None:
-    task = {"flow": FLOW, "kafka": here.conf.kafka.bootstrap_servers, "topic": source, "partitions": PARTITIONS}
+def fill(here: Ground, source: str, flow: str, backlog: Backlog, say: Say) -> None:
+    """Send a backlog of a flow's records to a topic (errors: ChildFailed)."""
+    task = {"flow": flow, "kafka": here.conf.kafka.bootstrap_servers, "topic": source, "partitions": PARTITIONS}
     with ExitStack() as stack:
         feeder = child(stack, "lowtide_bench.feeder", {**task, "backlog": asdict(backlog)})
         line = feeder.expect(
@@ -140,7 +134,7 @@ def drain(subject: Subject, records: int) -> dict[str, Any]:
         system = subject.start()
         stack.callback(system.stop)
         start_s = (first_record(reader, system, subject.start_limit_s) - began) / NS
-        reader.tell({"await": records, "until": time.monotonic() + limit_s})
+        reader.send(awaiting(records, limit_s))
 
         def look(line: Mapping[str, Any]) -> None:
             system.check()

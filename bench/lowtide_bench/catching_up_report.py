@@ -29,7 +29,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     yield Table(f"{result['flow']}: a backlog of {result['records']:,} records is worked off", headings, rows)
 
 
-def told(result: Mapping[str, Any]) -> str:
+def origin(result: Mapping[str, Any]) -> str:
     """Return a line about the setting of the measurement."""
     rounds = len(result["spans"][0]["rounds"])
     return (

@@ -51,9 +51,9 @@ class Child:
         self._errors = ""
         for target in (self._listen, self._keep_errors):
             threading.Thread(target=target, daemon=True).start()
-        self.tell(task)
+        self.send(task)
 
-    def tell(self, line: Mapping[str, Any]) -> None:
+    def send(self, line: Mapping[str, Any]) -> None:
         """Send one line; if the child has gone, `hear` raises."""
         assert self._process.stdin is not None
         try:
@@ -130,11 +130,11 @@ class Child:
 
 
 class Parent:
-    """The parent as the child sees it: `task` is the first line, `told` holds every later line."""
+    """The parent as the child sees it: `task` is the first line, `orders` holds every later line."""
 
     def __init__(self) -> None:
         self.task: dict[str, Any] = json.loads(sys.stdin.readline())
-        self.told: dict[str, Any] = {}
+        self.orders: dict[str, Any] = {}
         threading.Thread(target=self._listen, daemon=True).start()
 
     def say(self, **line: Any) -> None:
@@ -148,6 +148,6 @@ class Parent:
 
     def _listen(self) -> None:
         for line in sys.stdin:
-            self.told |= json.loads(line)
+            self.orders |= json.loads(line)
         # Whatever the main thread is doing, even inside a library that blocks it.
         os._exit(0)

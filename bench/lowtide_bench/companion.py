@@ -66,5 +66,5 @@ class Companion(ABC):
     def _run(self, system: System, schedule: Schedule) -> None:
         try:
             self.go(system, schedule)
-        except BaseException as error:  # noqa: BLE001 - it is raised where somebody hears it, by `check`
+        except BaseException as error:  # noqa: BLE001 - `check` raises it, in its caller's thread
             self._error = error

@@ -24,7 +24,17 @@ from lowtide.process.interpreter import set_up_collector
 from lowtide.version import __version__
 from lowtide.worker.intake import Intake
 from lowtide_bench import core_levels
-from lowtide_bench.core_levels import FILLING, KINDS, Receiver, Records, Sender, TrackerServer, applied, recorded
+from lowtide_bench.core_levels import (
+    FILLING,
+    KINDS,
+    Receiver,
+    Records,
+    Sender,
+    TrackerServer,
+    applied,
+    plan_of,
+    recorded,
+)
 from lowtide_bench.core_timing import Samples, State, Timer
 from lowtide_bench.machine import load, machine
 from lowtide_tracker import LocalTracker, Tracker
@@ -120,14 +130,14 @@ class Traffic:
     """
 
     def __init__(self, kind: Records, size: int, count: int) -> None:
-        self._kind = kind
+        self._plan = plan_of(kind)
         self._split = recorded(kind, size, count, target=None)
         self._whole = recorded(kind, size, count, target=0)
 
     def replay(self, timer: Timer, count: int) -> None:
         """Time the steps of this many batches."""
         split, whole, end = self._split, self._whole, FILLING + count
-        sender, tracker, receiver = Sender(self._kind), TrackerServer(self._kind), Receiver(self._kind, 0)
+        sender, tracker, receiver = Sender(self._plan), TrackerServer(self._plan), Receiver(self._plan, 0)
         for message, notices in zip(split.messages[:end], split.notices[:end], strict=True):
             timer.turn(ROWS, partial(sender.rows, message))
             timer.step(FLUSH_0, sender.flush)

@@ -17,7 +17,7 @@ from lowtide import Flow, json, kafka
 from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects
 from lowtide.core.frames import Outbox
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.core.operators.plain.sink import Message, SinkEncoder
@@ -135,13 +135,12 @@ def _message(key: bytes | str, sequence: int) -> tuple[bytes | None, bytes | Non
 class Sender:
     """A worker of level 0."""
 
-    def __init__(self, kind: Records) -> None:
-        plan = plan_of(kind)
+    def __init__(self, plan: Plan) -> None:
         window = Window(LEAD_TICKS, MAX_FRONT_BYTES)
-        front = Front(FRONT, slack_ms=SLACK_MS, opening=START, window=window, max_future_ms=MAX_FUTURE_MS)
+        front = Front(FRONT, FrontLimits(SLACK_MS, window, MAX_FUTURE_MS), KnownFloors(START))
         self.local = LocalTracker(FRONT, INCARNATION, start=START)
         self.core = WorkerCore(plan, 0, 0, tracker=self.local, front=front, limits=LIMITS)
-        self.outbox = Outbox(FRONT, WORKERS)
+        self.outbox = Outbox(FRONT, plan.parallelism)
         self.reader = MessageReader()
 
     def rows(self, message: bytes) -> list[tuple[int, bytes]]:
@@ -163,12 +162,20 @@ class Sender:
 
 
 class Receiver:
-    """A worker of level 1; its sink makes everything durable at once."""
+    """A worker of level 1; its sink makes everything durable at once.
 
-    def __init__(self, kind: Records, place: int) -> None:
-        plan = plan_of(kind)
-        self.local = LocalTracker(WORKERS + place, INCARNATION, start=START)
-        self.core = WorkerCore(plan, 1, place, tracker=self.local, limits=LIMITS)
+    Args:
+        plan: The plan.
+        place: Its index among those of its level.
+        core: Its core, if it has been made already.
+    """
+
+    def __init__(self, plan: Plan, place: int, core: WorkerCore | None = None) -> None:
+        if core is None:
+            local = LocalTracker(WORKERS + place, INCARNATION, start=START)
+            core = WorkerCore(plan, 1, place, tracker=local, limits=LIMITS)
+        self.core = core
+        self.local = core.tracker
         self.reader = MessageReader()
         self.early = Early(Optimism(OPTIMISM_TICKS), MAX_QUEUED_BYTES)
         self.intake = Intake(plan, f"1/{place}", 1, place, Figures())
@@ -202,9 +209,9 @@ class Receiver:
 class TrackerServer:
     """The tracker with its server's work on a message, without the socket."""
 
-    def __init__(self, kind: Records) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.tracker = Tracker(
-            Graph(segments_of(plan_of(kind)).inbound), {FRONT: START}, start=START, capacity_ticks=CAPACITY_TICKS
+            Graph(segments_of(plan).inbound), {FRONT: START}, start=START, capacity_ticks=CAPACITY_TICKS
         )
         self._reader = MessageReader()
 
@@ -255,8 +262,9 @@ class Recording:
 def recorded(kind: Records, size: int, count: int, target: int | None) -> Recording:
     """Send batches through both levels; arguments as in `batches`."""
     recording = Recording(batches(kind, size, count, target))
-    sender, tracker = Sender(kind), TrackerServer(kind)
-    receivers = [Receiver(kind, place) for place in range(WORKERS)]
+    plan = plan_of(kind)
+    sender, tracker = Sender(plan), TrackerServer(plan)
+    receivers = [Receiver(plan, place) for place in range(WORKERS)]
     for message in recording.messages:
         frames: list[list[bytes]] = [[] for _ in receivers]
         for place, frame in sender.rows(message):

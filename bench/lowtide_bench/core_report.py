@@ -27,7 +27,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
                 yield Table(title, ("", *headings), list(_steps(own)))
 
 
-def told(result: Mapping[str, Any]) -> str:
+def origin(result: Mapping[str, Any]) -> str:
     """Return a line about the machine of the measurement."""
     found = result["versions"]
     return (

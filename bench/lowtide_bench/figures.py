@@ -11,6 +11,7 @@ from lowtide.histogram import Histogram
 from lowtide_bench import boundaries
 from lowtide_bench.arrivals import Arrivals, percentiles
 from lowtide_bench.breakdown import Part, breakdown
+from lowtide_bench.quiet import Noise
 from lowtide_bench.roles import OF_SYSTEM, WORKERS
 from lowtide_bench.schedule import Schedule
 
@@ -27,9 +28,10 @@ class Observed:
         ends_ns: Times at which epochs ended.
         hops: The system's own measurements in that time.
         cpu_s: CPU time within the window, in s, by the role of a process; see `roles`.
-        others_cpu_s: CPU time within the window of everything else on the machine, in s.
+        noise: CPU of everything else on the machine within the window, and of the machine.
         start_s: From the start to the first record at the reader.
         fed_per_s: Keys per second that came through while the state was filled; None if it was not filled.
+        tries: Number of tries that this is the last of; see `quiet`.
     """
 
     sent: int
@@ -39,9 +41,10 @@ class Observed:
     ends_ns: Sequence[int]
     hops: Mapping[str, Histogram]
     cpu_s: Mapping[str, float]
-    others_cpu_s: float
+    noise: Noise
     start_s: float
     fed_per_s: float | None = None
+    tries: int = 1
 
     def cpu_json(self, records: int) -> dict[str, Any]:
         """Return the JSON object's entries on CPU time, given the number of records it was used for."""
@@ -50,8 +53,12 @@ class Observed:
             "cpu_s": round(sum(used for role, used in self.cpu_s.items() if role in OF_SYSTEM), 2),
             "cpu_by_process_s": {role: round(used, 2) for role, used in self.cpu_s.items()},
             "workers_us_per_record": round(workers_s / records * 1e6, 2) if workers_s and records else None,
-            "others_cpu_s": round(self.others_cpu_s, 2),
+            **self.noise_json(),
         }
+
+    def noise_json(self) -> dict[str, Any]:
+        """Return the JSON object's entries on what disturbed the measurement."""
+        return self.noise.as_json(self.tries)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,21 @@ from lowtide_bench.counted import Counted, Uncounted, count
 from lowtide_bench.documents import Change, Document, Documents, Index, Versions, changes, update_index
 from lowtide_bench.record import Records, Sample, Samples
 
+Make = Callable[[str, str, str], Flow]
+"""Returns a flow, given a name for the job, the source's topic and the sink's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A flow to measure.
 
     Attributes:
-        make: Returns the flow, given a name for the job, the source's topic and the sink's.
+        make: As in `Make`.
         records: The records that go in and come out.
         passed: The same for output equal to the input: of the bare loop.
     """
 
-    make: Callable[[str, str, str], Flow]
+    make: Make
     records: Callable[[], Records]
     passed: Callable[[], Records]
 

@@ -1,6 +1,6 @@
 """Keys that come once and never again: a worker's memory while millions of them pass.
 
-One worker of level 1, without Spark and Kafka: frames in, min time behind them. It may forget a key after `KEPT_MS` of
+One worker of level 1, without Spark and Kafka: frames in, min time after them. It may forget a key after `KEPT_MS` of
 log time, so after that much of the log its memory has to stay constant, however many keys still come.
 """
 
@@ -120,9 +120,9 @@ def run(keys: int, say: Say) -> dict[str, Any]:
         say: Called with each progress message.
     """
     set_up_collector()
-    with described() as told:
+    with described() as surroundings:
         steps = {step: _measured(step, keys, say) for step in STEPS}
-    return {"keys": keys, "kept_ms": KEPT_MS, "keys_per_tick": KEYS_PER_TICK, "steps": steps, **told}
+    return {"keys": keys, "kept_ms": KEPT_MS, "keys_per_tick": KEYS_PER_TICK, "steps": steps, **surroundings}
 
 
 def _measured(step: Step, keys: int, say: Say) -> dict[str, Any]:

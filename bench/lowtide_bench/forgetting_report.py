@@ -26,6 +26,6 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     yield Table(title, head, rows)
 
 
-def told(result: Mapping[str, Any]) -> str:
+def origin(result: Mapping[str, Any]) -> str:
     """Return a line about the machine of the measurement."""
     return f"{in_words(result['machine'])}; one worker, without Spark and Kafka"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from lowtide.conf import Conf
 from lowtide.connectors.topics import Topics
 from lowtide.embedded import EmbeddedServices
+from lowtide_bench.asked import Timestamps
 from lowtide_bench.companion import Companion
 from lowtide_bench.flows import COUNTING
 from lowtide_bench.machine import load as machine_load
@@ -23,8 +25,8 @@ from lowtide_bench.skeleton.system import Skeleton
 from lowtide_bench.systems import Bare, Running, System, Way
 
 PARTITIONS = 2
-
-Timestamps = Literal["create", "append"]
+BROKER = ("-XX:TieredStopAtLevel=1",)
+"""The broker compiles with C1 only: C2 takes up to half a core for the first minute, C1 is quiet after some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class Ground:
     conf: Conf
     folder: Path
     timestamps: Timestamps
+    used: Counter[str] = field(default_factory=Counter)
+    """Number of times each name of a way was given."""
 
     def source(self, name: str) -> str:
         """Make a topic for the input, and return its name."""
@@ -48,7 +52,12 @@ class Ground:
         return f"{name}-source"
 
     def way(self, flow: str, name: str, *, source: str = "", passed: bool = False) -> Way:
-        """Make a topic for the output, and one for the input unless it is given; see `Way`."""
+        """Make a topic for the output, and one for the input unless it is given; see `Way`.
+
+        A name given before gets a number, as when a measurement is repeated.
+        """
+        self.used[name] += 1
+        name = f"{name}-{self.used[name]}" if self.used[name] > 1 else name
         way = Way(
             flow, passed, self.conf.kafka.bootstrap_servers, source or self.source(name), f"{name}-sink", PARTITIONS
         )
@@ -60,11 +69,6 @@ class Ground:
         say("the bare loop")
         way = self.way(flow, "bare", passed=True)
         return self.subject(way, lambda: Bare(way), say)
-
-    def transactions(self, flow: str, say: Say) -> Subject:
-        """Return the bare loop with a transaction per batch, which warms the broker and is not measured."""
-        way = self.way(flow, "warm", passed=True)
-        return self.subject(way, lambda: Bare(way, transactions=True), say)
 
     def skeleton(self, flow: str, say: Say, *, state_keys: int = 0) -> Subject:
         """Return the skeleton for a flow's records, which it counts if the flow does; keys as in `Subject`."""
@@ -83,7 +87,7 @@ class Ground:
         say(f"the flow {flow}")
         way = self.way(flow, flow)
         return self.subject(
-            way, lambda: Running(flow, way, self.conf, say), say, state_keys=state_keys, companions=companions
+            way, lambda: Running(way, self.conf, say), say, state_keys=state_keys, companions=companions
         )
 
     def subject(
@@ -106,17 +110,17 @@ def ground(conf: Conf, timestamps: Timestamps, say: Say) -> Iterator[Ground]:
     with tempfile.TemporaryDirectory(prefix="lowtide-bench-") as name:
         folder = Path(name)
         say("starting Kafka and ZooKeeper")
-        with EmbeddedServices(folder / "services") as services:
+        with EmbeddedServices(folder / "services", kafka_options=BROKER) as services:
             yield Ground(_local(conf, services, folder), folder, timestamps)
 
 
 @contextmanager
 def described() -> Iterator[dict[str, Any]]:
     """Give an object that at the block's end holds the context of a figure: `versions` and `machine`."""
-    told: dict[str, Any] = {}
+    surroundings: dict[str, Any] = {}
     where = machine()
-    yield told
-    told |= {"versions": versions(), "machine": {**where, "load_after": machine_load()}}
+    yield surroundings
+    surroundings |= {"versions": versions(), "machine": {**where, "load_after": machine_load()}}
 
 
 def modes(conf: Conf, timestamps: Timestamps) -> dict[str, Any]:

@@ -7,42 +7,53 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from lowtide.conf import Conf
+from lowtide.errors import LowtideError, NotRunning
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState
 from lowtide.process.mark import end_marked
 from lowtide.status.control_client import ControlClient
 from lowtide_bench.child import Child, ChildFailed
-from lowtide_bench.systems import Way
+from lowtide_bench.processes import command, descendants, parents
+from lowtide_bench.systems import System, Way
 
 STOP_SLACK_S = 15.0
 """Time to wait for the job's end beyond the job's own limit."""
+POLL_S = 0.2
 LOG_CHARACTERS = 3_000
 GRACE_S = 8.0
 """Limit on the end of the JVM and its children once their program is killed."""
 
-Victim = Literal["worker", "driver"]
+Victim = Literal["worker", "driver", "caller"]
+CALLER = "-m lowtide.calls.process"
 
 
-class Killable:
-    """A running job; a `System` that counts nothing but its output.
+class Killable(System):
+    """A running job that counts nothing but its output.
 
     Args:
         way: Its topics.
         conf: Place and settings; the job's folder is used too.
         folder: Folder for the program's copy of the conf.
         job: The job's name, if it is not the flow's.
+        port: That of the service which the flow `lowtide_bench.called` asks; None for another flow.
     """
 
-    def __init__(self, way: Way, conf: Conf, folder: Path, job: str = "") -> None:
+    def __init__(self, way: Way, conf: Conf, folder: Path, job: str = "", port: int | None = None) -> None:
         file = folder / "conf.pickle"
         file.write_bytes(pickle.dumps(conf))
         name = job or way.flow
-        self._task = {"conf": str(file), "flow": way.flow, "job": name, "from": way.source, "to": way.sink}
+        self._task = {
+            "conf": str(file),
+            "flow": way.flow,
+            "job": name,
+            "from": way.source,
+            "to": way.sink,
+            "port": port,
+        }
         self._stop_limit_s = conf.job.stop_limit_s + STOP_SLACK_S
         self._jobs = JobFolder(Path(conf.job.folder), name)
         self._lives: set[str] = set()
@@ -61,7 +72,7 @@ class Killable:
             self._lives.add(state.life)
         return state
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the job's state, and the end of its log, which goes with the run's folder."""
         state = self.state()
         stands = "it has not begun" if state is None else f"{state.phase}: {state.step or state.cause}"
@@ -81,22 +92,28 @@ class Killable:
             if self._anew.is_set() and child is self._child:
                 raise
 
-    def hops(self) -> Mapping[str, Mapping[int, int]]:
-        """Return nothing: histograms are not read here."""
-        return {}
-
-    def epoch_ends_ns(self) -> list[int]:
-        """Return nothing: they are unknown here."""
-        return []
-
     def client(self) -> ControlClient | None:
         """Return the control API of the current life; None while it starts."""
         state, token = self.state(), self._jobs.token()
         control = None if state is None else state.control_address()
         return ControlClient(control, token) if control is not None and token else None
 
+    def running(self, limit_s: float) -> ControlClient:
+        """Return the control API once the job runs (errors: ChildFailed, NotRunning)."""
+        until = time.monotonic() + limit_s
+        while time.monotonic() < until:
+            self.check()
+            client = self.client()
+            try:
+                if client is not None and client.status().phase == "running" and client.status().min_time_ms:
+                    return client
+            except LowtideError:
+                pass  # It has only just begun to listen.
+            time.sleep(POLL_S)
+        raise NotRunning(f"the job does not run after {limit_s:g} s", where=self.describe(), way_out="see its log")
+
     def kill(self, victim: Victim, number: int) -> tuple[str, int] | None:
-        """Send SIGKILL to the driver program, and restart it at once; or to a worker, each time to another.
+        """Send SIGKILL to the driver program, and restart it at once; or to a worker or a caller, each time to another.
 
         Returns:
             The killed process, and the time, ns since 1970; None if there is no such process now.
@@ -109,6 +126,13 @@ class Killable:
             self._child = self._begin()
             self._anew.set()
             return f"driver, process {old.pid}", killed_ns
+        if victim == "caller":
+            callers = self.callers()
+            if not callers:
+                return None
+            pid, killed_ns = callers[number % len(callers)], time.time_ns()
+            os.kill(pid, signal.SIGKILL)
+            return f"caller, process {pid}", killed_ns
         client = self.client()
         workers = [] if client is None else [each for each in client.status().workers if each.attached and each.pid]
         if not workers:
@@ -117,6 +141,10 @@ class Killable:
         killed_ns = time.time_ns()
         os.kill(mine.pid, signal.SIGKILL)
         return f"worker {mine.worker}, process {mine.pid}", killed_ns
+
+    def callers(self) -> list[int]:
+        """Return the processes of the program that ask services."""
+        return sorted(pid for pid in descendants({self._child.pid}, parents()) if CALLER in command(pid))
 
     def stop(self) -> None:
         """Stop the job; kill what is left of any of its lives."""

@@ -97,6 +97,6 @@ class Killer(Companion):
                 break
             time.sleep(POLL_S)
         raise ServiceUnavailable(
-            f"the job was not ready again in time after a kill; {system.told()}",
+            f"the job was not ready again in time after a kill; {system.describe()}",
             way_out="give a longer --every, or see the log above for the cause",
         )

@@ -6,11 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from lowtide_bench.quiet import TRIES
 from lowtide_bench.ramp import Ramp
 from lowtide_bench.schedule import Schedule
 
 LATE_LIMIT_S = 30.0
 """Time beyond its schedule, and half as much again, that the generator and then the reader may take."""
+LOW_RATE = 5_000
+"""Up to this many records per second a run leaves cores idle, so that a full machine is a disturbance."""
 
 S = TypeVar("S", Schedule, Ramp)
 S_co = TypeVar("S_co", Schedule, Ramp, covariant=True)
@@ -18,6 +21,14 @@ S_co = TypeVar("S_co", Schedule, Ramp, covariant=True)
 
 class Sent(Protocol[S_co]):
     """Load to send: a `Load` or a `Rise`."""
+
+    @property
+    def tries(self) -> int:
+        """Return the limit on measurements under it, which are repeated while the machine disturbs them."""
+
+    @property
+    def low(self) -> bool:
+        """Return whether all of it is at a low rate."""
 
     def schedule(self, start_ns: int) -> S_co:
         """Return the schedule of the records."""
@@ -29,11 +40,17 @@ class Sent(Protocol[S_co]):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Even load: a number of records per second for a time, after a warm-up."""
+    """Even load: a number of records per second for a time, after a warm-up; `tries` as in `Sent`."""
 
     rate: int
     seconds: float
     warmup_s: float
+    tries: int = TRIES
+
+    @property
+    def low(self) -> bool:
+        """Return whether the rate is at most `LOW_RATE`."""
+        return self.rate <= LOW_RATE
 
     def schedule(self, start_ns: int) -> Schedule:
         """Return the schedule of the records."""
@@ -53,11 +70,18 @@ class Rise:
         rates: Records per second, rising.
         step_s: Duration of each rate.
         warmup_s: Duration of the first rate before its step, rounded up to whole steps.
+        tries: As in `Sent`.
     """
 
     rates: tuple[int, ...]
     step_s: float
     warmup_s: float
+    tries: int = TRIES
+
+    @property
+    def low(self) -> bool:
+        """Return False: it rises until the machine is full."""
+        return False
 
     def schedule(self, start_ns: int) -> Ramp:
         """Return the schedule of the records."""

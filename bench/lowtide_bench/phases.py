@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowtide_bench.load import Load
+from lowtide_bench.quiet import TRIES
 from lowtide_bench.schedule import NS, Schedule
 
 
@@ -37,12 +38,14 @@ class Course:
         rounds: Turns of each variant.
         seconds: Duration of a turn.
         settle_s: Pause between two turns, in which the effects of the first fade.
+        tries: As in `Sent`.
     """
 
     every: tuple[float, ...]
     rounds: int
     seconds: float
     settle_s: float
+    tries: int = TRIES
 
     @property
     def turns(self) -> tuple[float, ...]:
@@ -56,7 +59,7 @@ class Course:
     def load(self, rate: int, warmup_s: float) -> Load:
         """Return the one load that all turns are under."""
         turns = len(self.turns)
-        return Load(rate, turns * self.seconds + (turns - 1) * self.settle_s, warmup_s)
+        return Load(rate, turns * self.seconds + (turns - 1) * self.settle_s, warmup_s, self.tries)
 
     def phases(self, schedule: Schedule) -> list[Phase]:
         """Return the turns' windows within a schedule of that load."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,21 +11,30 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time a process has used so far, in s; 0 if it is gone."""
-    fields = _stat(pid)
-    # utime and stime, counted from the field after the name.
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S if fields else 0.0
+    """Return the CPU time in s of a process so far, and of the children it has waited for; 0 if it is gone."""
+    # utime, stime, cutime and cstime, counted from the field after the name.
+    return sum(map(int, _stat(pid)[11:15])) / _TICKS_PER_S
+
+
+def orphans_s() -> float:
+    """Return the CPU time in s of ended processes that this process's ancestors have waited for.
+
+    They wait for orphans too, such as a worker leaves when it writes a snapshot, and may be in no run's process tree.
+    """
+    parent_of, pid, found = parents(), os.getpid(), 0.0
+    while pid := parent_of.get(pid, 0):
+        found += sum(map(int, _stat(pid)[13:15])) / _TICKS_PER_S
+    return found
 
 
 def busy_s() -> float:
-    """Return the CPU time that this machine has used since its start, in s, time stolen by a host included."""
-    user, nice, system, _idle, _iowait, irq, softirq, steal = _cpu_line()
-    return (user + nice + system + irq + softirq + steal) / _TICKS_PER_S
+    """Return the CPU time that this machine has used since its start, in s, time stolen by a host included.
 
-
-def _cpu_line() -> list[int]:
-    """The first eight figures of /proc/stat for all cores."""
-    return [int(field) for field in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+    All but the idle time: the kernel measures that, while it samples the others and misses what is shorter than a tick.
+    """
+    fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+    idle = int(fields[4]) + int(fields[5])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * (os.cpu_count() or 1) - idle / _TICKS_PER_S
 
 
 def parents() -> dict[int, int]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pickle
 import sys
+from functools import partial
 from pathlib import Path
 
 from lowtide.errors import LowtideError
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.runner import Runner
 from lowtide.process.mark import new_life
+from lowtide_bench.called import called
 from lowtide_bench.child import Parent
 from lowtide_bench.flows import FLOWS
+from lowtide_bench.outlets.stores import OUTLETS
 
 
 def main() -> int:
@@ -19,7 +22,10 @@ def main() -> int:
     task = Parent().task
     # A file of the run's own folder, written by its own parent.
     conf = pickle.loads(Path(task["conf"]).read_bytes())  # noqa: S301
-    flow = FLOWS[task["flow"]].make(task["job"], task["from"], task["to"])
+    make = OUTLETS.get(task["flow"]) or FLOWS[task["flow"]].make
+    if task.get("port"):
+        make = partial(called, port=task["port"])
+    flow = make(task["job"], task["from"], task["to"])
     folder = JobFolder(Path(conf.job.folder), flow.name)
     try:
         folder.lock()

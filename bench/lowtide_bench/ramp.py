@@ -19,16 +19,40 @@ from typing import Any
 
 import numpy as np
 
-from lowtide_bench.arrivals import Arrivals
+from lowtide_bench.arrivals import Arrivals, latency_of_due_ms, null_unless_finite
 from lowtide_bench.schedule import NS
 
-LAG_LIMIT_MS = 1_000.0
-"""A step with more lag at its end is not kept."""
-GROWTH_LIMIT = 0.02
-"""A step whose lag has grown by more than this share of its time is not kept: the rate is too high by that much."""
-SLICE_NS = NS
 DRAIN_LEAST_S = 1.0
 """A backlog worked off sooner gives no figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """Condition under which a step is kept: its lag is neither long nor growing.
+
+    The lag before and the lag at the end are those of the step's first and last quarter.
+
+    Attributes:
+        percent: The lag is this percentile of the latencies of all records due; infinite if it is one that never came.
+        limit_ms: Limit on the lag at the end.
+        growth: Limit on its growth, as a share of the time between; the rate is too high by that much.
+        of_lag: Addition to that limit, as a share of the lag before, where batches grow with the rate.
+    """
+
+    percent: float
+    limit_ms: float
+    growth: float
+    of_lag: float
+
+    def keeps(self, before_ms: float, lag_ms: float, between_ms: float) -> bool:
+        """Return whether a step with these lags is kept, given the time between."""
+        return lag_ms <= self.limit_ms and lag_ms - before_ms <= self.growth * between_ms + self.of_lag * before_ms
+
+
+STRICT = Law(25, 1_000, 0.02, 0)
+"""Of a flow: three of four records exceed its lag, so that a short stall does not pass for one."""
+WIDE = Law(50, 3_000, 0.05, 0.5)
+"""Of all peers alike: some work in batches of a second and more."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +120,9 @@ class Step:
     Attributes:
         rate: Records per second that were due.
         received_per_s: Messages per second received within the step.
-        lag_before_ms: The lag in its first second.
-        lag_ms: The lag in its last second. Either lag is the latency that three of four records exceed, so that a short
-            stall does not pass for one.
-        kept: Whether the lag neither grew nor exceeded the limit.
+        lag_before_ms: The lag in its first quarter; see `Law`.
+        lag_ms: The lag in its last quarter.
+        kept: Whether the law says so.
     """
 
     rate: int
@@ -109,19 +132,21 @@ class Step:
     kept: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as in the JSON object."""
-        lags = {"lag_before_ms": round(self.lag_before_ms, 1), "lag_ms": round(self.lag_ms, 1)}
+        """Return it as in the JSON object; null for an infinite lag."""
+        lags = {"lag_before_ms": null_unless_finite(self.lag_before_ms), "lag_ms": null_unless_finite(self.lag_ms)}
         return {"rate": self.rate, "received_per_s": round(self.received_per_s), **lags, "kept": self.kept}
 
 
-def steps(arrivals: Arrivals, ramp: Ramp) -> list[Step]:
+def steps(arrivals: Arrivals, ramp: Ramp, law: Law = STRICT) -> list[Step]:
     """Return the result of each step that counts; O(steps x messages)."""
     found = []
+    quarter_ns = round(ramp.step_s * NS / 4)
     for number, rate in list(enumerate(ramp.rates))[ramp.warmup_steps :]:
         start, end = ramp.start_of(number), ramp.start_of(number + 1)
-        before, lag = _lag_ms(arrivals, start, start + SLICE_NS), _lag_ms(arrivals, end - SLICE_NS, end)
+        before = _lag_ms(arrivals, ramp, (start, start + quarter_ns), law.percent)
+        lag = _lag_ms(arrivals, ramp, (end - quarter_ns, end), law.percent)
         received = np.count_nonzero((arrivals.received_ns >= start) & (arrivals.received_ns < end))
-        kept = lag <= LAG_LIMIT_MS and lag - before <= GROWTH_LIMIT * (end - start - SLICE_NS) / 1e6
+        kept = law.keeps(before, lag, 3 * quarter_ns / 1e6)
         found.append(Step(rate, received * NS / (end - start), before, lag, kept))
     return found
 
@@ -139,7 +164,7 @@ def drained_per_s(arrivals: Arrivals, ramp: Ramp) -> float | None:
     return round(len(late) / lasted_s, 1) if lasted_s >= DRAIN_LEAST_S else None
 
 
-def _lag_ms(arrivals: Arrivals, start_ns: int, end_ns: int) -> float:
-    """The lag of the records due in one second; infinite if none of them ever came."""
-    here = (arrivals.sent_ns >= start_ns) & (arrivals.sent_ns < end_ns)
-    return float(np.percentile(arrivals.latency_ms()[here], 25)) if here.any() else float("inf")
+def _lag_ms(arrivals: Arrivals, ramp: Ramp, window_ns: tuple[int, int], percent: float) -> float:
+    first, last = (ramp.due(end_ns - 1) for end_ns in window_ns)
+    inside = (arrivals.sequence >= first) & (arrivals.sequence < last)
+    return latency_of_due_ms(arrivals.only(inside), last - first, percent)

@@ -16,8 +16,6 @@ POLL_S = 0.1
 SAY_EVERY_S = 0.5
 LINGER_S = 0.5
 """Time to continue after the last awaited record: a duplicate may still come."""
-SILENCE_LIMIT_S = 10.0
-"""After the generator's end, a silence this long means that all missing records are lost."""
 SETTINGS: dict[str, Any] = {
     "group.id": "lowtide-bench",
     "enable.auto.commit": False,
@@ -54,7 +52,7 @@ class Reader:
         self._doubled = 0
 
     def run(self, parent: Parent) -> None:
-        """Read until the number of records that the parent gives has come, or none came for `SILENCE_LIMIT_S`.
+        """Read until the number of records that the parent gives has come, or none came for `silence_s`.
 
         Reports `probed` (the time in ns) once a probe of every partition is there, and `received` now and then.
         """
@@ -68,12 +66,12 @@ class Reader:
             if now - said_at > SAY_EVERY_S:
                 said_at = now
                 parent.say(received=len(self))
-            awaited = parent.told.get("await")
+            awaited = parent.orders.get("await")
             if awaited is None:
                 last_at = now
-            elif done_at == float("inf") and (self._has(awaited) or now - last_at > SILENCE_LIMIT_S):
+            elif done_at == float("inf") and (self._has(awaited) or now - last_at > parent.orders["silence_s"]):
                 done_at = now + LINGER_S
-            if now > parent.told.get("until", float("inf")):
+            if now > parent.orders.get("until", float("inf")):
                 break
         self._consumer.close()
 

@@ -55,7 +55,7 @@ def run(
     conf = dataclasses.replace(conf, job=job)
     pacer = Pacer(lambda schedule: [Phase(snapshot_every_s, schedule.start_ns, schedule.window_ns[1])])
     killer = Killer(kills.victim, kills.count, kills.every_s, pacer, say)
-    with described() as told, ground(conf, "create", say) as here:
+    with described() as surroundings, ground(conf, "create", say) as here:
         way = here.way(FLOW, FLOW)
         subject = here.subject(
             way,
@@ -83,7 +83,7 @@ def run(
         "duplicated": arrivals.duplicated,
         "faults": arrivals.faults,
         "start_s": round(observed.start_s, 2),
-        **told,
+        **surroundings,
     }
 
 

@@ -26,7 +26,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     yield snapshots("The snapshots, p50 / worst", {pace(result["snapshot_every_s"]): result["snapshots"]})
 
 
-def told(result: Mapping[str, Any]) -> str:
+def origin(result: Mapping[str, Any]) -> str:
     """Return a line about the machine, and whether everything came out once."""
     faults = ", ".join("-" if result[name] is None else str(result[name]) for name in ("lost", "duplicated", "faults"))
     return f"{in_words(result['machine'])}; lost, doubled, wrong: {faults}"

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from lowtide_bench.sides import sides, told
-from lowtide_bench.tables import rich_table
+from lowtide_bench.machine import in_words
+from lowtide_bench.sides import note, origin, sides
+from lowtide_bench.tables import Table, number, rich_table
 from lowtide_bench.variants_report import pace, snapshots
 
 _ROWS = (
@@ -29,12 +29,13 @@ _ROWS = (
     ("duplicated", "duplicated", 0),
     ("wrong counts", "faults", 0),
     ("CPU of its processes, s", "cpu_s", 1),
-    ("CPU of others on the machine, s", "others_cpu_s", 1),
+    ("CPU of others, share of a core", "others_share", 2),
+    ("CPU of the machine, share of all cores", "machine_share", 2),
+    ("tries until undisturbed", "tries", 0),
     ("workers' CPU, us per record", "workers_us_per_record", 1),
     ("start to first record, s", "start_s", 1),
     ("generator behind schedule, p99, ms", "generator_lag_p99_ms", 1),
 )
-
 
 _ROLES = (
     # Names as in `roles`: the subject's processes, then those around it.
@@ -42,62 +43,47 @@ _ROLES = (
     ("fork server", "fork_server"), ("bare loop", "loop"), ("around it: Kafka", "kafka"), ("generator", "generator"),
     ("reader", "reader"), ("ZooKeeper", "zookeeper"), ("Spark driver's Python, and the bench", "driver"),
 )  # fmt: skip
+Columns = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def report(result: Mapping[str, Any]) -> Group:
     """Return one run's figures as tables, and a line about the machine."""
-    where = result["machine"]
     columns = sides(result, str(result["flow"]))
     epochs = max(len(side["boundary_stalls_ms"]) for _, side in columns)
     said = (
-        f"{result['seconds']:g} s after {result['warmup_s']:g} s of warm-up, the broker warmed for "
-        f"{result['warm_s']:g} s before; p50 to p99 without the records that {epochs} epoch boundaries held up; "
-        f"{where['cores']} cores ({where['model']}), load {where['load']} before and {where['load_after']} after"
+        f"{result['seconds']:g} s after {result['warmup_s']:g} s of warm-up; "
+        f"p50 to p99 without the records that {epochs} epoch boundaries held up; {in_words(result['machine'])}"
     )
     keys = f", {result['state_keys']:,} keys in state before" if result["state_keys"] else ""
     every = {pace(result["snapshot_every_s"]): result["snapshots"]} if result["snapshot_every_s"] else {}
-    parts: list[RenderableType] = [_figures(result), Text(told(result)), _cpu(columns)]
+    parts: list[RenderableType] = [
+        rich_table(_figures(result, columns)),
+        Text(origin(result)),
+        rich_table(_cpu(columns)),
+    ]
     parts += [rich_table(snapshots(f"snapshots{keys}, p50 / worst", every))] if every else []
-    parts += [_breakdown(result)] if "flow" in result["subjects"] else []
-    return Group(*parts, Text(said, style="dim"))
+    parts += [rich_table(_breakdown(result))] if "flow" in result["subjects"] else []
+    return Group(*parts, Text("\n".join([said, *note(columns)]), style="dim"))
 
 
-def _table(title: str, columns: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    for name, _ in columns:
-        table.add_column(name, justify="right")
-    return table
+def _figures(result: Mapping[str, Any], columns: Columns) -> Table:
+    rows = [(label, *(number(side[name], digits) for _, side in columns)) for label, name, digits in _ROWS]
+    return Table(f"{result['flow']} at {result['rate']} records/s", _headings(columns), rows)
 
 
-def _figures(result: Mapping[str, Any]) -> Table:
-    columns = sides(result, str(result["flow"]))
-    table = _table(f"{result['flow']} at {result['rate']} records/s", columns)
-    for label, name, digits in _ROWS:
-        table.add_row(label, *(_number(side[name], digits) for _, side in columns))
-    return table
+def _cpu(columns: Columns) -> Table:
+    used = [(label, [side["cpu_by_process_s"].get(role) for _, side in columns]) for label, role in _ROLES]
+    rows = [(label, *(number(each, 2) for each in times)) for label, times in used if any(times)]
+    return Table("CPU in the window, s", _headings(columns), rows)
 
 
-def _cpu(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
-    table = _table("CPU in the window, s", columns)
-    for label, role in _ROLES:
-        used = [side["cpu_by_process_s"].get(role) for _, side in columns]
-        if any(used):
-            table.add_row(label, *(_number(each, 2) for each in used))
-    return table
+def _headings(columns: Columns) -> tuple[str, ...]:
+    return ("", *(name for name, _ in columns))
 
 
 def _breakdown(result: Mapping[str, Any]) -> Table:
-    table = Table(title="where the time goes", title_justify="left")
-    table.add_column("part")
-    table.add_column("p50, ms", justify="right")
-    table.add_column("p99, ms", justify="right")
-    table.add_column("how")
-    table.add_column("from -> to")
-    for name, part in result["breakdown"].items():
-        table.add_row(name, _number(part["p50_ms"], 2), _number(part["p99_ms"], 2), part["how"], part["means"])
-    return table
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
+    rows = [
+        (name, number(part["p50_ms"], 2), number(part["p99_ms"], 2), part["how"], part["means"])
+        for name, part in result["breakdown"].items()
+    ]
+    return Table("where the time goes", ("part", "p50, ms", "p99, ms", "how", "from -> to"), rows, (0, 3, 4))

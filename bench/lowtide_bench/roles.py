@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from lowtide_bench.processes import command, descendants, parents
 
@@ -13,6 +13,7 @@ _OF_COMMAND = (
     # The first that occurs in a command line decides.
     (FORK_SERVER, "fork_server"),
     ("lowtide.service.tracker.main", "tracker"),
+    ("lowtide.service.carriers.main", "carriers"),
     ("lowtide.service", "service"),
     ("kafka.Kafka", "kafka"),
     ("org.apache.zookeeper.server.quorum.QuorumPeerMain", "zookeeper"),
@@ -24,16 +25,20 @@ _OF_COMMAND = (
     ("lowtide_bench.program", "driver"),
     ("lowtide_bench.generator", "generator"),
     ("lowtide_bench.reader", "reader"),
+    ("lowtide_bench.called", "called"),
+    ("redis-server", "redis"),
+    ("bin/postgres ", "postgres"),
+    ("postgres: ", "postgres"),
 )
-OF_SYSTEM = frozenset({"loop", "jvm", WORKERS, "tracker", "service", "fork_server"})
-"""Roles of the processes of the system under measurement. Around it are Kafka, generator, reader and the Spark driver's
-Python, which is mostly the bench itself."""
+OF_SYSTEM = frozenset({"loop", "jvm", WORKERS, "tracker", "carriers", "service", "fork_server"})
+"""Roles of the processes of the system under measurement. Around it are Kafka, generator, reader, a service that is
+called, and the Spark driver's Python, which is mostly the bench itself."""
 
 
-def roles() -> dict[int, str]:
-    """Return the role of each process of this run; it is itself the `driver`."""
+def roles(beside: Collection[int] = ()) -> dict[int, str]:
+    """Return the role of each process of this run and of the trees beside it; it is itself the `driver`."""
     parent_of = parents()
-    return roles_of({pid: command(pid) for pid in descendants({os.getpid()}, parent_of)}, parent_of)
+    return roles_of({pid: command(pid) for pid in descendants({os.getpid(), *beside}, parent_of)}, parent_of)
 
 
 def roles_of(commands: Mapping[int, str], parent_of: Mapping[int, int]) -> dict[int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from lowtide_bench import hops
@@ -15,6 +15,8 @@ from lowtide_bench.companion import Companion
 from lowtide_bench.figures import Observed
 from lowtide_bench.load import S, Sent
 from lowtide_bench.look import Look
+from lowtide_bench.pacer import Pacer
+from lowtide_bench.quiet import repeated
 from lowtide_bench.ramp import Ramp
 from lowtide_bench.schedule import NS, Schedule
 from lowtide_bench.systems import System, Way
@@ -23,8 +25,9 @@ LEAD_S = 0.5
 """From the making of a schedule to its first record: time to start the generator."""
 GAUGES_LATE_S = 1.2
 """The service gets the workers' histograms once a second."""
-READY_LIMIT_S = 20.0
+READY_LIMIT_S = 120.0
 SAVE_LIMIT_S = 60.0
+SILENCE_LIMIT_S = 60.0
 STATE_SILENCE_LIMIT_S = 60.0
 """Longest silence while the state is filled."""
 POLL_S = 0.1
@@ -44,6 +47,7 @@ class Subject:
         say: Called with each progress message.
         state_keys: Keys in its state before the measurement begins; of the running count only.
         companions: Activity beside the measurement; only under a `Load`.
+        silence_limit_s: After the last due record, a silence this long means that all missing records are lost.
     """
 
     way: Way
@@ -53,10 +57,16 @@ class Subject:
     say: Say
     state_keys: int = 0
     companions: Sequence[Companion] = ()
+    silence_limit_s: float = SILENCE_LIMIT_S
+
+    @property
+    def pacer(self) -> Pacer | None:
+        """The companion that takes snapshots, if there is one."""
+        return next((each for each in self.companions if isinstance(each, Pacer)), None)
 
 
 def observe(subject: Subject, load: Sent[S]) -> tuple[Arrivals, S, Observed]:
-    """Send a system its records and keep the output.
+    """Send a system its records and keep the output, whatever else the machine does.
 
     Returns:
         The arrivals, the schedule of the records, and the observations from outside.
@@ -88,9 +98,10 @@ def observe(subject: Subject, load: Sent[S]) -> tuple[Arrivals, S, Observed]:
             companion.end()
             companion.check()
         due = way.records.outputs(int(sent["finished"]))
-        reader.tell({"await": due + way.partitions + subject.state_keys, "until": time.monotonic() + load.limit_s})
+        limit_s = max(load.limit_s, 2 * subject.silence_limit_s)
+        reader.send(awaiting(due + way.partitions + subject.state_keys, limit_s, subject.silence_limit_s))
         say("waiting for the last records")
-        reader.expect("saved", load.limit_s + SAVE_LIMIT_S)
+        reader.expect("saved", limit_s + SAVE_LIMIT_S, lambda _: system.check())
         system.check()
         time.sleep(GAUGES_LATE_S)
         observed = Observed(
@@ -101,11 +112,32 @@ def observe(subject: Subject, load: Sent[S]) -> tuple[Arrivals, S, Observed]:
             ends_ns=system.epoch_ends_ns(),
             hops=hops.between(before.hops, system.hops()),
             cpu_s=after.cpu_s(before),
-            others_cpu_s=after.others_s(before),
+            noise=after.noise(before, low=load.low),
             start_s=start_s,
             fed_per_s=fed_per_s,
         )
     return Arrivals.load(subject.file, way.records), schedule, observed
+
+
+def undisturbed(fresh: Callable[[], Subject], load: Sent[S], say: Say) -> tuple[Subject, Arrivals, S, Observed]:
+    """Observe a system, and repeat that while the machine disturbs it; see `quiet`.
+
+    Args:
+        fresh: Makes the subject of each try, with topics and companions of its own.
+        load: The load.
+        say: Called with the disturbance of a try.
+
+    Returns:
+        The subject that was kept, and what `observe` returned for it.
+    """
+
+    def measure() -> tuple[Subject, tuple[Arrivals, S, Observed]]:
+        subject = fresh()
+        return subject, observe(subject, load)
+
+    kept, tries = repeated(measure, lambda found: found[1][2].noise, say, load.tries)
+    subject, (arrivals, schedule, observed) = kept
+    return subject, arrivals, schedule, replace(observed, tries=tries)
 
 
 def child(stack: ExitStack, module: str, task: Mapping[str, object]) -> Child:
@@ -121,6 +153,11 @@ def start_reader(stack: ExitStack, subject: Subject) -> Child:
     reader = child(stack, "lowtide_bench.reader", {**way.task, "topic": way.sink, "file": str(subject.file)})
     reader.expect("ready", READY_LIMIT_S)
     return reader
+
+
+def awaiting(records: int, limit_s: float, silence_s: float = SILENCE_LIMIT_S) -> dict[str, float]:
+    """Return the line that has the reader end once it has this many records, or none came for so long."""
+    return {"await": records, "until": time.monotonic() + limit_s, "silence_s": silence_s}
 
 
 def _send_probes(way: Way) -> None:

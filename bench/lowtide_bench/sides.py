@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from lowtide_bench.quiet import NOTE, mark
 
 SUBJECTS = ("bare", "skeleton", "flow")
 """In the order of measurement."""
@@ -15,10 +17,15 @@ Figures = Mapping[str, Any]
 
 
 def sides(result: Figures, name: str) -> list[tuple[str, Figures]]:
-    """Return the subjects of a run, the flow first: a heading (the flow's is given), and figures."""
-    flow = [(name, result)] if "flow" in result["subjects"] else []
-    others = (("skeleton", "skeleton"), ("bare loop", "bare"))
-    return [*flow, *((heading, result[other]) for heading, other in others if result[other] is not None)]
+    """Return the subjects of a run, the flow first: a heading (the flow's is given) with its mark, and figures."""
+    found = [(name, result if "flow" in result["subjects"] else None)]
+    found += [("skeleton", result["skeleton"]), ("bare loop", result["bare"])]
+    return [(heading + mark(figures), figures) for heading, figures in found if figures is not None]
+
+
+def note(columns: Sequence[tuple[str, Figures]]) -> list[str]:
+    """Return the meaning of the mark, if a subject has it."""
+    return [NOTE] if any(mark(figures) for _, figures in columns) else []
 
 
 def ratios(figures: Figures, others: Mapping[str, Figures | None]) -> dict[str, dict[str, float | None]]:
@@ -34,7 +41,7 @@ def ratio(figure: float | None, of: float | None) -> float | None:
     return round(figure / of, 3) if figure and of else None
 
 
-def told(result: Figures) -> str:
+def origin(result: Figures) -> str:
     """Return the ratios in words: `p50 3.1 x bare, 1.2 x skeleton; p99 4.0 x bare, 1.1 x skeleton`; empty for none."""
     lines = []
     for label, figure in (("p50", "p50_ms"), ("p99", "p99_ms")):

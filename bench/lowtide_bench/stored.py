@@ -53,8 +53,8 @@ def closed(window: Window, seen: int | Padded) -> Raw:
     return Raw(window.key[0], repr(seen).encode())
 
 
-def plan_of(state_bytes: int, kept: Kept) -> Plan:
-    """Return the plan of the count on one worker; its state is a number, with this many bytes beside it if not 0."""
+def flow_of(state_bytes: int, kept: Kept) -> Flow:
+    """Return the count; its state is a number, with this many bytes beside it if not 0."""
     flow = Flow("stored")
     keyed = flow.read("source", kafka("source", raw())).key_by("key")
     if kept == "windows":
@@ -67,7 +67,12 @@ def plan_of(state_bytes: int, kept: Kept) -> Plan:
     else:
         counted = keyed.scan(STEP, count_padded, Padded(0, b"")) if state_bytes else keyed.scan(STEP, count, 0)
     counted.write("sink", kafka("sink", raw()))
-    return compile_flow(flow, parallelism=1)
+    return flow
+
+
+def plan_of(state_bytes: int, kept: Kept) -> Plan:
+    """Return the plan of the count on one worker."""
+    return compile_flow(flow_of(state_bytes, kept), parallelism=1)
 
 
 def filled(keys: int, state_bytes: int, kept: Kept = "scan") -> WorkerCore:

@@ -64,7 +64,7 @@ def run(
         SnapshotFailed: the state was not written.
     """
     set_up_collector()
-    with described() as told:
+    with described() as surroundings:
         weight = _weight(state_bytes, kept)
         say(f"making {keys} keys")
         core = filled(keys, state_bytes, kept)
@@ -83,7 +83,7 @@ def run(
         "memory_bytes_per_key": weight,
         "steps": steps,
         "stores": stores,
-        **told,
+        **surroundings,
     }
 
 

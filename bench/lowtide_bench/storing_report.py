@@ -10,7 +10,7 @@ from lowtide_bench.tables import Table, number
 
 MB = 1e6
 _FIGURES = (
-    ("the worker stands still, ms", "pause_ms", 1),
+    ("the worker pauses, ms", "pause_ms", 1),
     ("written, s", "write_s", 2),
     ("written, MB/s raw", "write_raw_mb_per_s", 1),
     ("written, MB/s of Parquet", "write_parquet_mb_per_s", 1),
@@ -38,7 +38,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     )
 
 
-def told(result: Mapping[str, Any]) -> str:
+def origin(result: Mapping[str, Any]) -> str:
     """Return a line about the machine of the measurement."""
     return f"{in_words(result['machine'])}; medians of {result['trials']}, one worker"
 

@@ -6,19 +6,21 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from lowtide.conf import Conf
 from lowtide.driver.job import Job
+from lowtide.jobs.jvm import end_jvm
 from lowtide.status.control_client import ControlClient
 from lowtide_bench import hops
 from lowtide_bench.child import Child
 from lowtide_bench.epochs import epoch_ends_ns
-from lowtide_bench.flows import FLOWS, records_of
+from lowtide_bench.flows import FLOWS, Make, records_of
 from lowtide_bench.processes import command, descendants, parents
 from lowtide_bench.record import Records
 
 JVM = "org.apache.spark.deploy.SparkSubmit"
+JVM_END_LIMIT_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +61,27 @@ class System(Protocol):
         """Raise the error that ended it, if it has ended."""
 
     def hops(self) -> Mapping[str, Mapping[int, int]]:
-        """Return what its own histograms have counted so far, by hop."""
+        """Return what its own histograms have counted so far, by hop; nothing if it has none."""
+        return {}
 
     def epoch_ends_ns(self) -> list[int]:
-        """Return the end times of its recent epochs."""
+        """Return the end times of its recent epochs; nothing if it has none, or they are unknown."""
+        return []
 
     def client(self) -> ControlClient | None:
         """Return the control API of its current life; None if there is none."""
+        return None
 
     def stop(self) -> None:
         """Stop it and all its processes."""
 
 
-class Bare:
-    """The bare librdkafka loop; with transactions, each batch is one."""
+class Bare(System):
+    """The bare librdkafka loop."""
 
-    def __init__(self, way: Way, *, transactions: bool = False) -> None:
+    def __init__(self, way: Way) -> None:
         task = {"kafka": way.kafka, "from": way.source, "to": way.sink, "partitions": way.partitions}
-        self._child = Child("lowtide_bench.bare", {**task, "transactions": transactions})
+        self._child = Child("lowtide_bench.bare", task)
         self._source: dict[int, int] = {}
 
     def check(self) -> None:
@@ -89,24 +94,24 @@ class Bare:
         self.check()
         return {"source": self._source}
 
-    def epoch_ends_ns(self) -> list[int]:
-        """Return nothing: it has no epochs."""
-        return []
-
-    def client(self) -> None:
-        """Return None: it has no control API."""
-
     def stop(self) -> None:
         """End the process."""
         self._child.end()
 
 
-class Running:
-    """A flow on Spark, started in this process."""
+class Running(System):
+    """A flow on Spark, started in this process; the job's name is the output topic's.
 
-    def __init__(self, name: str, way: Way, conf: Conf, say: Callable[[str], None]) -> None:
+    Args:
+        way: Its topics and records.
+        conf: The job's.
+        say: Called with each progress message.
+        make: As in `Measured`, for another flow than that of the way's name.
+    """
+
+    def __init__(self, way: Way, conf: Conf, say: Callable[[str], None], make: Make | None = None) -> None:
         try:
-            self._job = Job.start(FLOWS[way.flow].make(name, way.source, way.sink), conf, say)
+            self._job = Job.start((make or FLOWS[way.flow].make)(way.sink, way.source, way.sink), conf, say)
         except BaseException:
             # If PySpark is interrupted while it waits for its JVM, the JVM would stay: nothing has its address yet.
             for pid in _jvms():
@@ -135,8 +140,14 @@ class Running:
         return self._job.client()
 
     def stop(self) -> None:
-        """Stop the job and Spark."""
+        """Stop the job, Spark and its JVM: the next one starts with a JVM of its own."""
+        from pyspark import SparkContext
+
         self._job.stop()
+        gateway: Any = SparkContext._gateway
+        gateway.shutdown()
+        end_jvm(JVM_END_LIMIT_S)
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def _jvms() -> set[int]:

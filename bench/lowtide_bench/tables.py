@@ -12,35 +12,45 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Text in columns: the first to the left, all others, numbers, to the right."""
+    """Text in columns: words to the left, which are in the first column at least, numbers to the right.
+
+    The title may be empty.
+    """
 
     title: str
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
+    words: Sequence[int] = (0,)
 
 
-def shown(tables: Iterable[Table], told: str) -> Group:
+def shown(tables: Iterable[Table], origin: str) -> Group:
     """Return tables for a terminal, and a line about their origin."""
-    return Group(*map(rich_table, tables), Text(told, style="dim"))
+    return Group(*map(rich_table, tables), Text(origin, style="dim"))
 
 
 def rich_table(table: Table) -> RichTable:
     """Return one table for a terminal; if that is too narrow, fold cells and cut none."""
     rich = RichTable(title=table.title, title_justify="left")
     for index, heading in enumerate(table.headings):
-        rich.add_column(heading, justify="right" if index else "left", overflow="fold")
+        rich.add_column(heading, justify="left" if index in table.words else "right", overflow="fold")
     for row in table.rows:
         rich.add_row(*row)
     return rich
 
 
-def markdown(tables: Iterable[Table], told: str) -> str:
+def markdown(tables: Iterable[Table], origin: str) -> str:
     """Return the same as markdown."""
-    parts = [f"On {told}:"]
-    for table in tables:
-        lines = [f"**{table.title}**", "", _line(table.headings), _line(["---", *["---:"] * (len(table.headings) - 1)])]
-        parts.append("\n".join([*lines, *map(_line, table.rows)]))
-    return "\n\n".join(parts)
+    return "\n\n".join([f"On {origin}:", *map(one_as_markdown, tables)])
+
+
+def one_as_markdown(table: Table) -> str:
+    """Return one table as markdown."""
+    title = [f"**{table.title}**", ""] if table.title else []
+    head = [
+        _line(table.headings),
+        _line(["---" if index in table.words else "---:" for index in range(len(table.headings))]),
+    ]
+    return "\n".join([*title, *head, *map(_line, table.rows)])
 
 
 def number(value: float | None, digits: int) -> str:

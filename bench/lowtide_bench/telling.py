@@ -24,11 +24,8 @@ from lowtide_bench.session import Say
 from lowtide_bench.systems import Way
 from lowtide_bench.tables import Table, number
 
-__all__ = ["run", "tables", "told"]
-
 FLOW = "passthrough"
 SUBJECTS = ("delivered", "min_time")
-POLL_S = 0.2
 LATE_S = 10.0
 """Limit on a record, and on the news of it."""
 NS_PER_MS = 1_000_000
@@ -39,21 +36,21 @@ class Listener:
 
     def __init__(self, client: ControlClient) -> None:
         self._client = client
-        self._told: dict[str, list[tuple[int, int]]] = {subject: [] for subject in SUBJECTS}
+        self._news: dict[str, list[tuple[int, int]]] = {subject: [] for subject in SUBJECTS}
         threading.Thread(target=self._run, name="listener", daemon=True).start()
 
     def _run(self) -> None:
         try:
             for news in follow(lambda: self._client, SUBJECTS):
                 time_ms = news.data.get("time_ms")
-                if news.kind in self._told and isinstance(time_ms, int):
-                    self._told[news.kind].append((time_ms, time.time_ns()))
+                if news.kind in self._news and isinstance(time_ms, int):
+                    self._news[news.kind].append((time_ms, time.time_ns()))
         except LowtideError:
             return  # The job has been stopped.
 
-    def told_ns(self, subject: str, stamp_ms: int) -> int | None:
+    def passed_ns(self, subject: str, stamp_ms: int) -> int | None:
         """The time at which a subject's time passed a record's; None if it has not."""
-        return next((at_ns for time_ms, at_ns in list(self._told[subject]) if time_ms > stamp_ms), None)
+        return next((at_ns for time_ms, at_ns in list(self._news[subject]) if time_ms > stamp_ms), None)
 
 
 def run(records: int, every_s: float, conf: Conf, say: Say) -> dict[str, Any]:
@@ -68,16 +65,16 @@ def run(records: int, every_s: float, conf: Conf, say: Say) -> dict[str, Any]:
     Raises:
         LowtideError: the job did not start, or a record did not come out.
     """
-    with described() as told, ground(conf, "create", say) as here:
+    with described() as surroundings, ground(conf, "create", say) as here:
         way = here.way(FLOW, FLOW)
         say("the flow")
         system = Killable(way, here.conf, here.folder)
         try:
-            listener = Listener(_running(system, conf.job.start_limit_s))
+            listener = Listener(system.running(conf.job.start_limit_s))
             waits = list(_waits(way, listener, records, every_s, say))
         finally:
             system.stop()
-    return {"flow": FLOW, "records": records, "every_s": every_s, **_figures(waits), **told}
+    return {"flow": FLOW, "records": records, "every_s": every_s, **_figures(waits), **surroundings}
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
@@ -86,27 +83,12 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
         (subject, *(number(result[f"{subject}_{each}_ms"], 0) for each in ("p50", "p99", "max")))
         for subject in SUBJECTS
     ]
-    yield Table("Told after a record is out", ("", "p50, ms", "p99, ms", "max, ms"), rows)
+    yield Table("News after a record is out", ("", "p50, ms", "p99, ms", "max, ms"), rows)
 
 
-def told(result: Mapping[str, Any]) -> str:
+def origin(result: Mapping[str, Any]) -> str:
     """Return a line about the machine of the measurement."""
     return f"{result['records']} records, one each {result['every_s']:g} s; {in_words(result['machine'])}"
-
-
-def _running(system: Killable, limit_s: float) -> ControlClient:
-    """The control API of the job, once it runs."""
-    until = time.monotonic() + limit_s
-    while time.monotonic() < until:
-        system.check()
-        client = system.client()
-        try:
-            if client is not None and client.status().phase == "running" and client.status().min_time_ms:
-                return client
-        except LowtideError:
-            pass  # It has only just begun to listen.
-        time.sleep(POLL_S)
-    raise NotRunning(f"the job does not run after {limit_s:g} s", where=system.told(), way_out="see its log")
 
 
 def _waits(way: Way, listener: Listener, count: int, every_s: float, say: Say) -> Iterator[dict[str, float]]:
@@ -138,11 +120,11 @@ def _waits(way: Way, listener: Listener, count: int, every_s: float, say: Say) -
 
 def _wait_ms(listener: Listener, subject: str, stamp_ms: int, out_ns: int) -> float:
     until = time.monotonic() + LATE_S
-    while (told_ns := listener.told_ns(subject, stamp_ms)) is None:
+    while (passed_ns := listener.passed_ns(subject, stamp_ms)) is None:
         if time.monotonic() > until:
             return float("inf")
         time.sleep(0.05)
-    return max(0.0, (told_ns - out_ns) / NS * 1000)
+    return max(0.0, (passed_ns - out_ns) / NS * 1000)
 
 
 def _figures(waits: list[dict[str, float]]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from lowtide_bench.ground import described, ground, modes
 from lowtide_bench.pacer import Pacer
 from lowtide_bench.phases import Course, Phase
 from lowtide_bench.schedule import Schedule
-from lowtide_bench.session import Say, observe
+from lowtide_bench.session import Say, Subject, undisturbed
 
 FLOW = "running-count"
 _RATIOS = ("p50_ms", "p99_ms", "p99_all_ms")
@@ -36,10 +36,13 @@ def run(course: Course, rate: int, warmup_s: float, conf: Conf, say: Say, *, sta
     Raises:
         LowtideError: the run failed.
     """
-    pacer = Pacer(course.phases)
-    with described() as told, ground(conf, "create", say) as here:
-        subject = here.flow(FLOW, say, state_keys=state_keys, companions=[pacer])
-        arrivals, schedule, observed = observe(subject, course.load(rate, warmup_s))
+    with described() as surroundings, ground(conf, "create", say) as here:
+
+        def fresh() -> Subject:
+            return here.flow(FLOW, say, state_keys=state_keys, companions=[Pacer(course.phases)])
+
+        subject, arrivals, schedule, observed = undisturbed(fresh, course.load(rate, warmup_s), say)
+    assert subject.pacer is not None, "it has just been given one"
     return {
         "flow": FLOW,
         "rate": rate,
@@ -50,14 +53,14 @@ def run(course: Course, rate: int, warmup_s: float, conf: Conf, say: Say, *, sta
         "settle_s": course.settle_s,
         "rounds": course.rounds,
         "warmup_s": warmup_s,
-        "variants": variants_of(course, schedule, arrivals, observed.ends_ns, pacer),
+        "variants": variants_of(course, schedule, arrivals, observed.ends_ns, subject.pacer),
         "lost": observed.due - len(arrivals),
         "duplicated": arrivals.duplicated,
         "faults": arrivals.faults,
         "start_s": round(observed.start_s, 2),
         "generator_lag_p99_ms": observed.lag_p99_ms,
-        "others_cpu_s": round(observed.others_cpu_s, 2),
-        **told,
+        **observed.noise_json(),
+        **surroundings,
     }
 
 

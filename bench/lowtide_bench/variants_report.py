@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lowtide_bench.machine import in_words
+from lowtide_bench.quiet import shares
 from lowtide_bench.tables import Table, change, number
 
 _MB = 1e6
@@ -65,10 +66,11 @@ def pace(every_s: float) -> str:
     return f"every {every_s:g} s" if every_s else "none"
 
 
-def told(result: Mapping[str, Any]) -> str:
+def origin(result: Mapping[str, Any]) -> str:
     """Return a line about the setting of the measurement."""
     faults = ", ".join("-" if result[name] is None else str(result[name]) for name in ("lost", "duplicated", "faults"))
     return (
         f"{in_words(result['machine'])}; "
-        f"{result['rounds']} x {result['seconds']:g} s each, {result['grouping']}; lost, doubled, wrong: {faults}"
+        f"{result['rounds']} x {result['seconds']:g} s each, {result['grouping']}; lost, doubled, wrong: {faults}; "
+        f"{shares(result)}"
     )

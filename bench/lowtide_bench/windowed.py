@@ -95,7 +95,7 @@ def read(parent: Parent) -> None:
     """Read until the parent sends `save`, then write the file."""
     reader, said_at = Reader(parent.task), 0.0
     parent.say(ready=True)
-    while "save" not in parent.told:
+    while "save" not in parent.orders:
         reader.read()
         if time.monotonic() - said_at > SAY_EVERY_S:
             said_at = time.monotonic()

@@ -95,12 +95,12 @@ def run(asked: Asked, conf: Conf, say: Say) -> dict[str, Any]:
     Raises:
         LowtideError: the run failed.
     """
-    with described() as told, ground(conf, "create", say) as here:
+    with described() as surroundings, ground(conf, "create", say) as here:
         result = {"backlog": _work_off(here, asked, say)} if asked.records else {}
         if asked.windows:
             result["closing"] = _close(here, asked, say)
     figures = {"keys": asked.keys, "size_s": asked.size.total_seconds(), "rate": asked.rate, **modes(conf, "create")}
-    return {**figures, **result, **told}
+    return {**figures, **result, **surroundings}
 
 
 def _work_off(here: Ground, asked: Asked, say: Say) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _all(here: Ground, reader: Child, asked: Asked, due: int, say: Say) -> Int64
             heard, changed_at = counts, time.monotonic()
             say(f"{heard} of {due} messages received")
         if time.monotonic() - changed_at > SILENCE_LIMIT_S + asked.records / 5_000:
-            raise ChildFailed(f"{heard} of {due} messages came, then no more", way_out="see the job's log")
+            raise ChildFailed(f"{heard} of {due} messages came, then none", way_out="see the job's log")
     time.sleep(1.0)
     return _saved(here, reader)
 
@@ -174,7 +174,7 @@ def _close(here: Ground, asked: Asked, say: Say) -> dict[str, Any]:
     ):
         reader.expect("ready", READY_LIMIT_S)
         start = time.time_ns() + NS
-        # The first window is not whole, and warms everything up; behind the last one there is time to see its results.
+        # The first window is not whole, and warms everything up; after the last one there is time to see its results.
         first = (start // 1_000_000 // asked.size_ms + 2) * asked.size_ms
         last = first + asked.windows * asked.size_ms
         until = last * 1_000_000 + 2 * QUIET_AFTER_MS * 1_000_000
@@ -256,7 +256,7 @@ def _file(here: Ground) -> str:
 
 
 def _saved(here: Ground, reader: Child) -> Int64s:
-    reader.tell({"save": True})
+    reader.send({"save": True})
     reader.expect("saved", SAVE_LIMIT_S)
     rows: Int64s = np.load(_file(here))
     return rows

@@ -27,7 +27,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
         yield Table("The other branch while", ("", "p50, ms", "p99, ms"), beside)
 
 
-def told(result: Mapping[str, Any]) -> str:
+def origin(result: Mapping[str, Any]) -> str:
     """Return a line about the machine of the measurement."""
     what = f"{result['keys']:,} keys, windows of {result['size_s']:g} s, {result['rate']:,} records/s"
     return f"{what}; {in_words(result['machine'])}"

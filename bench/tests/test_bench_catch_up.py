@@ -83,7 +83,7 @@ def test_the_table_has_a_row_for_each_span_and_says_what_was_wrong() -> None:
         "spans": [{"span_s": span_s, **summary(rounds), "rounds": rounds} for span_s in (1.0, 1500.0)],
         "machine": {"cores": 2, "model": "a model", "load": 0.1, "load_after": 0.2},
     }  # fmt: skip
-    table = markdown(catching_up_report.tables(result), catching_up_report.told(result))
+    table = markdown(catching_up_report.tables(result), catching_up_report.origin(result))
     assert "| span of timestamps | bare loop, records/s | flow, records/s | flow, of the bare loop's |" in table
     assert "| 1500 s | 200,000 | 50,000 | 0.250 | 2, 0, 4 |" in table
     assert "2 partitions, optimistic, medians of 2" in table

@@ -11,7 +11,7 @@ from rich.console import Console
 from lowtide.cli.main import run
 from lowtide.process.interpreter import THRESHOLDS, set_up_collector
 from lowtide_bench import core, core_levels, core_report, core_timing
-from lowtide_bench.core_levels import FILLING_SIZE, KINDS, Receiver, Records, Sender, TrackerServer, recorded
+from lowtide_bench.core_levels import FILLING_SIZE, KINDS, Receiver, Records, Sender, TrackerServer, plan_of, recorded
 from lowtide_bench.core_timing import STATES, Samples, Timer, spread
 from lowtide_bench.tables import markdown, shown
 
@@ -65,18 +65,18 @@ def test_nothing_stays_watched(result: dict[str, Any]) -> None:
 
 def test_the_tables_have_all_steps_sizes_and_the_machine(result: dict[str, Any]) -> None:
     out = io.StringIO()
-    Console(file=out, width=250).print(shown(core_report.tables(result), core_report.told(result)))
-    for told in (out.getvalue(), markdown(core_report.tables(result), core_report.told(result))):
+    Console(file=out, width=250).print(shown(core_report.tables(result), core_report.origin(result)))
+    for text in (out.getvalue(), markdown(core_report.tables(result), core_report.origin(result))):
         for words in (*core.STEPS, "both levels", "cold", "warm", "exchange", result["machine"]["model"]):
-            assert words in told
+            assert words in text
 
 
 def test_the_command_prints_one_object_as_its_last_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "core", "--json", "--markdown", "--cold", "--sizes", "1", "--samples", "2"]) == 0
-    told = capsys.readouterr().out
-    cases = json.loads(told.splitlines()[-1])["cases"]
+    text = capsys.readouterr().out
+    cases = json.loads(text.splitlines()[-1])["cases"]
     assert [(case["records"], case["state"], case["size"]) for case in cases] == [(kind, "cold", 1) for kind in KINDS]
-    assert "| both levels |" in told
+    assert "| both levels |" in text
 
 
 def test_the_command_refuses_sizes_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +107,8 @@ def test_each_record_comes_out_once_and_in_order(kind: Records, size: int) -> No
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_replayed_gives_the_same_bytes(kind: Records) -> None:
     recording = recorded(kind, 5, 10, target=0)
-    sender, receiver, tracker = Sender(kind), Receiver(kind, 0), TrackerServer(kind)
+    plan = plan_of(kind)
+    sender, receiver, tracker = Sender(plan), Receiver(plan, 0), TrackerServer(plan)
     for place, message in enumerate(recording.messages):
         assert [frame for _, frame in sender.rows(message)] == recording.frames[place]
         receiver.frames(recording.frames[place])

@@ -71,7 +71,7 @@ def test_one_pace_for_the_whole_window_leaves_out_the_warm_up() -> None:
 # -- gaps --------------------------------------------------------------------------------------------------------------
 
 
-def test_gaps_are_told_apart_by_what_fell_into_them() -> None:
+def test_gaps_are_distinguished_by_what_fell_into_them() -> None:
     # 10 ms apart, but for 40 ms from 110, 90 ms from 250, 300 ms from 440.
     times = [*range(0, 120, 10), *range(150, 260, 10), *range(340, 450, 10), *range(740, 900, 10)]
     snapshot, boundary = (START + 240 * MS, START + 300 * MS), START + 600 * MS
@@ -120,13 +120,13 @@ def test_each_kill_is_looked_at_up_to_the_next() -> None:
     found = spreads([first, second])
     assert (found["output_back_p50_s"], found["output_back_max_s"]) == (3.0, 3.0)
     assert found["commit_age_max_s"] is None, "one of them is not known"
-    told = table_text(
+    text = table_text(
         recovering_report.tables(
             {"flow": "running-count", "rate": 10, "state_keys": 5, "kill": "worker", "kills": [first, second], **found}
             | {"snapshot_every_s": 5.0, "snapshots": summary([])}
         )
     )
-    assert "| worker 1/1 | 2.50 | 3.00 |" in told
+    assert "| worker 1/1 | 2.50 | 3.00 |" in text
 
 
 # -- snapshots ---------------------------------------------------------------------------------------------------------
@@ -152,9 +152,9 @@ def test_variants_stand_to_the_one_without_snapshots() -> None:
     assert [each["gap_change_ms"] for each in found] == [15.0, 0.0, None]
     assert compared([variant(1, 12.0, 40.0)])[0]["p50_change"] is None
     result = {"flow": "running-count", "rate": 50_000, "state_keys": 10**6, "variants": found}
-    told = table_text(variants_report.tables(result))
-    assert "| snapshots | every 1 s | none | every 9 s |" in told
-    assert "| p50, to none | +20.0% | +0.0% | +0.0% |" in told
+    text = table_text(variants_report.tables(result))
+    assert "| snapshots | every 1 s | none | every 9 s |" in text
+    assert "| p50, to none | +20.0% | +0.0% | +0.0% |" in text
 
 
 def test_a_variant_has_what_was_due_in_its_own_turns() -> None:
@@ -294,7 +294,7 @@ def table_text(tables: Any) -> str:
         (["latency", "--flow", "passthrough", "--state-keys", "5"], "fills the state of running-count"),
         (["latency", "--tracking", "off"], "No such option"),
         (["snapshots", "--every", "0,1,1"], "twice"),
-        (["snapshots", "--every", "0,-1"], "no time in seconds"),
+        (["snapshots", "--every", "0,-1"], "not a time in seconds"),
         (["snapshots", "--every", "often"], "is not a number of seconds"),
         (["recovery"], "--kill"),
         (["store", "--keys", "0"], "--keys"),

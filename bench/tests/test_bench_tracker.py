@@ -12,7 +12,8 @@ import pytest
 from lowtide.cli.main import run as lowtide
 from lowtide_bench.tables import markdown
 from lowtide_bench.tracking import counted, plots, report
-from lowtide_bench.tracking.run import Asked, run
+from lowtide_bench.tracking.asked import Asked
+from lowtide_bench.tracking.run import run
 from lowtide_bench.tracking.script import START, Script, chain, fronts
 from lowtide_tracker import Graph, Tracker
 
@@ -74,7 +75,7 @@ def test_acks_of_a_shard_fall_with_their_number_and_messages_do_not(result: dict
 
 
 def test_shards_that_are_served_have_what_was_counted(result: dict[str, Any]) -> None:
-    """One tracker alone is no tracker in shards; a connection's first messages come before the first flush."""
+    """One tracker alone is not a tracker in shards; a connection's first messages come before the first flush."""
     (case,) = result["by_shards_served"]
     assert (case["shards"], case["acks_per_flush"], case["messages_in_per_flush"]) == (2, 10, 1)
     assert case["merge_messages_in_per_flush"] > 0
@@ -83,7 +84,7 @@ def test_shards_that_are_served_have_what_was_counted(result: dict[str, Any]) ->
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_min_time_passes_a_round_with_its_last_flush_and_not_before(depth: int) -> None:
-    """What the latency is measured from; for any worker as the last one."""
+    """The start of the latency; for any worker as the last one."""
     for last in range(6):
         script = Script(0, 6, depth=depth, entries=7)
         tracker = Tracker(Graph(chain(depth)), fronts(6), start=START, capacity_ticks=1_000)
@@ -99,9 +100,9 @@ def test_min_time_passes_a_round_with_its_last_flush_and_not_before(depth: int) 
 
 
 def test_the_tables_and_pictures_have_all_cases(result: dict[str, Any], tmp_path: Path) -> None:
-    told = markdown(report.tables(result), report.told(result))
+    text = markdown(report.tables(result), report.origin(result))
     for words in ("acks/s", "By workers", "By segments", "By records", "By shards", result["machine"]["model"]):
-        assert words in told
+        assert words in text
     plots.draw(result, tmp_path)
     drawn = {path.name: ET.parse(path).getroot() for path in tmp_path.iterdir()}
     assert set(drawn) == set(plots.plots(result))
@@ -115,9 +116,9 @@ def test_the_tables_and_pictures_have_all_cases(result: dict[str, Any], tmp_path
 def test_the_command_prints_one_object_as_its_last_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     few = ["--workers", "2", "--depths", "1", "--among", "2", "--shards", "1", "--records", "10", "--seconds", "1"]
     assert lowtide(["bench", "tracker", "--json", "--markdown", "--plots", str(tmp_path), *few]) == 0
-    told = capsys.readouterr().out
-    assert json.loads(told.splitlines()[-1])["by_workers"][0]["workers"] == 2
-    assert "| workers |" in told
+    text = capsys.readouterr().out
+    assert json.loads(text.splitlines()[-1])["by_workers"][0]["workers"] == 2
+    assert "| workers |" in text
     assert (tmp_path / "tracker-workers.svg").is_file()
 
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 import click
 
 from lowtide.cli.options import as_json
-from lowtide_bench.cli.options import MARKDOWN, Rates
+from lowtide_bench.cli.options import MARKDOWN, Printed, Rates, gathered
 from lowtide_bench.cli.running import ended_by_sigterm, progress, show
 
 
 @click.command()
 @click.option("--sizes", type=Rates(), default="1,3,10,100,1000", show_default=True, help="Records in a batch.")
-@click.option("--cold/--warm", default=None, help="Only with evicted caches, or only in a tight loop; both by default.")
+@click.option("--cold/--warm", default=None, help="Measure with evicted caches only, or in a tight loop only.")
 @click.option("--samples", type=click.IntRange(min=2), default=100, show_default=True, help="Of each step; warm more.")
 @MARKDOWN
 @as_json
-def core(*, sizes: tuple[int, ...], cold: bool | None, samples: int, markdown: bool, as_json: bool) -> int:
+@gathered(Printed)
+def core(*, sizes: tuple[int, ...], cold: bool | None, samples: int, options: Printed) -> int:
     """Measure the way of a batch through both levels of a flow and the tracker, in µs, on one thread.
 
-    It needs no service. Level 0 makes frames of messages, level 1 makes messages for the producer of frames. Cold is
-    what a worker finds that wakes a few hundred times a second: other data and other code in the caches. Each figure is
-    the median of calls at which a calibration loop ran undisturbed. With --json the last line is one object.
+    It needs no service. Level 0 turns messages into frames, level 1 frames into messages for the producer. Cold means
+    that other data and code are in the caches, as for a worker that wakes a few hundred times a second. Each figure is
+    the median of undisturbed calls. With --json the last line is one object.
 
     \b
     lowtide bench core --cold --sizes 1,10
@@ -32,5 +33,5 @@ def core(*, sizes: tuple[int, ...], cold: bool | None, samples: int, markdown: b
     states = STATES if cold is None else STATES[cold:][:1]
     with ended_by_sigterm(), progress() as say:
         result = run(sizes, states, samples, say)
-    show(result, core_report.tables(result), core_report.told(result), as_json=as_json, markdown=markdown)
+    show(result, core_report, options)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lowtide.cli.options import as_json
-from lowtide_bench.cli.options import MARKDOWN
+from lowtide_bench.cli.options import MARKDOWN, Printed, gathered
 from lowtide_bench.cli.running import ended_by_sigterm, progress, show
 
 
@@ -13,7 +13,8 @@ from lowtide_bench.cli.running import ended_by_sigterm, progress, show
 @click.option("--keys", type=click.IntRange(1_000), default=10_000_000, show_default=True, help="Each comes once.")
 @MARKDOWN
 @as_json
-def forgetting(*, keys: int, markdown: bool, as_json: bool) -> int:
+@gathered(Printed)
+def forgetting(*, keys: int, options: Printed) -> int:
     """Measure a worker's memory while keys come once and never again: through scan with ttl=, deduplicate, and windows.
 
     It needs no service. A key's state may be forgotten after a second of log time. With --json the last line is one
@@ -27,5 +28,5 @@ def forgetting(*, keys: int, markdown: bool, as_json: bool) -> int:
 
     with ended_by_sigterm(), progress() as say:
         result = run(keys, say)
-    show(result, forgetting_report.tables(result), forgetting_report.told(result), as_json=as_json, markdown=markdown)
+    show(result, forgetting_report, options)
     return 0

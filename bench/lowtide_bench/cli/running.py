@@ -1,59 +1,47 @@
-"""Runs commands of `lowtide bench`: shows their progress, ends them, and runs one under another's name."""
+"""Runs commands of `lowtide bench`: shows their progress and result, and ends them."""
 
 from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from lowtide_bench.cli.options import Printed
     from lowtide_bench.tables import Table
-
-__all__ = ["ended_by_sigterm", "one", "progress", "show"]
-
-END_LIMIT_S = 60.0
 
 PROGRESS_EVERY_S = 5.0
 """Interval of progress lines without a terminal to overwrite them on."""
 
 
-def show(result: Mapping[str, Any], tables: Iterable[Table], told: str, *, as_json: bool, markdown: bool) -> None:
-    """Print a result: tables, on a terminal or as markdown, and with `as_json` one object as the last line."""
-    from lowtide_bench.tables import markdown as as_markdown
-    from lowtide_bench.tables import shown
+class Report(Protocol):
+    """A module that puts a result into words."""
 
-    if markdown:
-        click.echo(as_markdown(tables, told))
-    if as_json:
+    def tables(self, result: Any, /) -> Iterable[Table]:
+        """Return its tables."""
+
+    def origin(self, result: Any, /) -> str:
+        """Return a line about their origin."""
+
+
+def show(result: Mapping[str, Any], report: Report, form: Printed) -> None:
+    """Print a result in the form that was asked for."""
+    from lowtide_bench.tables import markdown, shown
+
+    tables, origin = report.tables(result), report.origin(result)
+    if form.markdown:
+        click.echo(markdown(tables, origin))
+    if form.as_json:
         click.echo(json.dumps(result))
-    elif not markdown:
-        Console().print(shown(tables, told))
-
-
-def one(option: str, value: str) -> tuple[int, dict[str, Any]]:
-    """Run this command line again in a process of its own, with one option set; return its exit code and its object."""
-    # The last of an option given twice wins, so this command's arguments can be passed on as they are.
-    given = [word for word in sys.argv[1:] if word != "--markdown"]
-    command = [sys.executable, "-m", "lowtide.cli", *given, option, value, "--json"]
-    with ended_by_sigterm():
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        try:
-            said, _ = process.communicate()
-        except BaseException:
-            # At a terminal Ctrl-C has gone to both; a second one would interrupt the child's clean-up.
-            process.terminate()
-            process.wait(END_LIMIT_S)
-            raise
-    return process.returncode, {} if process.returncode else json.loads(said.splitlines()[-1])
+    elif not form.markdown:
+        Console().print(shown(tables, origin))
 
 
 @contextmanager

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from dataclasses import dataclass
 from typing import Literal
 
 import click
 
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
-from lowtide_bench.cli.options import MARKDOWN, MOST_STATE_KEYS
+from lowtide_bench.cli.options import MARKDOWN, MOST_STATE_KEYS, Printed, gathered
 from lowtide_bench.cli.running import ended_by_sigterm, progress, show
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Printed):
+    """Options of the command."""
+
+    keys: int
+    state_bytes: int
+    kept: Literal["scan", "windows"]
+    trials: int
+    folder: str | None
 
 
 @click.command()
@@ -25,29 +37,19 @@ from lowtide_bench.cli.running import ended_by_sigterm, progress, show
     type=click.Choice(["scan", "windows"]),
     default="scan",
     show_default=True,
-    help="What the state is of: a running count, or a count in windows, each key's one open.",
+    help="Write a running count's state, or that of a count with one open window a key.",
 )
 @click.option("--trials", type=click.IntRange(min=1), default=3, show_default=True, help="The figures are medians.")
 @click.option("--folder", type=click.Path(), help="Where it is written; by default a temporary folder.")
 @MARKDOWN
 @with_conf
 @as_json
-def store(
-    *,
-    conf: Conf,
-    keys: int,
-    state_bytes: int,
-    kept: Literal["scan", "windows"],
-    trials: int,
-    folder: str | None,
-    markdown: bool,
-    as_json: bool,
-) -> int:
-    """Measure how fast a worker writes the running count's state as parts of a snapshot, and reads them back.
+@gathered(Options)
+def store(*, conf: Conf, options: Options) -> int:
+    """Measure how fast a worker writes state as parts of a snapshot, and reads them back.
 
-    It goes a worker's own way, without Spark, Kafka and ZooKeeper: a process is forked and writes Parquet. It is
-    written to a folder, and to S3 as well if snapshots.url of the conf is one; all of it is deleted again. With --json
-    the last line is one object.
+    It needs no service: as in a worker, a forked process writes Parquet. It writes to a folder, and to S3 if
+    snapshots.url of the conf is there, and deletes all of it. With --json the last line is one object.
 
     \b
     lowtide bench store --keys 1000000 --state-bytes 80
@@ -59,8 +61,9 @@ def store(
     from lowtide_bench.storing import run
 
     with ended_by_sigterm(), progress() as say, tempfile.TemporaryDirectory("-lowtide-bench") as mine:
-        local = store_setting(dataclasses.replace(conf.snapshots, url=folder or mine))
+        local = store_setting(dataclasses.replace(conf.snapshots, url=options.folder or mine))
         remote = [store_setting(conf.snapshots)] if conf.snapshots.url.startswith("s3:") else []
-        result = run(keys, state_bytes, kept, trials, [local, *remote], say)
-    show(result, storing_report.tables(result), storing_report.told(result), as_json=as_json, markdown=markdown)
+        stores = [local, *remote]
+        result = run(options.keys, options.state_bytes, options.kept, options.trials, stores, say)
+    show(result, storing_report, options)
     return 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from lowtide.cli.options import as_json, with_conf
-from lowtide.conf import Conf
-from lowtide_bench.cli.options import EPOCH, MARKDOWN, measured_conf
+from lowtide_bench.cli.options import EPOCH, MARKDOWN, OfJob, gathered
 from lowtide_bench.cli.running import ended_by_sigterm, progress, show
 
 
@@ -17,18 +16,19 @@ from lowtide_bench.cli.running import ended_by_sigterm, progress, show
 @MARKDOWN
 @with_conf
 @as_json
-def telling(*, conf: Conf, records: int, every: float, epoch: float, markdown: bool, as_json: bool) -> int:
-    """Measure how long after a record is out a subscriber of a quiet job is told of delivered time and min time.
+@gathered(OfJob)
+def telling(*, records: int, every: float, options: OfJob) -> int:
+    """Measure how long after a record is out a quiet job's subscriber knows delivered time and min time.
 
     A record is out when a reader of committed records has it. With --json the last line is one object.
 
     \b
     lowtide bench telling --records 60 --every 1.5
     """  # noqa: D301 - click takes the character
-    conf = measured_conf(conf, None, epoch)
+    conf = options.measured()
     from lowtide_bench import telling as measured
 
     with ended_by_sigterm(), progress() as say:
         result = measured.run(records, every, conf, say)
-    show(result, measured.tables(result), measured.told(result), as_json=as_json, markdown=markdown)
+    show(result, measured, options)
     return 0

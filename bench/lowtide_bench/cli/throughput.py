@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from dataclasses import dataclass
 
 import click
 
 from lowtide.cli.options import as_json, with_conf
-from lowtide.conf import Conf
-from lowtide_bench.cli.options import FLOW, GROUPING, SUBJECTS, TIMESTAMPS, WARM, Grouping, Rates, measured_conf
+from lowtide_bench.asked import Asked
+from lowtide_bench.cli.options import (
+    FLOW,
+    GROUPING,
+    MARKDOWN,
+    SUBJECTS,
+    TIMESTAMPS,
+    TRIES,
+    OfJob,
+    Rates,
+    gathered,
+)  # fmt: skip
 from lowtide_bench.cli.running import ended_by_sigterm, progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Asked, OfJob):
+    """Options of the command."""
+
+    rates: tuple[int, ...]
+    step: float
+    warmup: float
+    tries: int
 
 
 @click.command()
@@ -24,43 +44,30 @@ from lowtide_bench.cli.running import ended_by_sigterm, progress
 )
 @click.option("--step", type=click.FloatRange(min=2), default=5.0, show_default=True, help="Seconds of a step.")
 @click.option("--warmup", type=click.FloatRange(min=0), default=15.0, show_default=True, help="Seconds before them.")
-@WARM
 @SUBJECTS
+@TRIES
 @GROUPING
 @TIMESTAMPS
-@click.option("--markdown", is_flag=True, help="Print a table as markdown.")
+@MARKDOWN
 @with_conf
 @as_json
-def throughput(
-    *,
-    conf: Conf,
-    flow: str,
-    rates: tuple[int, ...],
-    step: float,
-    warmup: float,
-    warm_s: float,
-    subjects: tuple[str, ...],
-    grouping: Grouping | None,
-    timestamps: Literal["create", "append"],
-    markdown: bool,
-    as_json: bool,
-) -> int:
-    """Find out how many records a second go through a flow for good, beside the bare loop and the skeleton.
+@gathered(Options)
+def throughput(*, options: Options) -> int:
+    """Find the highest rate that a flow keeps up with, beside the bare loop and the skeleton.
 
-    The rate rises step by step. A step is kept while the lag does not grow; what the steps above leave behind is then
+    The rate rises step by step. A step is kept while the lag does not grow. The backlog of the steps above is then
     worked off, which gives a second, higher figure. With --json the last line is one object.
     """
-    conf = measured_conf(conf, grouping, conf.epoch.duration_s)
+    conf = options.measured()
     from lowtide_bench.load import Rise
+    from lowtide_bench.markdown import ramp
     from lowtide_bench.run import run_ramp
 
     with ended_by_sigterm(), progress() as say:
-        rise = Rise(tuple(sorted(rates)), step, warmup)
-        result = run_ramp(flow, rise, conf, say, subjects=subjects, warm_s=warm_s, timestamps=timestamps)
-    if markdown or not as_json:
-        from lowtide_bench.markdown import ramp
-
+        rise = Rise(tuple(sorted(options.rates)), options.step, options.warmup, options.tries)
+        result = run_ramp(options, rise, conf, say)
+    if options.markdown or not options.as_json:
         click.echo(ramp(result))
-    if as_json:
+    if options.as_json:
         click.echo(json.dumps(result))
     return 0

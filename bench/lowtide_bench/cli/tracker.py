@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from lowtide.cli.options import as_json
-from lowtide_bench.cli.options import MARKDOWN, Rates
+from lowtide_bench.cli.options import MARKDOWN, Printed, Rates, gathered
 from lowtide_bench.cli.running import ended_by_sigterm, progress, show
+from lowtide_bench.tracking.asked import Asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Asked, Printed):
+    """Options of the command."""
+
+    plots: Path | None
 
 
 @click.command()
@@ -34,43 +43,28 @@ from lowtide_bench.cli.running import ended_by_sigterm, progress, show
 )
 @MARKDOWN
 @as_json
-def tracker(
-    *, seconds: float, entries: int, capacity_workers: int, rate: float, workers: tuple[int, ...], traffic_rate: float,
-    depths: tuple[int, ...], depth: int, records: tuple[int, ...], shards: tuple[int, ...], plots: Path | None,
-    markdown: bool, as_json: bool,
-) -> int:  # fmt: skip
+@gathered(Options)
+def tracker(*, options: Options) -> int:
     """Measure one tracker process with simulated workers over sockets, and count its traffic.
 
-    It needs no service. The tracker is the process that the service of a job starts; another process has all workers,
-    with a connection each, which flush in rounds. Numbers of workers are even: half send, half receive. Traffic by
-    records and by shards is counted in this process. With --json the last line is one object.
+    It needs no service. The tracker is the process that a job's service starts; another process simulates all workers,
+    which flush in rounds over a connection each. Half of the workers send, half receive, so their number is even. With
+    --json the last line is one object.
 
     \b
     lowtide bench tracker --json
     lowtide bench tracker --workers 10 --depths 1 --seconds 2
     """  # noqa: D301 - click takes the character
-    odd = [count for count in (capacity_workers, *workers) if count % 2]
+    odd = [count for count in (options.capacity_workers, *options.workers) if count % 2]
     if odd:
         raise click.BadParameter(f"{odd[0]} workers: half of them send and half receive, so their number is even")
     from lowtide_bench.tracking import report
     from lowtide_bench.tracking.plots import draw
-    from lowtide_bench.tracking.run import Asked, run
+    from lowtide_bench.tracking.run import run
 
-    asked = Asked(
-        seconds=seconds,
-        entries=entries,
-        capacity_workers=capacity_workers,
-        rate=rate,
-        workers=workers,
-        traffic_rate=traffic_rate,
-        depths=depths,
-        depth=depth,
-        records=records,
-        shards=shards,
-    )
     with ended_by_sigterm(), progress() as say:
-        result = run(asked, say)
-    if plots is not None:
-        draw(result, plots)
-    show(result, report.tables(result), report.told(result), as_json=as_json, markdown=markdown)
+        result = run(options, say)
+    if options.plots is not None:
+        draw(result, options.plots)
+    show(result, report, options)
     return 0

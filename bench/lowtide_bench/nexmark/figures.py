@@ -11,8 +11,6 @@ from lowtide_bench.arrivals import percentiles
 from lowtide_bench.record import Int64s
 from lowtide_bench.schedule import NS
 
-__all__ = ["Speed"]
-
 NS_PER_MS = NS // 1_000
 
 

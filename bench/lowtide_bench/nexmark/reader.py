@@ -11,13 +11,11 @@ from lowtide_bench.child import Parent
 from lowtide_bench.reader import BATCH, POLL_S, SETTINGS
 from lowtide_bench.record import Int64s
 
-__all__ = ["main"]
-
 
 def read(consumer: Any, parent: Parent) -> Int64s:
     """Read until the parent sends `end`: int64[2, n], Kafka's timestamp in ms and the time of receipt in ns."""
     blocks: list[Int64s] = [np.empty((2, 0), np.int64)]
-    while "end" not in parent.told:
+    while "end" not in parent.orders:
         first = consumer.poll(POLL_S)
         if first is None:
             continue

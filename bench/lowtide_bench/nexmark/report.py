@@ -8,8 +8,6 @@ from typing import Any
 from lowtide_bench.machine import in_words
 from lowtide_bench.tables import Table, number
 
-__all__ = ["tables", "told"]
-
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     """Return one row for each query."""
@@ -29,6 +27,6 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     yield Table(title, ("query", "equal", "records/s", "p50, ms", "p99, ms", "results"), rows)
 
 
-def told(result: Mapping[str, Any]) -> str:
+def origin(result: Mapping[str, Any]) -> str:
     """Return a line about the machine of the measurement."""
     return f"{in_words(result['machine'])}; grouping {result['grouping']}"

@@ -26,8 +26,6 @@ from lowtide_bench.nexmark.figures import Speed
 from lowtide_bench.nexmark.writing import PARTITIONS, Live, messages_of, write
 from lowtide_bench.session import READY_LIMIT_S, SAVE_LIMIT_S, Say, child
 
-__all__ = ["Course", "run"]
-
 LANES = 2
 SLOTS = 14
 """Spark's slots: enough for the longest query, its workers of all levels and its sources' partitions."""
@@ -61,7 +59,7 @@ def run(queries: Sequence[Query], course: Course, conf: Conf, say: Say) -> dict[
     Raises:
         LowtideError: the run failed.
     """
-    with described() as told, ground(conf, "create", say) as here:
+    with described() as surroundings, ground(conf, "create", say) as here:
         spark = dataclasses.replace(here.conf.spark, master=f"local[{SLOTS}]")
         conf = dataclasses.replace(here.conf, spark=spark)
         say("starting Spark")
@@ -75,7 +73,7 @@ def run(queries: Sequence[Query], course: Course, conf: Conf, say: Say) -> dict[
                 found.append(measured.figures())
         finally:
             session.stop()
-    return {"queries": found, **dataclasses.asdict(course), **modes(conf, "create"), **told}
+    return {"queries": found, **dataclasses.asdict(course), **modes(conf, "create"), **surroundings}
 
 
 class _Measured:
@@ -141,7 +139,7 @@ class _Measured:
 
     def _came(self, reader: Child) -> np.ndarray[Any, np.dtype[np.int64]]:
         time.sleep(LEAD_S)
-        reader.tell({"end": True})
+        reader.send({"end": True})
         reader.expect("saved", SAVE_LIMIT_S)
         found: np.ndarray[Any, np.dtype[np.int64]] = np.load(self._file)
         return found

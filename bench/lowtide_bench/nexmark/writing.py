@@ -16,8 +16,6 @@ from lowtide_bench.child import ChildFailed
 if TYPE_CHECKING:
     from nexmark.generator import Log
 
-__all__ = ["PARTITIONS", "Due", "Live", "messages_of", "write"]
-
 PARTITIONS = {"persons": 1, "auctions": 1, "bids": 2}
 FLUSH_LIMIT_S = 60.0
 NAP_S = 0.001
@@ -48,12 +46,12 @@ def write(kafka: KafkaConf, topics: Mapping[str, str], messages: Iterable[Due], 
 
     failed: list[Any] = []
 
-    def told(error: Any, _: Any) -> None:
+    def delivered(error: Any, _: Any) -> None:
         if error is not None:
             failed.append(error)
 
     settings = {**librdkafka_settings(kafka), "linger.ms": 0 if paced else 5, "enable.idempotence": True}
-    producer = Producer({**settings, "queue.buffering.max.messages": 2_000_000, "on_delivery": told})
+    producer = Producer({**settings, "queue.buffering.max.messages": 2_000_000, "on_delivery": delivered})
     for due_ms, source, partition, value in messages:
         while paced and time.time() * 1_000 < due_ms:
             producer.poll(NAP_S)

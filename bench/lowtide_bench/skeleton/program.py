@@ -105,7 +105,7 @@ def watch(parent: Parent, session: SparkSession, query: Any, workers: Sequence[C
         ChildFailed: a worker has ended.
     """
     said_at = 0.0
-    while "stop" not in parent.told:
+    while "stop" not in parent.orders:
         for worker in workers:
             worker.hear(0.001)
         if not query.isActive():

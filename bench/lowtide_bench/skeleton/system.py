@@ -6,21 +6,20 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from lowtide.conf import Conf
 from lowtide_bench.child import Child, ChildFailed
 from lowtide_bench.processes import command, descendants, parents
-from lowtide_bench.systems import Way
+from lowtide_bench.systems import System, Way
 
 STOP_LIMIT_S = 30.0
 POLL_S = 0.1
 
 
-class Skeleton:
-    """The running skeleton; a `System`.
+class Skeleton(System):
+    """The running skeleton.
 
     Args:
         way: Its topics.
@@ -43,23 +42,16 @@ class Skeleton:
         while (line := self._child.hear(0.001)) is not None:
             self._ends_ns = line["ends"]
 
-    def hops(self) -> Mapping[str, Mapping[int, int]]:
-        """Return nothing: it has no histograms."""
-        return {}
-
     def epoch_ends_ns(self) -> list[int]:
         """Return the ends that the program reported last; up to half a second old."""
         self.check()
         return self._ends_ns
 
-    def client(self) -> None:
-        """Return None: it has no control API."""
-
     def stop(self) -> None:
         """Stop the query, Spark and the workers; kill what is left of them."""
         below = descendants({self._child.pid}, parents())
         started = {pid: command(pid) for pid in below}
-        self._child.tell({"stop": True})
+        self._child.send({"stop": True})
         deadline = time.monotonic() + STOP_LIMIT_S
         with suppress(ChildFailed):
             while time.monotonic() < deadline:

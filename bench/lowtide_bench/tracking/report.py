@@ -80,7 +80,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     yield _listed(f"By shards, served, {full['workers']} workers, {at}", _SERVED, result["by_shards_served"])
 
 
-def told(result: Mapping[str, Any]) -> str:
+def origin(result: Mapping[str, Any]) -> str:
     """Return a line about the machine of the measurement."""
     found = result["versions"]
     return f"{in_words(result['machine'])}; python {found['python']}, msgspec {found['msgspec']}"

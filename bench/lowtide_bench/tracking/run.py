@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from statistics import quantiles
 from typing import Any
 
@@ -16,6 +16,7 @@ from lowtide_bench.child import Child
 from lowtide_bench.core import versions
 from lowtide_bench.machine import load, machine
 from lowtide_bench.processes import busy_s, cpu_s
+from lowtide_bench.tracking.asked import Asked
 from lowtide_bench.tracking.counted import by_records, by_shards
 from lowtide_bench.tracking.program import Swarm, SwarmSaid
 from lowtide_bench.tracking.served import Served
@@ -30,35 +31,6 @@ WINDOW_ENTRIES = 100_000
 LEAST_WINDOW = 4
 COUNTED_ROUNDS = 20
 COUNTED_S = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Settings of the measurement.
-
-    Attributes:
-        seconds: Duration of each run.
-        entries: Acks in a flush.
-        capacity_workers: Workers of the run at full speed and of the run for latency.
-        rate: Flushes per second of each worker, in runs with a pace.
-        workers: Numbers of workers for traffic by workers.
-        traffic_rate: The pace of those runs, and of the runs by depth.
-        depths: Numbers of segments for traffic by segments.
-        depth: Segments in all other runs.
-        records: Records per second and worker, for traffic by records.
-        shards: Numbers of shards for work by shards.
-    """
-
-    seconds: float
-    entries: int
-    capacity_workers: int
-    rate: float
-    workers: Sequence[int]
-    traffic_rate: float
-    depths: Sequence[int]
-    depth: int
-    records: Sequence[int]
-    shards: Sequence[int]
 
 
 def run(asked: Asked, say: Say) -> dict[str, Any]:
@@ -83,6 +55,7 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
     pace = Swarm(workers=many, depth=depth, entries=entries, seconds=seconds, rate=asked.traffic_rate)
     by_shards_served = served(tuple(asked.shards), pace, CONNECT_LIMIT_S, ANSWER_LIMIT_S)
     say("traffic: by records, and by shards")
+    asked_of = {field.name: getattr(asked, field.name) for field in fields(Asked)}
     return {
         "acks_per_s": full["acks_per_s"],
         "advances_per_s": advances["rounds_per_s"],
@@ -97,7 +70,7 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
         "by_records": by_records(asked.records, COUNTED_S),
         "by_shards": by_shards(asked.shards, workers=many, depth=depth, entries=entries, rounds=COUNTED_ROUNDS),
         "by_shards_served": by_shards_served,
-        "asked": {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(asked).items()},
+        "asked": {name: list(value) if isinstance(value, tuple) else value for name, value in asked_of.items()},
         "versions": versions(),
         "machine": {**where, "load_after": load()},
     }
@@ -151,7 +124,7 @@ def _measured(swarm: Swarm) -> tuple[SwarmSaid, dict[str, Any]]:
         try:
             child.expect("connected", CONNECT_LIMIT_S)
             began = _Look.at_next_report(served, child)
-            child.tell({"start": True})
+            child.send({"start": True})
             said = convert(child.expect("flushes", swarm.seconds + ANSWER_LIMIT_S), SwarmSaid)
             last = _Look.at_next_report(served, child)
             # The report may have been under way when the last flush came.

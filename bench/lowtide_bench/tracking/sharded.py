@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import convert, to_builtins
 
 from lowtide.service.tracker.messages import TrackerSetting
+from lowtide.service.tracker.process import TrackerHooks
 from lowtide.service.tracker.sharded import ShardedTracker
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_bench.child import Child, ChildFailed
@@ -35,19 +36,9 @@ class ServedInShards:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        opening = fronts(workers)
-        setting = TrackerSetting(
-            incarnation=INCARNATION, graph=chain(depth), fronts=opening, start=START, capacity_ticks=CAPACITY_TICKS
-        )
-        self._tracker = ShardedTracker(
-            setting,
-            self.secret,
-            host="127.0.0.1",
-            shards=shards,
-            workers=lambda: range(workers),
-            fronts=lambda: opening,
-            on_fault=self._faults.append,
-        )
+        setting = TrackerSetting(INCARNATION, chain(depth), fronts(workers), START, CAPACITY_TICKS)
+        hooks = TrackerHooks(workers=lambda: range(workers), on_fault=self._faults.append)
+        self._tracker = ShardedTracker(setting, self.secret, hooks, host="127.0.0.1", shards=shards)
         self.address = asyncio.run_coroutine_threadsafe(self._tracker.start(), self._loop).result(START_LIMIT_S)
         self.shards = self._tracker.shards
 
@@ -104,7 +95,7 @@ def _of(count: int, swarm: Swarm, connect_limit_s: float, answer_limit_s: float)
         try:
             child.expect("connected", connect_limit_s)
             began, cpu_began = there.report(swarm.workers), there.cpu_s
-            child.tell({"start": True})
+            child.send({"start": True})
             said = convert(child.expect("flushes", swarm.seconds + answer_limit_s), SwarmSaid)
             last, cpu_last = there.report(swarm.workers + said.flushes), there.cpu_s
         finally:

@@ -232,7 +232,7 @@ def main() -> None:
     allow_descriptors()
     swarmed = Swarmed(swarm)
     parent.say(connected=swarm.workers)
-    while "start" not in parent.told:
+    while "start" not in parent.orders:
         time.sleep(0.001)
     said = swarmed.paced() if swarm.rate else swarmed.flood()
     parent.say(**msgspec.to_builtins(said))

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lowtide.conf import Conf
 from lowtide.errors import LowtideError
+from lowtide_bench.arrivals import latency_of_due_ms, null_unless_finite
 from lowtide_bench.companion import Companion
 from lowtide_bench.ground import Ground, described, ground
 from lowtide_bench.load import Load, Rise
 from lowtide_bench.outages import outage
 from lowtide_bench.pacer import Pacer
+from lowtide_bench.peers import Extent
+from lowtide_bench.peers.judge import Verdict, judge
+from lowtide_bench.peers.program import Kind, Place, Restartable
 from lowtide_bench.phases import Phase
-from lowtide_bench.ramp import drained_per_s
-from lowtide_bench.session import Say, Subject, observe
-from lowtide_bench.systems import Way
-from peers.judge import Verdict, judge
-from peers.lags import finite, latency_ms, steps
-from peers.patience import Killer, Patience
-from peers.program import Kind, Place
+from lowtide_bench.ramp import WIDE, drained_per_s, steps
+from lowtide_bench.schedule import NS, Schedule
+from lowtide_bench.session import SILENCE_LIMIT_S, Say, Subject, observe, undisturbed
+from lowtide_bench.systems import System
 
 FLOW = "running-count"
 START_LIMIT_S = 300.0
@@ -36,54 +38,32 @@ SHIFT = 4
 """Factor that the rates are multiplied or divided by, once, if the limit is not among them."""
 HOPELESS = 0.6
 """A system whose limit is a smaller share of a rate is not measured at it, since that would measure a queue."""
-LATE_LIMIT_S = 60.0
-"""Time after the last due record: the system has not kept up with records that come later."""
+LATE_SILENCE_S = 60.0
+"""After this long without a result the others have not been kept up with; batches may be long on a busy machine."""
+KILLED_SILENCE_S = 240.0
+"""The same after a kill. Kafka ends a dead producer's transactions after 60 s, and the records after them are invisible
+until then; a JVM on a busy machine needs a minute or more to start."""
 KILL_AFTER_S = 10.0
 KILL_SECONDS = 40.0
-WARM_RATE = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Extent of the measurement.
-
-    Attributes:
-        rates: Rates at which to measure latency, in records per second.
-        seconds: Duration of each.
-        warmup_s: Duration of the load before that.
-        limits: Whether to find the highest rate that each system keeps up with.
-        kill: Whether to kill each system once.
-        warm_broker_s: Duration of load on the broker before any measurement.
-    """
-
-    rates: tuple[int, ...]
-    seconds: float
-    warmup_s: float
-    limits: bool
-    kill: bool
-    warm_broker_s: float
-
-
-def run(kinds: Sequence[Kind], warming: Kind, extent: Extent, conf: Conf, say: Say) -> dict[str, Any]:
-    """Measure all, and return the object that `make peers` prints; a failure is an `error` in its rows.
+def run(kinds: Sequence[Kind], extent: Extent, conf: Conf, say: Say) -> dict[str, Any]:
+    """Measure all, and return the object that `lowtide bench peers` prints; a failure is an `error` in its rows.
 
     Args:
         kinds: The systems.
-        warming: The system to warm the broker with.
         extent: Extent of the measurement.
         conf: Conf for Lowtide; services and folders are the ground's.
         say: Called with each progress message.
     """
     conf = dataclasses.replace(conf, job=dataclasses.replace(conf.job, start_limit_s=START_LIMIT_S))
     runs: list[dict[str, Any]] = []
-    with described() as told, ground(conf, "create", say) as here:
-        if extent.warm_broker_s:
-            Measurement(warming, here, extent, say).warm()
+    with described() as surroundings, ground(conf, "create", say) as here:
         for kind in kinds:
             rows = Measurement(kind, here, extent, say).rows()
             say(f"{kind.name} is done: {json.dumps(rows)}")
             runs += rows
-    return {"runs": runs, **dataclasses.asdict(extent), **told}
+    return {"runs": runs, **dataclasses.asdict(extent), **surroundings}
 
 
 class Measurement:
@@ -123,12 +103,6 @@ class Measurement:
         nothing = {"p50_ms": None, "p99_ms": None, "max_ms": None}
         return [{**head, "rate": rate, **nothing, **(figures.get(rate) or {}), **common} for rate in extent.rates]
 
-    def warm(self) -> None:
-        """Send records through only to warm the broker."""
-        self._say("for the broker to warm up")
-        subject = self._subject("warm", lambda _: ())
-        observe(subject, Load(WARM_RATE, self._extent.warm_broker_s, 0.0))
-
     def _part(self, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
         """Measure one part; None if that failed, and keep the reason."""
         try:
@@ -148,8 +122,9 @@ class Measurement:
         """Find the highest rate that the system keeps up with by steps; add lower or higher ones once if needed."""
         rates, tried = self._kind.rates, []
         for attempt in range(2):
-            arrivals, ramp, _ = observe(self._subject(f"limit-{attempt}"), self._rise(rates))
-            found = steps(arrivals, ramp)
+            fresh = partial(self._subject, f"limit-{attempt}", SILENCE_LIMIT_S)
+            _, arrivals, ramp, observed = undisturbed(fresh, self._rise(rates), self._say)
+            found = steps(arrivals, ramp, WIDE)
             tried += [step.as_json() for step in found]
             kept = [step.rate for step in found if step.kept]
             if kept and max(kept) < rates[-1]:
@@ -158,55 +133,70 @@ class Measurement:
         rate = max((step["rate"] for step in tried if step["kept"]), default=0)
         at_least = rate == max(step["rate"] for step in tried)
         drained = drained_per_s(arrivals, ramp)
-        return {"sustained_per_s": rate, "sustained_at_least": at_least, "drained_per_s": drained, "steps": tried}
+        noise = {f"limit_{name}": value for name, value in observed.noise_json().items()}
+        limit = {"sustained_per_s": rate, "sustained_at_least": at_least, "drained_per_s": drained}
+        return {**limit, **noise, "steps": tried}
 
     def _rise(self, rates: tuple[int, ...]) -> Rise:
-        return Rise(rates, max(LEAST_STEP_S, STEP_SHARE * self._extent.seconds), self._extent.warmup_s)
+        return Rise(
+            rates, max(LEAST_STEP_S, STEP_SHARE * self._extent.seconds), self._extent.warmup_s, self._extent.tries
+        )
 
     def _latency(self, rate: int) -> dict[str, Any]:
-        subject = self._subject(f"at-{rate}", lambda way: [Patience(way, LATE_LIMIT_S)])
-        arrivals, schedule, observed = observe(subject, Load(rate, self._extent.seconds, self._extent.warmup_s))
+        fresh = partial(self._subject, f"at-{rate}", LATE_SILENCE_S)
+        extent = self._extent
+        load = Load(rate, extent.seconds, extent.warmup_s, extent.tries)
+        subject, arrivals, schedule, observed = undisturbed(fresh, load, self._say)
         measured, due = arrivals.measured(schedule), schedule.count - schedule.warmup_count
         names = {"p50_ms": 50.0, "p99_ms": 99.0, "max_ms": 100.0}
         return {
-            **{name: finite(latency_ms(measured, due, percent)) for name, percent in names.items()},
+            **{name: null_unless_finite(latency_of_due_ms(measured, due, percent)) for name, percent in names.items()},
             "undisturbed": _verdict(subject, observed.sent).as_json(),
-            **_snapshots(subject),
+            **({"snapshots": subject.pacer.of_turns([0])} if subject.pacer else {}),
             "start_s": round(observed.start_s, 2),
             "generator_lag_p99_ms": observed.lag_p99_ms,
-            "others_cpu_s": round(observed.others_cpu_s, 2),
+            **observed.noise_json(),
         }
 
     def _killed(self) -> dict[str, Any]:
-        rate, killers = min(self._extent.rates), list[Killer]()
-
-        def killer(way: Way) -> Sequence[Companion]:
-            killers.append(Killer(way, KILL_AFTER_S))
-            return killers
-
-        subject = self._subject("killed", killer)
+        rate, killer = min(self._extent.rates), Killer()
+        subject = self._subject("killed", KILLED_SILENCE_S, [killer])
         arrivals, schedule, observed = observe(subject, Load(rate, KILL_SECONDS, self._extent.warmup_s))
         last = int(arrivals.received_ns.max(initial=schedule.window_ns[1]))
         return {
             **_verdict(subject, observed.sent).as_json(),
             "killed_at_rate": rate,
             "killed_of": observed.sent,
-            **outage(arrivals, killers[0].killed_ns, last).as_json(),
+            **outage(arrivals, killer.killed_ns, last).as_json(),
         }
 
-    def _subject(self, what: str, companions: Callable[[Way], Sequence[Companion]] = lambda _: ()) -> Subject:
+    def _subject(self, what: str, silence_limit_s: float, companions: Sequence[Companion] = ()) -> Subject:
         """The system with topics and a folder of its own."""
         kind, here = self._kind, self._here
         self._say(f"{what}: starting")
-        name = f"{kind.name}-{what}"
-        way = here.way(FLOW, name)
-        folder = here.folder / name
+        way = here.way(FLOW, f"{kind.name}-{what}")
+        folder = here.folder / way.sink
         folder.mkdir()
         place = Place(way, folder, here.conf)
-        beside = list(companions(way))
-        if kind.snapshots_s and what.startswith(("at", "killed")):
-            beside.append(Pacer(lambda schedule: [Phase(kind.snapshots_s, schedule.start_ns, schedule.window_ns[1])]))
-        return here.subject(way, lambda: kind.start(place), self._say, companions=beside)
+        if kind.snapshots_s and not what.startswith("limit"):
+            pacer = Pacer(lambda schedule: [Phase(kind.snapshots_s, schedule.start_ns, schedule.window_ns[1])])
+            companions = [*companions, pacer]
+        subject = here.subject(way, lambda: kind.start(place), self._say, companions=companions)
+        return dataclasses.replace(subject, silence_limit_s=silence_limit_s)
+
+
+class Killer(Companion):
+    """Kills the system once, and starts it again."""
+
+    killed_ns = 0
+    """Time of the kill, ns since 1970."""
+
+    def go(self, system: System, schedule: Schedule) -> None:
+        """Kill it in the measured window."""
+        assert isinstance(system, Restartable), "only such a system can be killed"
+        if self.wait_until(schedule.window_ns[0] + round(KILL_AFTER_S * NS)):
+            self.killed_ns = time.time_ns()
+            system.strike()
 
 
 def hopeless(rate: int, limit: Mapping[str, Any]) -> bool:
@@ -214,12 +204,6 @@ def hopeless(rate: int, limit: Mapping[str, Any]) -> bool:
     if limit.get("sustained_per_s") is None or rate < min(step["rate"] for step in limit["steps"]):
         return False
     return bool(limit["sustained_per_s"] < HOPELESS * rate)
-
-
-def _snapshots(subject: Subject) -> dict[str, Any]:
-    """Return the results of the requested snapshots; nothing if the system takes its own."""
-    pacer = next((each for each in subject.companions if isinstance(each, Pacer)), None)
-    return {} if pacer is None else {"snapshots": pacer.of_turns([0])}
 
 
 def _verdict(subject: Subject, sent: int) -> Verdict:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
-from peers.environments import NotInstalled, python
-from peers.program import PROGRAMS, Kind, Place, Program
+from lowtide_bench.peers.environments import NotInstalled, python
+from lowtide_bench.peers.program import PROGRAMS, Kind, Place, Program
 
 SNAPSHOT_S = 1
 SET_UP_LIMIT_S = 30.0

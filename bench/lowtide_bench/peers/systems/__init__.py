@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from peers.program import Kind
-from peers.systems import bare, bytewax, flink, lowtide, spark
+from lowtide_bench.peers.program import Kind
+from lowtide_bench.peers.systems import bare, bytewax, flink, lowtide, spark
 
-__all__ = ["SYSTEMS", "WARMING"]
+__all__ = ["SYSTEMS"]
 
 _ALL = (
     lowtide.KIND,
@@ -21,4 +21,3 @@ _ALL = (
     bare.KIND,
 )
 SYSTEMS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
-WARMING = bare.KIND

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from peers.program import PROGRAMS, Kind, Place, Program
+from lowtide_bench.peers.program import PROGRAMS, Kind, Place, Program
 
 
 def start(place: Place) -> Program:

@@ -78,7 +78,7 @@ class Kind:
     snapshots_s: float = 0.0
 
 
-class Program:
+class Program(Restartable):
     """A command in a process group of its own; all its processes carry a mark to find them by.
 
     Args:
@@ -115,21 +115,6 @@ class Program:
         if code is not None:
             log = self._log.read_text(errors="replace")
             raise ChildFailed(f"{self._folder.name} ended with {code}: {why(log)}")
-
-    def processes(self) -> Mapping[str, set[int]]:
-        """Return nothing: processes are not watched."""
-        return {}
-
-    def hops(self) -> Mapping[str, Mapping[int, int]]:
-        """Return nothing: it has no histograms."""
-        return {}
-
-    def epoch_ends_ns(self) -> list[int]:
-        """Return nothing: they are unknown, so every record counts."""
-        return []
-
-    def client(self) -> None:
-        """Return None: it has no control API of ours."""
 
     def strike(self) -> None:
         """Kill all its processes, and start it again."""

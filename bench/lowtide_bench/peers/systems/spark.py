@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from lowtide.jars.third_party import connector_jars
-from peers.environments import python
-from peers.program import PROGRAMS, Kind, Place, Program
+from lowtide_bench.peers.environments import python
+from lowtide_bench.peers.program import PROGRAMS, Kind, Place, Program
 
 
 def install() -> None:

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from lowtide.jars.java import find_java
-from peers.environments import Jar, jar, python
-from peers.program import PROGRAMS, Kind, Place, Program
+from lowtide_bench.peers.environments import Jar, jar, python
+from lowtide_bench.peers.program import PROGRAMS, Kind, Place, Program
 
 CONNECTOR = Jar(
     "org.apache.flink",

@@ -6,11 +6,11 @@ import dataclasses
 
 from lowtide.conf import Conf
 from lowtide_bench.killable import Killable
-from peers.program import Kind, Place
+from lowtide_bench.peers.program import Kind, Place, Restartable
 
 
-class Job(Killable):
-    """A job that can be killed; see `peers.program.Restartable`."""
+class Job(Killable, Restartable):
+    """A job that can be killed."""
 
     def strike(self) -> None:
         """Kill the driver's program, and with it the JVM and the workers; start it again."""

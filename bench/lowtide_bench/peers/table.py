@@ -1,9 +1,11 @@
-"""The README's table of an object that `make peers` has printed. Pure."""
+"""The README's table of an object that `lowtide bench peers` has printed. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from lowtide_bench.quiet import MARK, NOTE, mark
 
 NOTHING = "-"
 
@@ -16,7 +18,8 @@ def table(result: Mapping[str, Any]) -> str:
         systems.setdefault(run["system"], []).append(run)
     headings = ["", "delivery", "after one SIGKILL", *(f"{rate:,} records/s" for rate in rates), "sustained"]
     lines = [_line(headings), "|---" * len(headings) + "|"]
-    return "\n".join([*lines, *(_line(_cells(runs, rates)) for runs in systems.values())])
+    lines += [_line(_cells(runs, rates)) for runs in systems.values()]
+    return "\n".join([*lines, "", NOTE] if any(MARK in line for line in lines) else lines)
 
 
 def _cells(runs: Sequence[Mapping[str, Any]], rates: Sequence[int]) -> list[str]:
@@ -30,7 +33,7 @@ def _latency(run: Mapping[str, Any]) -> str:
     half, most = run.get("p50_ms"), run.get("p99_ms")
     if half is None:
         return "not measured" if "error" in run else NOTHING
-    return f"{_milliseconds(half)} / {_milliseconds(most)} ms"
+    return f"{_milliseconds(half)} / {_milliseconds(most)} ms{mark(run)}"
 
 
 def _milliseconds(value: float | None) -> str:
@@ -52,7 +55,8 @@ def _sustained(run: Mapping[str, Any]) -> str:
         return "not measured" if "error" in run else NOTHING
     if rate == 0:
         return f"< {min(step['rate'] for step in run['steps']):,}/s"
-    return f"{'≥ ' if run['sustained_at_least'] else ''}{rate:,}/s"
+    disturbed = mark({"marked": run.get("limit_marked")})
+    return f"{'≥ ' if run['sustained_at_least'] else ''}{rate:,}/s{disturbed}"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -1,0 +1,1 @@
+"""`lowtide bench state`: a host whose state is larger than its memory."""
