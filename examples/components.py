@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import lowtide as lt
 
 LONGEST_WAY = 100
-"""How many edges a label may have to go by; where one has to go further, the record is a dead letter."""
+"""Limit on the edges that a label goes along; beyond it the record is a dead letter."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def hear(node: Node, hint: Hint) -> tuple[Node, list[Hint]]:
     is_new = hint.neighbour not in ("", hint.node, *node.neighbours)
     neighbours = (*node.neighbours, hint.neighbour) if is_new else node.neighbours
     if label != node.label:
-        told = [Hint(each, label) for each in neighbours]
-        return Node(label, neighbours), [*told, Hint(hint.node, label, final=True)]
+        hints = [Hint(each, label) for each in neighbours]
+        return Node(label, neighbours), [*hints, Hint(hint.node, label, final=True)]
     return Node(label, neighbours), [Hint(hint.neighbour, label)] if is_new else []
 
 

@@ -12,7 +12,7 @@ import lowtide as lt
 TOOLS = ("notes", "search", "model")
 """In the order in which they are tried: the best one is the most expensive."""
 CALLS = {"notes": 1_000_000, "search": 500, "model": 50}
-"""What each tool may be called for in one run of the flow."""
+"""Limit on the calls of each tool in one run of the flow."""
 MOST_CALLS = 4
 GOOD = 70
 

@@ -54,13 +54,13 @@ def consider(place: Place, offer: Offer) -> tuple[Place, list[Offer]]:
     metres = 0 if offer.place == DEPOT else place.metres
     if offer.kind == "road":
         roads = {**place.roads, offer.via: min(offer.metres, place.roads.get(offer.via, offer.metres))}
-        told = [] if metres is None else [Offer(offer.via, metres + offer.metres, offer.place, "way")]
-        return Place(metres, place.via, roads), told
+        offers = [] if metres is None else [Offer(offer.via, metres + offer.metres, offer.place, "way")]
+        return Place(metres, place.via, roads), offers
     if metres is not None and offer.metres >= metres:
         return place, []
-    told = [Offer(other, offer.metres + length, offer.place, "way") for other, length in place.roads.items()]
+    offers = [Offer(other, offer.metres + length, offer.place, "way") for other, length in place.roads.items()]
     found = Offer(offer.place, offer.metres, offer.via, "found")
-    return Place(offer.metres, offer.via, place.roads), [*told, found]
+    return Place(offer.metres, offer.via, place.roads), [*offers, found]
 
 
 def is_open(offer: Offer) -> bool:

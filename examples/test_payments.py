@@ -3,7 +3,7 @@
 from payments import Alert, Payment, flow
 
 
-def test_large_payments_are_told_in_their_order() -> None:
+def test_large_payments_are_reported_in_their_order() -> None:
     payments = [Payment("a", 99_999, "book shop"), Payment("b", 250_000, "jeweller"), Payment("b", 100_000, "garage")]
     delivered = flow.run_locally(payments=payments)
     assert delivered["alerts"] == [Alert("b", "2,500.00 at jeweller"), Alert("b", "1,000.00 at garage")]

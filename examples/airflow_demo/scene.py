@@ -67,7 +67,7 @@ keep = 5
 recover = true
 hour_complete = {hour_complete}
 owner = "demo"
-contact = "whoever looks at this"
+contact = "any reader"
 """
 
 

@@ -65,7 +65,7 @@ def _watch(scene: Scene, feeder: Feeder, show: Show) -> None:
     while not feeder.done and not scene.airflow.ended():
         state = scene.folder.state()
         view = ask_view(scene.folder, state) if state is not None and not state.seen().ended else None
-        told = headline(view) if view is not None else "the job does not run"
-        show.progress(f"{feeder.sent:,} of {feeder.total:,} documents sent; {told}")
+        status = headline(view) if view is not None else "the job does not run"
+        show.progress(f"{feeder.sent:,} of {feeder.total:,} documents sent; {status}")
         time.sleep(LOOK_EVERY_S)
     show.hide()

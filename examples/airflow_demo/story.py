@@ -206,10 +206,10 @@ class Story:
         while time.monotonic() < deadline and not done():
             state = self._scene.folder.state()
             view = ask_view(self._scene.folder, state) if state is not None and not state.seen().ended else None
-            told = headline(view) if view is not None else "no job runs"
+            status = headline(view) if view is not None else "no job runs"
             self._show.progress(
                 f"{doing}: {self._feeder.sent:,} of {self._feeder.total:,} documents sent, "
-                f"{len(self._reader):,} of {self._due:,} changes delivered; {told}"
+                f"{len(self._reader):,} of {self._due:,} changes delivered; {status}"
             )
             time.sleep(LOOK_EVERY_S)
         self._show.hide()

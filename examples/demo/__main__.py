@@ -15,9 +15,9 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import numpy as np
 from inverted_index import flow
@@ -27,19 +27,17 @@ from demo.corpus import Corpus, read_corpus
 from demo.feeding import Feeder
 from demo.looking_up import answer, documents_with
 from demo.reading import CAUGHT_UP_MS, WARM_UP_MS, Reader, caught_up, steady
-from demo.running import Job
+from demo.running import Job, write_conf
 from demo.showing import Show
 from lowtide.conf import Conf
 from lowtide.connectors.topics import Topics
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import LowtideError
-from lowtide.jobs.figures import headline
 from lowtide.local.oracle import Output, Verdict
 from lowtide_bench.arrivals import percentiles
 
 FLOW = Path("examples/inverted_index.py")
 FOLDER = Path(".lowtide/demo")
-CONF_FILE = FOLDER / "lowtide.toml"
 PARTITIONS = 2
 FEED_S = 45.0
 KILL_AFTER_S = 15.0
@@ -49,25 +47,6 @@ CATCH_UP_LIMIT_S = 90.0
 ARRIVE_LIMIT_S = 90.0
 LINGER_S = 1.0
 """Time to wait after the last awaited change: a surplus one may still come."""
-LOOK_EVERY_S = 0.5
-
-CONF = f"""\
-[job]
-folder = "{FOLDER}/jobs"
-grouping = "optimistic"
-
-[kafka]
-bootstrap_servers = "{{kafka}}"
-
-[zookeeper]
-hosts = "{{zookeeper}}"
-
-[spark]
-checkpoint_folder = "{FOLDER}/checkpoints"
-
-[embedded]
-enabled = false
-"""
 
 MEANING = f"""
 p50 and p99 are of {{count:,}} changes, from a document's timestamp in Kafka to the clock of a read_committed reader.
@@ -81,11 +60,11 @@ class Demo:
     """One run of the demo, between services that exist and end with it."""
 
     def __init__(self, services: EmbeddedServices, corpus: Corpus, show: Show) -> None:
-        CONF_FILE.write_text(CONF.format(kafka=services.kafka, zookeeper=services.zookeeper))
-        self._conf = Conf.load(CONF_FILE)
+        conf_file = write_conf(FOLDER, services)
+        self._conf = Conf.load(conf_file)
         self._corpus = corpus
         self._show = show
-        self._job = Job(flow.name, FLOW, CONF_FILE, FOLDER / "jobs", show.say)
+        self._job = Job(flow.name, FLOW, conf_file, FOLDER / "jobs", show.say)
         self._reader = Reader(services.kafka, "index", PARTITIONS)
         self._feeder = Feeder(
             services.kafka, "documents", corpus.texts, PARTITIONS, seconds=FEED_S, gate_share=GATE_SHARE
@@ -137,18 +116,14 @@ class Demo:
             return time.time() * 1e3
         return caught_up(*self._reader.seen(), dead_ms)
 
-    def _watch(self, limit_s: float, done: Any) -> None:
-        """Show progress until it is done, or until the time is over."""
-        deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline and not done():
-            view = self._job.look()
-            told = headline(view) if view is not None else "starting"
-            self._show.progress(
-                f"{self._feeder.sent:,} of {self._feeder.total:,} documents sent, "
-                f"{len(self._reader):,} of {self._due:,} changes delivered; {told}"
-            )
-            time.sleep(LOOK_EVERY_S)
-        self._show.hide()
+    def _watch(self, limit_s: float, done: Callable[[], bool]) -> None:
+        self._job.watch(self._show, limit_s, done, self._progress)
+
+    def _progress(self) -> str:
+        return (
+            f"{self._feeder.sent:,} of {self._feeder.total:,} documents sent, "
+            f"{len(self._reader):,} of {self._due:,} changes delivered"
+        )
 
     def _compare(self) -> tuple[Verdict, dict[int, list[Output]]]:
         """Compare the output with a local run on the same log, with the labels that the job decided."""

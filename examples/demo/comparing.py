@@ -5,11 +5,11 @@ from __future__ import annotations
 from lowtide.api import Flow
 from lowtide.conf import Conf
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
-from lowtide.connectors.floor_archive import read_archived
-from lowtide.connectors.lasts import read_lasts, topic_of
 from lowtide.core.fronts.register import FrontRegister
 from lowtide.flow.plan.compiler import compile_job
 from lowtide.local.oracle import Output, Verdict, compare, read_output, read_sources
+from lowtide.sinks.kafka.floor_archive import read_archived
+from lowtide.sinks.kafka.lasts import read_lasts, topic_of
 
 LASTS_LIMIT_S = 20.0
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from demo.corpus import Text
 
-BEHIND = 50
+APART = 50
 """Distance of a document's second version from its first, in documents."""
 FLUSH_LIMIT_S = 30.0
 
@@ -84,7 +84,7 @@ class Feeder:
     def _run(self, number: int) -> None:
         try:
             self._send(number)
-        except BaseException as error:  # noqa: BLE001 - told by `done`
+        except BaseException as error:  # noqa: BLE001 - raised by `done`
             self._error = error
 
     def _send(self, number: int) -> None:
@@ -127,6 +127,6 @@ def _versions(texts: Sequence[Text]) -> Iterator[tuple[str, str, int]]:
         first, second = text.changes()
         yield text.name, text.first, first
         later.append((text.name, text.second, second))
-        if len(later) > BEHIND:
+        if len(later) > APART:
             yield later.popleft()
     yield from later

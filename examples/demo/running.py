@@ -11,12 +11,38 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lowtide.jobs.figures import ask_view
+from demo.showing import Show
+from lowtide.embedded import EmbeddedServices
+from lowtide.jobs.figures import ask_view, headline
 from lowtide.jobs.folder import JobFolder
 from lowtide.status.job_view import JobView
 
 END_LIMIT_S = 30.0
+LOOK_EVERY_S = 0.5
 LOG_LINES = 30
+CONF = """\
+[job]
+folder = "{folder}/jobs"
+
+[kafka]
+bootstrap_servers = "{services.kafka}"
+
+[zookeeper]
+hosts = "{services.zookeeper}"
+
+[spark]
+checkpoint_folder = "{folder}/checkpoints"
+
+[embedded]
+enabled = false
+"""
+
+
+def write_conf(folder: Path, services: EmbeddedServices, rest: str = "") -> Path:
+    """Write the conf of a job whose files are all in one folder; return its file."""
+    file = folder / "lowtide.toml"
+    file.write_text(CONF.format(folder=folder, services=services) + rest)
+    return file
 
 
 class Job:
@@ -56,6 +82,15 @@ class Job:
             raise SystemExit(f"demo: the job has ended: {state.cause}\n{self.log()}")
         self.view = ask_view(self._folder, state) or self.view
         return self.view
+
+    def watch(self, show: Show, limit_s: float, done: Callable[[], bool], progress: Callable[[], str]) -> None:
+        """Show progress until it is done, or until the time is over."""
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline and not done():
+            view = self.look()
+            show.progress(f"{progress()}; {headline(view) if view is not None else 'starting'}")
+            time.sleep(LOOK_EVERY_S)
+        show.hide()
 
     def kill(self) -> int:
         """Kill the driver program with SIGKILL; return its pid when all of its processes have gone."""

@@ -1,0 +1,1 @@
+"""Three stores besides Kafka, written exactly once over a kill: see `__main__`."""
