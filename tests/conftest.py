@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 from tests.browser import chromium
+from tests.postgres_server import PostgresMissing, PostgresServer
+from tests.redis_server import RedisMissing, RedisServer
 from tests.settings import settings_of
 from tests.still_network import own_network
 from tests.waiting import HANGS_S
@@ -24,6 +27,33 @@ from lowtide.driver.session import start_session
 from lowtide.embedded import EmbeddedServices
 
 SLOTS = 12
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A real PostgreSQL; without one on this machine the test is left out, and a run's last lines say so."""
+    try:
+        with PostgresServer() as server:
+            yield server
+    except PostgresMissing as error:
+        _leave_out(error)
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[RedisServer]:
+    """A real Redis; without one on this machine the test is left out, and a run's last lines say so."""
+    try:
+        with RedisServer() as server:
+            yield server
+    except RedisMissing as error:
+        _leave_out(error)
+
+
+def _leave_out(missing: Exception) -> None:
+    """Leave a test out whose server is not there; fail where all servers are needed (`make outlets-chaos`)."""
+    if os.environ.get("SERVERS") == "needed":
+        pytest.fail(str(missing))
+    pytest.skip(str(missing))
 
 
 def unique(name: str) -> str:
@@ -44,7 +74,8 @@ class Kafka:
     def topic(self, name: str, partitions: int = 1, **config: str) -> str:
         """Create a topic whose name begins with `name` and that no other test has; returns its name."""
         chosen = unique(name)
-        topics = Topics(Conf.load(None, {"kafka.bootstrap_servers": self.address}).kafka)
+        conf = {"kafka.bootstrap_servers": self.address, "kafka.reach_limit_ms": round(HANGS_S * 1000)}
+        topics = Topics(Conf.load(None, conf).kafka)
         topics.create(chosen, partitions=partitions, config={k.replace("_", "."): v for k, v in config.items()})
         return chosen
 
@@ -98,12 +129,6 @@ class Kafka:
 @pytest.fixture(name="kafka", scope="session")
 def _kafka(kafka_services: EmbeddedServices) -> Kafka:
     return Kafka(kafka_services)
-
-
-@pytest.fixture(name="zookeeper", scope="session")
-def _zookeeper(zookeeper_services: EmbeddedServices) -> str:
-    """Where the one ZooKeeper answers; jobs are told apart by their names."""
-    return zookeeper_services.zookeeper
 
 
 @pytest.fixture(name="browser", scope="module")

@@ -27,7 +27,7 @@ from lowtide.errors import LowtideError
 from lowtide_snapshots.job.control_address import ask
 
 ROOT = Path(__file__).parent.parent
-ANSWER_WITHIN_S = 180.0
+ANSWER_WITHIN_S = HANGS_S
 LOG = logging.getLogger(__name__)
 
 
@@ -69,13 +69,13 @@ class Driver:
         return self.ready()
 
     def status(self) -> dict[str, Any]:
-        """What the control API says of the job."""
+        """The control API's view of the job."""
         self._say("status")
         status = self._hear()
         assert "job" in status, f"{status}\n{self.log()}"
         return status
 
-    def moved(self, records: int = 200, within_s: float = 120.0) -> dict[str, Any]:
+    def moved(self, records: int = 200, within_s: float = HANGS_S) -> dict[str, Any]:
         """Wait until the job has delivered so many more; what it says of itself then."""
         before, deadline = self.status()["totals"]["delivered"], time.monotonic() + within_s
         while (status := self.status())["totals"]["delivered"] < before + records:
@@ -86,12 +86,12 @@ class Driver:
     def stop(self) -> None:
         """Stop the job and the program."""
         self._say("stop")
-        assert self._process.wait(60) == 0, self.log()
+        assert self._process.wait(HANGS_S) == 0, self.log()
 
     def kill(self) -> None:
         """SIGKILL; Spark's JVM and what it has started go by themselves."""
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(HANGS_S)
 
     def children(self, what: str) -> list[int]:
         """The processes below this one whose command has `what` in it."""
@@ -127,6 +127,14 @@ class Driver:
         line, _, self._rest = self._rest.partition(b"\n")
         said: dict[str, Any] = json.loads(line)
         return said
+
+
+def runs(pid: int) -> bool:
+    """True unless a process has ended, waited for or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def below(pid: int) -> list[int]:

@@ -1,8 +1,8 @@
 """Judges a run's floors by what was in the broker's log: the oracle takes them as they are, so to it each is right.
 
-A floor is a claim about time (R1, R2): at broker time *floor + allowed skew*, nothing lay at or behind its offset. The
+A floor is a claim about time (R1, R2): at broker time *floor + allowed skew*, nothing lay at or after its offset. The
 broker has dated the record that keeps it, which came later. So a floor never lies above that date less the skew, and
-where the broker dates a source's records, never above the date of one at or behind its offset less the skew. Two kinds
+where the broker dates a source's records, never above the date of one at or after its offset less the skew. Two kinds
 of floors say less: a front's opening floor, and the label before a front's first record, where a later life goes on.
 A cap stands where a message's timestamp was further ahead of the broker's clock than is believed, and nowhere else.
 """
@@ -15,17 +15,15 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 
 from lowtide.conf import KafkaConf
-from lowtide.connectors.floor_archive import archive_of
-from lowtide.connectors.lasts import topic_of
-from lowtide.connectors.lasts_records import floor_of
 from lowtide.connectors.topics import Topics
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.local.oracle import read_output
 from lowtide.local.run import Message
 from lowtide.service.fronts.broker_clock import JUMP_MS
+from lowtide.sinks.kafka.floor_archive import archive_of
+from lowtide.sinks.kafka.lasts import topic_of
+from lowtide.sinks.kafka.lasts_records import floor_of
 from lowtide_tracker import Floor
-
-__all__ = ["FrontLog", "Recorded", "read_recorded", "wrong_floors"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class FrontLog:
-    """What a front could read.
+    """The messages that a front could read.
 
     Attributes:
         messages: All of its partition, by offset.
@@ -113,7 +111,7 @@ def wrong_floors(
                 wrong.append(f"{floor}: it says {floor_ms} ms, and was recorded at {each.at_ms} ms")
             came_ms = front.first_ms(floor.offset)
             if came_ms is not None and floor_ms > came_ms - skew_ms:
-                wrong.append(f"{floor}: it says {floor_ms} ms, and a message at or behind it came at {came_ms} ms")
+                wrong.append(f"{floor}: it says {floor_ms} ms, and a message at or after it came at {came_ms} ms")
     return wrong
 
 
@@ -142,6 +140,6 @@ class _Looked:
         return self._labels[bisect_left(self._offsets, offset)]
 
     def first_ms(self, offset: int) -> int | None:
-        """When the first message at or behind an offset came; None if there is none, or nobody can say."""
+        """When the first message at or after an offset came; None if there is none, or nobody can say."""
         behind = len(self._offsets) - bisect_left(self._offsets, offset)
         return self._first_ms[behind - 1] if self._first_ms and behind else None

@@ -69,7 +69,7 @@ class Program:
         assert token is not None
         return ControlClient(control, token)
 
-    def moved(self, records: int = 200, within_s: float = 120.0) -> Any:
+    def moved(self, records: int = 200, within_s: float = HANGS_S) -> Any:
         """Wait until the present life has delivered so many more; what it says of itself then."""
         before, deadline = self.client.status().totals.delivered, time.monotonic() + within_s
         while (view := self.client.status()).totals.delivered < before + records:
@@ -77,8 +77,28 @@ class Program:
             time.sleep(POLL_S)
         return view
 
-    def ended(self, within_s: float = 120.0) -> int:
+    def ended(self, within_s: float = HANGS_S) -> int:
         return self.process.wait(within_s)
+
+    def first_worker(self) -> int:
+        """Wait until a fork server has forked the first worker."""
+        deadline = time.monotonic() + HANGS_S
+        while time.monotonic() < deadline:
+            for server in self.children("-m lowtide.worker.forkserver"):
+                if workers := below(server):
+                    return workers[0]
+            time.sleep(0.005)
+        raise AssertionError(f"no worker\n{self.log()}")
+
+    def first(self, what: str, step: str) -> int:
+        """Wait until the start is at a step and a process of it is there."""
+        deadline = time.monotonic() + HANGS_S
+        while time.monotonic() < deadline:
+            state = self.jobs.state()
+            if state is not None and state.step.startswith(step) and (found := self.children(what)):
+                return found[0]
+            time.sleep(0.005)
+        raise AssertionError(f"no {what} at {step}\n{self.log()}")
 
     def children(self, what: str) -> list[int]:
         return below_with(self.process.pid, what)

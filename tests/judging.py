@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from tests.floor_judge import FrontLog, read_recorded, wrong_floors
 from tests.waiting import HANGS_S
@@ -12,18 +14,22 @@ from tests.waiting import HANGS_S
 from lowtide.api import Flow
 from lowtide.conf import Conf
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
-from lowtide.connectors.floor_archive import read_archived
 from lowtide.connectors.kafka_access import librdkafka_settings
-from lowtide.connectors.lasts import read_lasts, topic_of
 from lowtide.connectors.schema_registry import bound
 from lowtide.connectors.topics import Topics
 from lowtide.core.fronts.register import FrontRegister
+from lowtide.core.operators.questions import Answer
 from lowtide.driver.query import topics_of
 from lowtide.flow.plan.compiler import compile_job
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.schema.message import Message
+from lowtide.local.asking import kept_answers
 from lowtide.local.oracle import Output, Verdict, compare_lanes, read_log, read_output, read_sources
 from lowtide.local.run import run_log
+from lowtide.sinks.answers.encoder import answer_of
+from lowtide.sinks.answers.topics import answers_topics
+from lowtide.sinks.kafka.floor_archive import read_archived
+from lowtide.sinks.kafka.lasts import read_lasts, topic_of
 
 DATED = "LogAppendTime"
 POLL_S = 0.3
@@ -35,13 +41,17 @@ class Judge:
     Args:
         flow: The job's.
         conf: What it was started with.
+        answers: By call what its service says in any case; else those count that the job has kept, which must be all.
     """
 
-    def __init__(self, flow: Flow, conf: Conf) -> None:
-        self._conf = conf
+    def __init__(self, flow: Flow, conf: Conf, answers: Mapping[str, Callable[..., Any]] | None = None) -> None:
+        self._answers = answers
+        # A broker on a busy machine may take longer than a job has patience for it.
+        patient = replace(conf.kafka, reach_limit_ms=max(conf.kafka.reach_limit_ms, int(HANGS_S * 1000)))
+        self._conf = replace(conf, kafka=patient)
         self._job = flow.name
         self._plan: Plan = bound(compile_job(flow, conf), conf)
-        self._topics = {vertex.name: vertex.step.sink.topic for vertex in self._plan.sinks()}
+        self._topics = {vertex.name: sink.topic for vertex, sink in self._plan.kafka_sinks()}
 
     def register(self) -> FrontRegister:
         """The fronts that the job has registered."""
@@ -53,8 +63,14 @@ class Judge:
         entries = self.register().entries
         return {f"{entry.partition.source}-{entry.partition.partition}": entry.number for entry in entries}
 
-    def expected(self) -> tuple[dict[str, dict[int, list[Output]]], Counter[tuple[bytes | None, bytes | None]]]:
-        """By sink and lane what is to be delivered, and the dead letters."""
+    def expected(
+        self, *, asks: bool = False
+    ) -> tuple[dict[str, dict[int, list[Output]]], Counter[tuple[bytes | None, bytes | None]]]:
+        """By sink and lane what is to be delivered, and the dead letters.
+
+        Args:
+            asks: True to ask the services of calls now; else they answer as the job has kept it, which is all of it.
+        """
         read = {entry.number: (entry.offset, entry.stop) for entry in self.register().entries}
         log = {
             name: [each for each in found if _lies_in(each.position.sequence, *read[each.position.front])]
@@ -66,13 +82,24 @@ class Judge:
         archived = read_archived(self._conf.kafka, self._job, durable, {}, HANGS_S)
         floors = [*archived, *self.register().floors()]
         preloaded = {each.number: each.preloaded for each in self.register().entries if each.preloaded is not None}
-        written, dead = run_log(self._plan, log, floors, preloaded=preloaded)
+        kept = None if asks or self._answers else self.kept()
+        written, dead = run_log(self._plan, log, floors, preloaded=preloaded, kept=kept, answers=self._answers)
         sinks: dict[str, dict[int, list[Output]]] = {}
         for sink, messages in written.items():
             lanes = sinks.setdefault(sink, {lane: [] for lane in range(self._plan.lanes)})
             for message in messages:
                 lanes[message.lane].append(Output(message.key, message.value, message.timestamp, message.headers))
         return sinks, Counter((letter.key, letter.value) for letter in dead)
+
+    def kept(self) -> dict[str, dict[bytes, Answer]]:
+        """By call the answers that are kept, each once, by the place of its record."""
+        found: dict[str, dict[bytes, Answer]] = {}
+        for call, topic in answers_topics(self._plan).items():
+            lanes = read_output(self._conf.kafka, topic.name).values()
+            answers = [answer_of(_Sent(each)) for lane in lanes for each in lane]
+            found[call] = kept_answers(dict(answers))
+            assert len(found[call]) == len(answers), f"{call}: a record is answered twice"
+        return found
 
     def wrong_floors(self, believed_ms: Callable[[int], int] = lambda ms: ms) -> list[str]:
         """What is wrong with the floors that the job has recorded, in words: `expected` takes them as they are.
@@ -104,7 +131,7 @@ class Judge:
         """Compare what one sink's topic holds now with what it had to be given."""
         return compare_lanes(self.expected()[0][sink], read_output(self._conf.kafka, self._topics[sink]))
 
-    def right(self, within_s: float = 180.0, until_ms: int | None = None) -> int:
+    def right(self, within_s: float = HANGS_S, until_ms: int | None = None) -> int:
         """Wait until every sink has as much as it has to have, then see that it is that, byte by byte and in order.
 
         Args:
@@ -114,7 +141,7 @@ class Judge:
         Returns:
             How many messages there are in all sinks.
         """
-        sinks, letters = self._due(until_ms)
+        sinks, letters = self._due(until_ms, asks=True)
         deadline = time.monotonic() + within_s
         for sink, lanes in sinks.items():
             self._await(self._topics[sink], sum(map(len, lanes.values())), deadline, until_ms)
@@ -132,15 +159,24 @@ class Judge:
         return sum(len(lane) for lanes in sinks.values() for lane in lanes.values())
 
     def _due(
-        self, until_ms: int | None
+        self, until_ms: int | None, *, asks: bool = False
     ) -> tuple[dict[str, dict[int, list[Output]]], Counter[tuple[bytes | None, bytes | None]]]:
         """The records expected before a moment of log time."""
-        sinks, letters = self.expected()
+        sinks, letters = self.expected(asks=asks)
         return {sink: before(until_ms, lanes) for sink, lanes in sinks.items()}, letters
 
     def _await(self, topic: str, count: int, deadline: float, until_ms: int | None = None) -> None:
         while committed(self._conf, topic, until_ms) < count and time.monotonic() < deadline:
             time.sleep(POLL_S)
+
+
+class _Sent:
+    """A message as a consumer gives it."""
+
+    def __init__(self, output: Output) -> None:
+        self.key = lambda: output.key
+        self.value = lambda: output.value
+        self.headers = lambda: output.headers
 
 
 def _lies_in(offset: int, start: int, stop: int | None) -> bool:
@@ -155,7 +191,7 @@ def before(until_ms: int | None, lanes: Mapping[int, list[Output]]) -> dict[int,
 
 
 def committed(conf: Conf, topic: str, until_ms: int | None = None) -> int:
-    """How many messages a read_committed reader finds in a topic."""
+    """Number of messages that a read_committed reader finds in a topic."""
     return sum(map(len, before(until_ms, read_output(conf.kafka, topic)).values()))
 
 

@@ -7,6 +7,7 @@ on its way, and come to the broker when the client has long gone on: this proxy 
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from typing import Self
 
 from tests.waiting import HANGS_S
 
-__all__ = ["Held", "KafkaProxy"]
+from lowtide.testing.proxy import LossyProxy
 
 PRODUCE, METADATA, FIND_COORDINATOR, SASL_HANDSHAKE, END_TXN, DESCRIBE_CLUSTER = 0, 3, 10, 17, 26, 60
 NAMING = frozenset({METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
@@ -184,6 +185,29 @@ class KafkaProxy:
             held.error = struct.unpack_from(">h", answer, 9 if version >= FLEXIBLE_FROM[END_TXN] else 8)[0]
         writer.close()
         held.released.set()
+
+
+class LossyKafkaProxy(LossyProxy):
+    """A `LossyProxy` before a broker: it puts its own address in the place of the broker's in answers."""
+
+    def __init__(self, server: str) -> None:
+        self._names = _named(server), b""  # Connections come once the second is known.
+        super().__init__(server)
+        self._names = self._names[0], _named(self.address)
+
+    def answer(self, server: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError), server.makefile("rb") as answers:
+            while size := answers.read(4):
+                frame = answers.read(int.from_bytes(size, "big"))
+                client.sendall(size + frame.replace(*self._names))
+        with suppress(OSError):
+            client.shutdown(socket.SHUT_WR)
+
+
+def _named(address: str) -> bytes:
+    """How a broker's answer names a broker."""
+    host, _, port = address.rpartition(":")
+    return host.encode() + _int(int(port))
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:

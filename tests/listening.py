@@ -1,4 +1,4 @@
-"""Where processes of this machine listen: `/proc/net/tcp` and the sockets that each has open."""
+"""Addresses where processes of this machine listen: `/proc/net/tcp` and the sockets that each has open."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Listener:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """True if only this machine reaches it."""
         address = ipaddress.ip_address(self.host)
         mapped = getattr(address, "ipv4_mapped", None)
         return (mapped or address).is_loopback

@@ -1,4 +1,4 @@
-"""What the jobs of the tests have in common."""
+"""Settings common to the jobs of the tests."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from confluent_kafka import Producer
+from tests.chaos.asked import answer_to
 from tests.judging import Judge, produce
 from tests.waiting import HANGS_S
 
@@ -34,6 +36,7 @@ HOUR_MS = 3_600_000
 PRODUCERS = 4
 BIG_PRIME = 2_147_483_647
 LOT_ORDERS, LOTS_AT_ONCE = 1_000, 4
+ASKED_FOR_S = 20.0
 LOT_KEPT = seconds(30)
 """After so long a lot is forgotten: most hash units have none at any time."""
 
@@ -145,6 +148,30 @@ def newest(_: int, rate: Rate) -> int:
     return rate.percent
 
 
+class Appraise:
+    """Asks a service what an order is worth; `history` changes with what it says."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __call__(self, bought: Bought) -> Bought:
+        with urllib.request.urlopen(self._url, question_of(bought), timeout=ASKED_FOR_S) as answer:
+            return appraised(bought, int(answer.read()))
+
+
+def question_of(bought: Bought) -> bytes:
+    return f"{bought.user}/{bought.number}/{bought.so_far}/{bought.history}".encode()
+
+
+def appraised(bought: Bought, worth: int) -> Bought:
+    return replace(bought, history=(bought.history * 31 + worth) % BIG_PRIME)
+
+
+def as_it_is_asked(bought: Bought) -> Bought:
+    """What the service says, without it."""
+    return appraised(bought, answer_to(question_of(bought)))
+
+
 def into_lot(bought: Bought) -> Lot:
     return Lot(
         bought.number // LOT_ORDERS * LOTS_AT_ONCE + bought.number % LOTS_AT_ONCE,
@@ -174,6 +201,7 @@ class Shop:
         raises: A file; while it is there, a function of the flow raises, which ends the life. Empty for none.
         written_by: Another flow than the shop's, as `module:function`; the function is given the shop.
         rates: The topic of a broadcast that lots of orders are priced by, in place of a count by item; empty for none.
+        asks: The address of a service that is asked about each order (`chaos.asked`); empty for none.
         bought_kept_days: The ttl of what users have bought, which is to change nothing; 0 for none.
     """
 
@@ -187,6 +215,7 @@ class Shop:
     written_by: str = ""
     rates: str = ""
     bought_kept_days: int = 0
+    asks: str = ""
 
     @classmethod
     def open(
@@ -220,7 +249,7 @@ class Shop:
 
     @property
     def judge(self) -> Judge:
-        return Judge(self.flow(), self.conf)
+        return Judge(self.flow(), self.conf, {"appraise": as_it_is_asked} if self.asks else None)
 
     def flow(self) -> Flow:
         """Two keyed levels, both of which depend on the order of every record before; or another flow."""
@@ -236,11 +265,14 @@ class Shop:
         if self.hangs:
             orders = orders.map(Patience(self.hangs), name="patience", returns=Order)
         if self.raises:
-            # What raises in `map_batches` is no dead letter.
+            # What raises in `map_batches` is not a dead letter.
             orders = orders.map_batches(Mood(self.raises), returns=Order, name="mood")
         ttl = days(self.bought_kept_days) if self.bought_kept_days else None
         bought = orders.map(refuse_negative).key_by("user").scan("bought", buy, Bought("", "", 0), ttl=ttl)
         counted = bought.map(refuse_thousandth) if self.letters else bought
+        if self.asks:
+            ask = Appraise(self.asks)
+            counted = counted.call("appraise", ask, timeout=seconds(ASKED_FOR_S), retries=1_000, concurrency=16)
         if self.rates:
             rate = flow.read("rates", kafka(self.rates, as_json(Rate))).broadcast("rate", newest, 0)
             lots = counted.map(into_lot).key_by("lot")

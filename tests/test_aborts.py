@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import unique
 from tests.judging import Judge
+from tests.waiting import HANGS_S
 
 import lowtide as lt
 from lowtide.driver.job import Job
 from lowtide.errors import LifeEnded
 from lowtide.testing import abort_once
-from tests.conftest import unique
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +67,6 @@ def test_a_life_is_killed_at_a_record_and_the_next_one_goes_on(spark: Spark, tmp
 
 
 def _finish(job: Job) -> None:
-    deadline = time.monotonic() + 120.0
-    job.wait_for_workers(120.0)
+    deadline = time.monotonic() + HANGS_S
+    job.wait_for_workers(HANGS_S)
     job.wait(lambda: time.monotonic() < deadline)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import unique
 from tests.judging import Judge, committed, produce
 from tests.waiting import HANGS_S
 
 import lowtide as lt
 from lowtide.driver.job import Job
-from tests.conftest import unique
 
 if TYPE_CHECKING:
     from tests.conftest import Spark
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytes
 LANES = 2
 RECORDS = 60
 HELD_S = 2 * HANGS_S
-"""How long a call of the slow branch waits at most; longer than it takes the fast one to be done."""
+"""Time that a call of the slow branch waits at most; longer than it takes the fast one to be done."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Gate:
 def test_a_slow_branch_does_not_hold_another(spark: Spark) -> None:
     """Both have records of one source; the slow one is a level longer."""
     items, fast, slow, dead = (spark.kafka.topic(name, LANES) for name in ("items", "fast", "slow", "dead"))
-    conf = spark.conf(job__parallelism=2, job__lanes=LANES, worker__processes=4)
+    conf = spark.conf(job__parallelism=2, job__lanes=LANES, worker__processes=5)
     flow = lt.Flow(unique("branches"), dead_letters=lt.kafka(dead, lt.raw()))
     read = flow.read("items", lt.kafka(items, lt.json(Item)))
     read.key_by("key").scan("fast", counted, 0).write("fast-out", lt.kafka(fast, lt.json(Item)))
@@ -66,7 +66,7 @@ def test_a_slow_branch_does_not_hold_another(spark: Spark) -> None:
     behind.scan("slow", Gate(str(gate)), 0).write("slow-out", lt.kafka(slow, lt.json(Item)))
     job = Job.start(flow, conf)
     try:
-        job.wait_for_workers(120.0)
+        job.wait_for_workers(HANGS_S)
         now_ms = int(time.time() * 1000)
         values = [b'{"key":"k%d","number":%d}' % (number % 5, number) for number in range(RECORDS)]
         produce(conf, items, {0: [(value, now_ms + place) for place, value in enumerate(values)]})

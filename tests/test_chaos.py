@@ -9,20 +9,27 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
+from tests.chaos.asked import Asked, answer_to
 from tests.chaos.clock import Step, SteppedClock
 from tests.chaos.cutting import cut, may_cut
 from tests.chaos.gate import Gate, Trap
 from tests.chaos.reader import longest_silence_s
 from tests.chaos.run import Run
-from tests.chaos.schedule import CAUSED, KILLS, OTHERS, Fault, kinds, schedule
+from tests.chaos.schedule import CALLING, CAUSED, KILLS, OTHERS, Fault, kinds, schedule
+from tests.chaos.stage import Play
 from tests.chaos.verdict import Letters, Result, judged
 from tests.judging import produce
 from tests.shop import now_ms
+from tests.waiting import HANGS_S
 
 from lowtide.conf import Conf
 from lowtide.connectors.topics import Topics
@@ -49,10 +56,11 @@ def test_exactly_as_many_are_killed_as_were_asked_for() -> None:
 
 
 def test_every_kind_comes_before_one_comes_twice() -> None:
-    for cluster in (False, True):
-        killing, others = kinds(cluster=cluster)
+    for cluster, calls in product((False, True), repeat=2):
+        killing, others = kinds(cluster=cluster, calls=calls)
+        assert calls == ({*killing, *others} >= CALLING)
         for seed in SEEDS:
-            found = Counter(fault.kind for fault in schedule(seed, 20, cluster=cluster))
+            found = Counter(fault.kind for fault in schedule(seed, 20, cluster=cluster, calls=calls))
             assert set(found) == {*killing, *others}
             assert all(found[kind] == 1 for kind in others)
             assert max(found.values()) == 2
@@ -66,7 +74,7 @@ def test_only_what_is_asked_for_is_drawn() -> None:
 
 def test_every_fault_has_somebody_to_be_done_to_and_a_limit() -> None:
     for seed in SEEDS:
-        for fault in schedule(seed, 20, cluster=True):
+        for fault in schedule(seed, 20, cluster=True, calls=True):
             assert fault.victim in (KILLS | OTHERS)[fault.kind]
             assert 0 <= fault.which < 1
             assert 0 <= fault.after_s + fault.lasts_s < 20
@@ -230,6 +238,39 @@ def test_only_connections_of_the_named_processes_are_cut() -> None:
             else:
                 with pytest.raises(PermissionError):
                     cut(lambda: [os.getpid()], port, 0.02)
+
+
+def test_the_service_that_is_asked_says_the_same_after_it_was_killed() -> None:
+    def said() -> int:
+        while True:
+            with suppress(ConnectionError, URLError), urlopen(asked.url, b"what?", timeout=HANGS_S) as answer:
+                return int(answer.read())
+
+    with Asked() as asked:
+        assert said() == answer_to(b"what?")
+        asked.stop()
+        with pytest.raises(URLError, match="refused"):
+            urlopen(asked.url, b"what?", timeout=HANGS_S)
+        asked.start()
+        assert said() == answer_to(b"what?") != answer_to(b"who?")
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.zookeeper
+@pytest.mark.s3
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_short_run_with_a_call_is_right(tmp_path: Path) -> None:
+    faults = [
+        Fault("call-service", variant="killed", lasts_s=3.0),
+        Fault("kill-caller", "caller"),
+        Fault("kill-worker", "worker"),
+    ]
+    said: list[str] = []
+    result = Run(faults, tmp_path, say=said.append, play=Play(asks=True)).run()
+    assert result.right, (result, said)
+    assert result.kills == 2
 
 
 @pytest.mark.spark

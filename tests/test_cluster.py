@@ -131,7 +131,7 @@ def test_state_is_kept_over_epochs_on_two_executors_and_the_loss_of_one_ends_the
     """Each count goes on where the epoch before left it, though a task moves to the other executor half the time."""
     for epoch in range(EPOCHS):
         cluster.orders(range(200 * epoch, 200 * (epoch + 1)))
-        seen = cluster.kafka.records(cluster.sink, 200 * (epoch + 1), within_s=60)
+        seen = cluster.kafka.records(cluster.sink, 200 * (epoch + 1))
         assert len(seen) == 200 * (epoch + 1)
         wait_for_the_next_epoch(cluster)
     for user in {record["user"] for record in seen}:

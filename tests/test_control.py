@@ -94,7 +94,7 @@ def test_all_jobs_in_one_table_and_one_as_json(job: ControlledJob, tmp_path: Pat
     assert (known["control"], known["phase"]) == (job.address, "running")
 
 
-def test_a_job_that_does_not_answer_is_told_by_its_folder(job: ControlledJob, tmp_path: Path) -> None:
+def test_a_job_that_does_not_answer_is_reported_by_its_folder(job: ControlledJob, tmp_path: Path) -> None:
     folder = JobFolder(tmp_path, "index")
     folder.keep_token("the token of another life")
     assert "its service does not answer" in status(tmp_path, "index")
@@ -180,8 +180,10 @@ def test_the_end_of_a_label_is_waited_for(tmp_path: Path) -> None:
         published(job, tmp_path)
         job.tell(waits)
         job.tell(lambda hub: hub.reached("done:indexed:a:b", 500))
-        told = waited(tmp_path, "--done", "indexed", "a:b")
-        assert told.stdout == "a:b, of indexed, has ended, and all before 1970-01-01 00:00:01.000 UTC is delivered\n"
+        reported = waited(tmp_path, "--done", "indexed", "a:b")
+        assert (
+            reported.stdout == "a:b, of indexed, has ended, and all before 1970-01-01 00:00:01.000 UTC is delivered\n"
+        )
         news = json.loads(waited(tmp_path, "--done", "indexed", "a:b", "--json").stdout)
         assert news == {"job": "index", "incarnation": 3, "about": "done:indexed:a:b", "time_ms": 1_000}
         assert waited(tmp_path, "--done", "indexed", "c", "--timeout", "0.5").returncode == 6

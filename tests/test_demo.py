@@ -17,6 +17,7 @@ from demo.feeding import Feeder
 from demo.looking_up import documents_with
 from demo.reading import Reader, caught_up, steady
 from inverted_index import Document, flow
+from tests.waiting import HANGS_S
 
 from lowtide.conf import KafkaConf
 from lowtide.flow.plan.compiler import compile_flow
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 LIMIT_S = 300
 
 
-def wait_until(done: Callable[[], bool], within_s: float = 120.0) -> None:
+def wait_until(done: Callable[[], bool], within_s: float = HANGS_S) -> None:
     deadline = time.monotonic() + within_s
     while not done():
         assert time.monotonic() < deadline
@@ -188,3 +189,27 @@ def test_the_demo_survives_its_kill_and_says_so_in_its_last_line(folder: Path) -
     assert said["records"] == 2 * 422
     assert said["repairs"] > 0
     assert not (ROOT / ".lowtide/demo/services").exists()
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.zookeeper
+@pytest.mark.s3
+@pytest.mark.postgres
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_the_lake_demo_has_each_row_once_in_each_store() -> None:
+    paths = os.pathsep.join(["examples", ".", "snapshots/tests/support"])
+    done = subprocess.run(
+        [sys.executable, "-m", "lake_demo"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert (said["lost"], said["duplicated"], said["kills"]) == (0, 0, 1)
+    assert said["files"] > 1

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("bench", "dags", "examples", "infra", "peers", "plugin/lowtide", "snapshots", "tools", "tracker")
+FOLDERS = ("bench", "dags", "examples", "infra", "plugin/lowtide", "snapshots", "tools", "tracker")
 QUESTION_WORDS = {"How", "What", "Whatever", "When", "Where", "Whether", "Which", "Who", "Whoever", "Whose", "Why"}
 
 

@@ -23,7 +23,7 @@ from lowtide.errors import TopicUnknown
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 
 
-def told(name: str, surroundings: Surroundings) -> Answer:
+def answered(name: str, surroundings: Surroundings) -> Answer:
     return ask(next(check for check in CHECKS if check.name == name), surroundings)
 
 
@@ -75,7 +75,7 @@ def test_a_sound_machine_passes_every_check(conf: Conf, monkeypatch: pytest.Monk
 
 
 def test_a_topic_that_is_not_there_is_named(conf: Conf) -> None:
-    answer = told("topics", Surroundings(conf, flow_of("nowhere", "sink")))
+    answer = answered("topics", Surroundings(conf, flow_of("nowhere", "sink")))
     assert answer.verdict == "fail"
     assert '"nowhere"' in answer.found
     assert "lowtide topic create nowhere" in answer.way_out
@@ -87,7 +87,7 @@ def test_a_compacted_source_is_refused(conf: Conf) -> None:
     topics = Topics(conf.kafka)
     topics.create("squeezed", config={"cleanup.policy": "compact"})
     topics.create("squeezed-out", partitions=2)
-    answer = told("topics", Surroundings(conf, flow_of("squeezed", "squeezed-out")))
+    answer = answered("topics", Surroundings(conf, flow_of("squeezed", "squeezed-out")))
     assert answer.verdict == "fail"
     assert "compacted" in answer.found
 
@@ -101,7 +101,7 @@ def test_too_few_slots_are_said_with_the_number_needed(conf: Conf) -> None:
     few = Conf.load(
         None, {"kafka.bootstrap_servers": conf.kafka.bootstrap_servers, "embedded.folder": conf.embedded.folder}
     )
-    assert told("slots", Surroundings(few, flow)).verdict == "ok"
+    assert answered("slots", Surroundings(few, flow)).verdict == "ok"
     few = Conf.load(
         None,
         {
@@ -110,7 +110,7 @@ def test_too_few_slots_are_said_with_the_number_needed(conf: Conf) -> None:
             "spark.master": "local[6]",
         },
     )
-    answer = told("slots", Surroundings(few, flow))
+    answer = answered("slots", Surroundings(few, flow))
     assert answer.verdict == "fail"
     assert "needs 7 slots at once, Spark has 6" in answer.found
     assert "local[7]" in answer.way_out
@@ -119,7 +119,7 @@ def test_too_few_slots_are_said_with_the_number_needed(conf: Conf) -> None:
 def test_embedded_services_that_do_not_run_are_no_fault_yet(tmp_path: Path) -> None:
     surroundings = Surroundings(stopped(tmp_path))
     for name in ("broker", "zookeeper"):
-        answer = told(name, surroundings)
+        answer = answered(name, surroundings)
         assert (answer.verdict, answer.way_out) == ("warn", "start it: lowtide up")
 
 
@@ -127,24 +127,24 @@ def test_another_broker_that_does_not_answer_is_a_fault(tmp_path: Path) -> None:
     conf = stopped(
         tmp_path, embedded__enabled="false", kafka__bootstrap_servers="127.0.0.1:9", kafka__reach_limit_ms="300"
     )
-    answer = told("broker", Surroundings(conf))
+    answer = answered("broker", Surroundings(conf))
     assert answer.verdict == "fail"
     assert "127.0.0.1:9" in answer.found
 
 
 def test_another_zookeeper_is_asked_too(services: EmbeddedServices, tmp_path: Path) -> None:
     there = stopped(tmp_path, embedded__enabled="false", zookeeper__hosts=services.zookeeper)
-    answer = told("zookeeper", Surroundings(there))
+    answer = answered("zookeeper", Surroundings(there))
     assert (answer.verdict, answer.found) == ("ok", f"ZooKeeper answers at {services.zookeeper}, /lowtide; 0 jobs")
     gone = stopped(tmp_path, embedded__enabled="false", zookeeper__hosts="127.0.0.1:9", zookeeper__reach_limit_s="0.3")
-    answer = told("zookeeper", Surroundings(gone))
+    answer = answered("zookeeper", Surroundings(gone))
     assert answer.verdict == "fail"
     assert "127.0.0.1:9" in answer.found
 
 
 def test_a_port_that_another_program_holds_is_a_fault(services: EmbeddedServices, tmp_path: Path) -> None:
     port = services.kafka.rpartition(":")[2]
-    answer = told("ports", Surroundings(stopped(tmp_path, embedded__kafka_port=port)))
+    answer = answered("ports", Surroundings(stopped(tmp_path, embedded__kafka_port=port)))
     assert answer.verdict == "fail"
     assert f"process {services.pid('kafka')} " in answer.found
     assert "[embedded].kafka_port" in answer.way_out
@@ -153,10 +153,10 @@ def test_a_port_that_another_program_holds_is_a_fault(services: EmbeddedServices
 def test_no_java_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     surroundings = Surroundings(stopped(tmp_path))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert "JAVA_HOME" in told("java", surroundings).found
+    assert "JAVA_HOME" in answered("java", surroundings).found
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
-    answer = told("java", surroundings)
+    answer = answered("java", surroundings)
     assert answer.verdict == "fail"
     assert "install a JDK" in answer.way_out
 
@@ -167,7 +167,7 @@ def test_an_old_java_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    answer = told("java", Surroundings(stopped(tmp_path)))
+    answer = answered("java", Surroundings(stopped(tmp_path)))
     assert answer.verdict == "fail"
     assert "is Java 8" in answer.found
 
@@ -175,18 +175,18 @@ def test_an_old_java_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_another_environments_interpreter_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     surroundings = Surroundings(stopped(tmp_path))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    assert told("PYSPARK_PYTHON", surroundings).verdict == "ok"
+    assert answered("PYSPARK_PYTHON", surroundings).verdict == "ok"
     monkeypatch.setenv("PYSPARK_PYTHON", str(Path(sys.base_prefix) / "bin" / "python3"))
-    answer = told("PYSPARK_PYTHON", surroundings)
+    answer = answered("PYSPARK_PYTHON", surroundings)
     assert answer.verdict == "fail"
     assert sys.prefix in answer.found
     monkeypatch.setenv("PYSPARK_PYTHON", "no-such-python")
-    assert told("PYSPARK_PYTHON", surroundings).verdict == "fail"
+    assert answered("PYSPARK_PYTHON", surroundings).verdict == "fail"
 
 
 def test_a_folder_in_whose_place_a_file_lies_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    answer = told("folders", Surroundings(stopped(tmp_path, job__folder=str(tmp_path / "file" / "jobs"))))
+    answer = answered("folders", Surroundings(stopped(tmp_path, job__folder=str(tmp_path / "file" / "jobs"))))
     assert answer.verdict == "fail"
     assert "[job].folder" in answer.way_out
 
@@ -223,7 +223,7 @@ def test_lateness_is_shown_of_the_newest_messages(conf: Conf, capsys: pytest.Cap
 
 
 def test_more_shards_than_cores_are_warned_of(tmp_path: Path) -> None:
-    assert told("tracker", Surroundings(stopped(tmp_path))).found == "one process"
-    answer = told("tracker", Surroundings(stopped(tmp_path, tracker__shards="64")))
+    assert answered("tracker", Surroundings(stopped(tmp_path))).found == "one process"
+    answer = answered("tracker", Surroundings(stopped(tmp_path, tracker__shards="64")))
     assert answer.found.startswith("64 shards and their merge, on ")
     assert answer.verdict == ("warn" if len(os.sched_getaffinity(0)) < 64 else "ok")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fraud_service import FraudService
 from tests.judging import Judge, produce
 
 import lowtide
@@ -24,19 +26,23 @@ from lowtide.flow.steps.steps import Read, Write
 from lowtide.local.oracle import read_output
 
 if TYPE_CHECKING:
-    from lowtide.conf import Conf
     from tests.conftest import Spark
+
+    from lowtide.conf import Conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLES = [each for each in sorted((ROOT / "examples").glob("*.py")) if not each.name.startswith("test_")]
+NO_FLOWS = ("test_", "sqlite_sink", "orders_to_lake", "fraud_service")
+EXAMPLES = [each for each in sorted((ROOT / "examples").glob("*.py")) if not each.name.startswith(NO_FLOWS)]
 TYPED = ROOT / "plugin/tests/flows/typed.py"
 LANES = 2
 TIMES = 5
 """What goes in is a few records, so many times over."""
 STEP_MS = 20
+FRAUD_SERVICE = "http://127.0.0.1:8099/score"
+RISK = 0.25
 Inputs = Mapping[str, Sequence[Any]]
 
 
@@ -47,11 +53,13 @@ class Shown:
     A page's examples are one file: it runs its flow on what `run_locally` is given there.
 
     Attributes:
+        asks: The address of a service that it asks, as it stands in the text; empty for none.
         nightly: Two interpreters and the workers run it elsewhere, without Spark.
     """
 
     text: str
     inputs: Inputs | None = None
+    asks: str = ""
     nightly: bool = False
 
     @property
@@ -95,9 +103,22 @@ def shown() -> Iterator[Shown]:
             ]
             + [b"oops"]
         },
+        "fraud_score": {
+            "payments": [b'{"id":"%d","card":"%d","cents":%d}' % (n, n % 3, 40_000 * (n % 4)) for n in range(9)]
+            + [b"oops"]
+        },
+        "churn_model": {
+            "accounts": [
+                b'{"id":"%d","months":%d,"euros":%d.5,"complaints":%d}' % (n, 5 * n, 9 * n, n % 3) for n in range(9)
+            ]
+            + [b"oops"]
+        },
         "retries": {"tickets": [b'{"id":"%d","topic":"login","words":%d}' % (n, 9 * n) for n in range(9)] + [b"oops"]},
     }
-    yield from (Shown(example.read_text(encoding="utf-8"), given[example.stem], nightly=True) for example in EXAMPLES)
+    asks = {"fraud_score": FRAUD_SERVICE}
+    for example in EXAMPLES:
+        text, name = example.read_text(encoding="utf-8"), example.stem
+        yield Shown(text, given[name], asks.get(name, ""), nightly=True)
     yield Shown(TYPED.read_text(encoding="utf-8"), {"readings": runpy.run_path(str(TYPED))["READINGS"]})
 
 
@@ -110,12 +131,33 @@ def test_no_flow_of_the_documentation_is_left_out() -> None:
     assert len(SHOWN) == len({each.name for each in SHOWN}) > 10
 
 
+class Service(FraudService):
+    """Resets the first connection of each key, and has one risk for all: what it says hangs on no key."""
+
+    def risk(self, key: str) -> float | None:
+        self.asked[key] += 1
+        return None if self.asked[key] == 1 else RISK
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service() as service:
+        threading.Thread(target=service.serve_forever, daemon=True).start()
+        yield service
+        service.shutdown()
+
+
 @pytest.mark.parametrize(
     "example",
     [pytest.param(each, id=each.name, marks=[pytest.mark.nightly] if each.nightly else []) for each in SHOWN],
 )
 def test_a_job_delivers_what_run_locally_says(
-    spark: Spark, unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: Shown
+    spark: Spark,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    service: Service,
+    example: Shown,
 ) -> None:
     topics: dict[str, str] = {}
     ran: list[Inputs] = []
@@ -133,7 +175,8 @@ def test_a_job_delivers_what_run_locally_says(
         return run_locally(flow, ran[-1], states=states)
 
     file = tmp_path / f"shown_{example.name.replace('-', '_')}.py"
-    file.write_text(example.text)
+    assert example.asks in example.text
+    file.write_text(example.text.replace(example.asks, service.url) if example.asks else example.text)
     with monkeypatch.context() as patches:
         patches.setattr(lowtide, "kafka", of_its_own)
         patches.setattr(Flow, "run_locally", noted)
@@ -151,6 +194,7 @@ def test_a_job_delivers_what_run_locally_says(
         expected = produced_many_times(conf, flow, inputs)
     with spark.job(flow):
         assert Judge(flow, conf).right()
+    assert not example.asks or len(service.asked) > len(expected)
     for name, sink in sinks(flow).items():
         assert expected[name], name
         found = [each.value for lane in read_output(conf.kafka, sink.topic).values() for each in lane]
@@ -198,7 +242,8 @@ def sources(flow: Flow) -> dict[str, KafkaSource]:
 
 def sinks(flow: Flow) -> dict[str, KafkaSink]:
     letters = {} if flow.dead_letters is None else {DEAD_LETTERS: flow.dead_letters}
-    return {call.name or "": call.step.sink for call in flow.calls if isinstance(call.step, Write)} | letters
+    written = {call.name or "": call.step.sink for call in flow.calls if isinstance(call.step, Write)}
+    return {name: sink for name, sink in written.items() if isinstance(sink, KafkaSink)} | letters
 
 
 def values(of: KafkaSource | KafkaSink, records: Sequence[Any]) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.judging import Judge
+from tests.waiting import HANGS_S
 
 from lowtide import Flow, kafka
 from lowtide import json as as_json
@@ -48,7 +49,7 @@ def words(document: Document) -> Iterator[Word]:
 
 
 def no_words(document: Document) -> Iterator[Word]:
-    """Forgets one case, which the step behind it finds out."""
+    """Forgets one case, which the next step finds out."""
     return words(document) if document.number != BAD else iter([Word("none", -1)])
 
 
@@ -79,7 +80,7 @@ def topics(spark: Spark) -> Topics:
 
 
 def test_a_function_that_is_corrected_upstream_of_where_it_failed_loses_nothing(spark: Spark, topics: Topics) -> None:
-    """R6: no lane has passed the record that ended the life, though all were given what lies behind it."""
+    """R6: no lane has passed the record that ended the life, though all were given what comes after it."""
     conf = spark.conf(job__lanes=2)
     for partition in (0, 1):
         documents = [{"number": number} for number in range(partition, COUNT, 2)]
@@ -172,7 +173,7 @@ def test_a_source_is_added_and_the_old_ones_stay_as_they_were(spark: Spark, topi
     said: list[str] = []
     job = Job.start(flow_with_more(), conf, said.append)
     try:
-        job.wait_for_workers(120.0)
+        job.wait_for_workers(HANGS_S)
         spark.kafka.produce(topics.source, [{"number": number} for number in range(30)], partition=1)
         assert Judge(flow_with_more(), conf).right() == (2 * COUNT + 90 + 30) * 6
         after = Judge(flow_with_more(), conf).register()
@@ -276,7 +277,7 @@ def test_states_and_records_that_got_fields_with_defaults_go_on_from_a_commit(sp
         with spark.job(flow) as job:
             for partition in (0, 1):
                 kafka_.produce(names["SOURCE"], orders[partition::2], partition)
-            said = [json.loads(each.value()) for each in kafka_.messages(names["SINK"], 6 + 6 * number, within_s=60)]
+            said = [json.loads(each.value()) for each in kafka_.messages(names["SINK"], 6 + 6 * number)]
             if text is first:
                 take(job.client(), flow.name, None, limit_s=60)
     assert len(said) == 12

@@ -14,13 +14,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.shop import Load, Shop
+from tests.waiting import HANGS_S
 
-from lowtide.connectors.lasts import topic_of
 from lowtide.connectors.topics import Topics
 from lowtide.driver.job import Job
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import AlreadyRunning, LowtideError
 from lowtide.local.oracle import read_output
+from lowtide.sinks.kafka.lasts import topic_of
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka, Spark
@@ -113,7 +114,7 @@ def test_starts_that_would_deliver_wrongly_are_refused(spark: Spark) -> None:
 
 
 def refusal(shop: Shop) -> str:
-    """What a start is refused with."""
+    """The error that refuses a start."""
     with pytest.raises(LowtideError) as refused:
         Job.start(shop.flow(), shop.conf).stop()
     assert refused.value.way_out
@@ -130,7 +131,7 @@ def test_at_least_once_loses_nothing_and_says_it_all_again_after_a_stop(spark: S
     seen = []
     for life in (1, 2):
         with shop.running() as job:
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + HANGS_S
             while committed(shop) < 1000 * life and time.monotonic() < deadline:
                 time.sleep(0.3)
             assert job.running()

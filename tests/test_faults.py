@@ -49,7 +49,7 @@ def inflate(order: Order) -> Order:
 
 
 def end_of(job: Job) -> str:
-    """Why the life ended."""
+    """The cause of the life's end."""
     with pytest.raises(LifeEnded) as caught:
         job.wait()
     return str(caught.value)

@@ -15,14 +15,15 @@ from tests.floor_judge import read_recorded
 from tests.waiting import HANGS_S
 
 from lowtide.conf import Conf, KafkaConf
-from lowtide.connectors.floor_archive import Tidied, archive_of, read_archived, tidy
 from lowtide.connectors.kafka_access import librdkafka_settings
-from lowtide.connectors.lasts import LaneName, LastsLost, newest, open_lasts, read_lasts, records_of, topic_of, write
-from lowtide.connectors.lasts_records import Durable, durable_of
 from lowtide.connectors.topics import Topics
 from lowtide.core.fronts.floors import Steps, pack, unpack
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.operators.order.order import OrderKey
+from lowtide.sinks.contract import LaneName
+from lowtide.sinks.kafka.floor_archive import Tidied, archive_of, read_archived, tidy
+from lowtide.sinks.kafka.lasts import LastsLost, newest, open_lasts, read_lasts, records_of, topic_of, write
+from lowtide.sinks.kafka.lasts_records import Durable, durable_of
 from lowtide_tracker import Floor
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def test_a_start_after_many_quiet_moments(
     lasts.tidy(dict.fromkeys(range(4), newest))
     tidy_s = time.monotonic() - began_s
     after_s = started(lasts, dict.fromkeys(range(4), newest))
-    for name, took_s in (("all", before_s), ("behind a commit", after_s), ("to archive them", tidy_s)):
+    for name, took_s in (("all", before_s), ("after a commit", after_s), ("to archive them", tidy_s)):
         record_property(f"{many:,} floors, {name}: s", round(took_s, 1))
     assert before_s < START_US * many / 1e6
     assert after_s < START_US * many / 1e6
@@ -181,11 +182,8 @@ def started(lasts: Lasts, start: dict[int, int]) -> float:
     for front, data in packed.items():
         Front(
             front,
-            slack_ms=2,
-            opening=0,
-            window=Window(5000, 64 << 20),
-            max_future_ms=60_000,
-            floors=unpack(front, data),
+            FrontLimits(2, Window(5000, 64 << 20), 60_000),
+            KnownFloors(0, unpack(front, data)),
             offset=start.get(front, 0),
         )
     return time.process_time() - began_s

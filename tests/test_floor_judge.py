@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from tests.floor_judge import FrontLog, Recorded, wrong_floors
 
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.order.order import Position
 from lowtide.local.run import Message
@@ -79,10 +79,9 @@ class Partition:
         fronts = {0: FrontLog(self.messages, OPENING, dated_by_broker=dated)}
         return wrong_floors(self.recorded, fronts, slack_ms=SLACK_MS, skew_ms=SKEW_MS, max_future_ms=MAX_FUTURE_MS)
 
-    def _front(self, **rest: object) -> Front:
-        window = Window(10**6, 1 << 20)
-        known = {"slack_ms": SLACK_MS, "opening": OPENING, "window": window, "max_future_ms": self._max_future_ms}
-        return Front(0, **known, **rest)  # type: ignore[arg-type]
+    def _front(self, floors: Iterable[Floor] = (), **read: int) -> Front:
+        limits = FrontLimits(SLACK_MS, Window(10**6, 1 << 20), self._max_future_ms)
+        return Front(0, limits, KnownFloors(OPENING, floors), **read)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -135,7 +134,7 @@ def test_a_time_that_was_taken_after_the_end_was_asked_for_is_found() -> None:
     partition = Partition(1)
     partition.late_look_ms = 60
     partition.run()
-    assert "a message at or behind it came at" in partition.wrong()[0]
+    assert "a message at or after it came at" in partition.wrong()[0]
 
 
 def test_a_floor_without_the_allowed_skew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +161,7 @@ def test_a_cap_on_what_is_to_be_believed_is_found() -> None:
     ("floor", "what"),
     [
         (Floor(0, 1, (BEGAN_MS + 900) // SLACK_MS), "was recorded at"),
-        (Floor(0, 1, (BEGAN_MS + 40) // SLACK_MS), "a message at or behind it came at"),
+        (Floor(0, 1, (BEGAN_MS + 40) // SLACK_MS), "a message at or after it came at"),
         (Floor(0, 1, (BEGAN_MS + HOUR_MS) // SLACK_MS, cap=True), "is to be believed"),
         (Floor(0, 2, (BEGAN_MS + HOUR_MS) // SLACK_MS, cap=True), "was recorded at"),
         (Floor(0, 9, BEGAN_MS // SLACK_MS, cap=True), "the timestamp None"),

@@ -137,7 +137,7 @@ def test_a_slow_step_holds_kafka_back_and_memory_stays_bounded(spark: Spark, uni
     before_mb = memory_mb(jvm, "VmRSS")
     # The backlog takes a worker more than a minute: a consumer that is slow to read does not see its end.
     with spark.job(flow, worker__max_queued_bytes=1 << 20) as job:
-        spark.kafka.messages(sink, 500, within_s=60)
+        spark.kafka.messages(sink, 500)
         status = job.status()
         # Key and value of the backlog are 480 MB, of which one worker gets three fifths; each has 75 of its own.
         peaks = {worker["worker"]: memory_mb(worker["pid"], "VmHWM") for worker in status["workers"]}

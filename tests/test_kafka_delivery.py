@@ -14,23 +14,33 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from confluent_kafka import KafkaError
+from tests.conftest import Kafka
 from tests.kafka_proxy import KafkaProxy
 from tests.waiting import HANGS_S, wait_until
 
 from lowtide.conf import Conf, KafkaConf
-from lowtide.connectors.claims import claim, transactional_id
-from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
 from lowtide.connectors.kafka_access import librdkafka_settings
-from lowtide.connectors.lasts import LaneName, LastsLost, _end_offset, open_lasts, own, read_lasts, records_of, topic_of
+from lowtide.connectors.sender import Outgoing
 from lowtide.connectors.topics import Topics
 from lowtide.core.operators.order.order import OrderKey
-from lowtide.driver.opening import _claimed
+from lowtide.driver.homes import Homes
 from lowtide.embedded import EmbeddedServices
 from lowtide.embedded import kafka as embedded_kafka
 from lowtide.embedded.ports import free_port
 from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
+from lowtide.sinks.contract import Delivery, LaneName, Mark, Packet
+from lowtide.sinks.kafka.claims import claim, transactional_id
+from lowtide.sinks.kafka.delivery import AtLeastOnce, ExactlyOnce
+from lowtide.sinks.kafka.lasts import (
+    LastsLost,
+    _end_offset,
+    open_lasts,
+    own,
+    read_lasts,
+    topic_of,
+)
+from lowtide.sinks.kafka.transactions import Claimant
 from lowtide_tracker import Floor
-from tests.conftest import Kafka
 
 if TYPE_CHECKING:
     from lowtide_snapshots.job.store import JobStore
@@ -53,6 +63,7 @@ class Sink:
         self.id = transactional_id(self.job, 1, 0)
         self.lasts_id = open_lasts(self.conf, self.job, None)
         self._begun: list[Delivery] = []
+        self._last: dict[int, bytes] = {}
 
     @property
     def conf(self) -> KafkaConf:
@@ -60,16 +71,23 @@ class Sink:
 
     def worker(self, check: Callable[[], None] = lambda: None, limit_ms: int = 30_000, **limits: int) -> ExactlyOnce:
         settings = {"bootstrap.servers": self.brokers, "log_level": 0, **self.settings}
-        more: dict[str, Any] = {"check": check, "delivery_limit_ms": limit_ms, **limits}
-        worker = ExactlyOnce(settings, transactional_id=self.id, lasts_topic=self.lasts, **more)
+        more: dict[str, Any] = {"delivery_limit_ms": limit_ms, **limits}
+        worker = ExactlyOnce(settings, Claimant(self.id, self.lasts, 1, check, self.marks()), **more)
         self._begun.append(worker)
         return worker
+
+    def marks(self) -> dict[LaneName, bytes]:
+        """What the lasts topic tells, where packets go on from then on."""
+        marks = {name: key.packed() for name, key in read_lasts(self.conf, self.lasts, HANGS_S).last.items()}
+        self._last = {name.lane: last for name, last in marks.items()}
+        return marks
 
     def packet(self, lane: int, numbers: range, floors: Sequence[Floor] = (), size: int = 0) -> Packet:
         """Records with these numbers; the last one is the lane's `last`."""
         messages = [(self.out, lane, None, b"%d" % n + bytes(size), 1 + n, None) for n in numbers]
-        last = OrderKey(numbers[-1], 0, numbers[-1])
-        return Packet(SINK, lane, messages, records_of(LaneName(1, "out", lane), last, floors, 1))
+        before, last = self._last.get(lane, b""), OrderKey(numbers[-1], 0, numbers[-1]).packed()
+        self._last[lane] = last
+        return Packet(SINK, lane, messages, Mark(LaneName(1, "out", lane), last, before, floors))
 
     def found(self, count: int) -> dict[int, list[int]]:
         """By lane the numbers that a reader finds, in their order: all, once it has found `count`.
@@ -111,31 +129,24 @@ def hear(worker: Delivery, packets: int = 1, within_s: float = HANGS_S) -> list[
     return heard
 
 
-class Pause(Sequence[tuple[bytes, bytes | None]]):
-    """A packet's lasts whose writing stops, before the first or behind the last, until it may go on."""
+class Pause:
+    """Stops a worker once while it writes a packet's lasts, before the first or after the last, until it may go on."""
 
-    def __init__(self, records: Sequence[tuple[bytes, bytes | None]], *, before: bool) -> None:
-        self._records, self._before = records, before
+    def __init__(self, worker: ExactlyOnce, *, before: bool = False) -> None:
         self.reached, self.may_go_on = threading.Event(), threading.Event()
+        way: Any = worker._way
+        lasts = way._lasts
 
-    def __iter__(self) -> Iterator[tuple[bytes, bytes | None]]:
-        if not self._before:
-            yield from self._records
-        self.reached.set()
-        self.may_go_on.wait(HANGS_S)
-        if self._before:
-            yield from self._records
+        def pausing(packet: Packet) -> Iterator[Outgoing]:
+            way._lasts = lasts
+            if not before:
+                yield from lasts(packet)
+            self.reached.set()
+            self.may_go_on.wait(HANGS_S)
+            if before:
+                yield from lasts(packet)
 
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._records[index]
-
-
-def paused(packet: Packet, *, before: bool = False) -> tuple[Packet, Pause]:
-    pause = Pause(packet.lasts, before=before)
-    return Packet(packet.sink, packet.lane, packet.messages, pause), pause
+        way._lasts = pausing
 
 
 def test_r13_all_that_waits_goes_in_one_transaction_with_its_lasts(sink: Sink) -> None:
@@ -168,8 +179,8 @@ def test_w10_a_zombie_commits_nothing_after_a_claim(sink: Sink, delivered: int, 
     for number in range(delivered):
         zombie.put(sink.packet(0, range(number, number + 1)))
         hear(zombie)
-    packet, pause = paused(sink.packet(0, range(50, 60)), before=before)
-    zombie.put(packet)
+    pause = Pause(zombie, before=before)
+    zombie.put(sink.packet(0, range(50, 60)))
     assert pause.reached.wait(HANGS_S)
     claim(sink.conf, [sink.id], HANGS_S)
     assert sink.last() == {0: delivered - 1}
@@ -192,8 +203,8 @@ def test_w10_last_is_complete_only_after_a_claim(sink: Sink) -> None:
     # Once they can be read, the marker of their transaction stands there too.
     assert sink.last() == {0: 2}
     committed = sink.end_of_lasts()
-    packet, pause = paused(sink.packet(0, range(3, 6)))
-    worker.put(packet)
+    pause = Pause(worker)
+    worker.put(sink.packet(0, range(3, 6)))
     assert pause.reached.wait(HANGS_S)
     # The client sends in a thread of its own: only what Kafka has of a transaction keeps it open.
     wait_until(lambda: sink.end_of_lasts() > committed, HANGS_S, "the lasts of the open transaction are in Kafka")
@@ -219,9 +230,28 @@ def test_w10_a_life_that_is_over_claims_but_delivers_nothing(sink: Sink) -> None
     assert late.close(1) == late.queued == 3
     assert sink.found(3) == {0: [0, 1, 2]}
     # It was claimed *before* the check: else a life could be found to go on, pause, and claim after the next one.
+    sink.marks()
     old.put(sink.packet(0, range(3, 6)))
     with pytest.raises(LifeEnded, match="another life"):
         hear(old)
+
+
+def test_r19_a_delivery_that_does_not_go_on_where_its_lane_is_writes_nothing(sink: Sink) -> None:
+    """Kafka compares no marks: the way does, with what the life has read and what was delivered since."""
+    worker = sink.worker()
+    first = sink.packet(0, range(3))
+    worker.put(first)
+    hear(worker)
+    worker.put(first)
+    with pytest.raises(LifeEnded, match=r'lane 0 of sink "out" does not go on'):
+        hear(worker)
+    late = sink.worker()
+    sink.packet(0, range(3, 4))  # It is lost on its way.
+    late.put(sink.packet(0, range(4, 5)))
+    with pytest.raises(LifeEnded, match=r'lane 0 of sink "out" does not go on'):
+        hear(late)
+    assert sink.found(3) == {0: [0, 1, 2]}
+    assert sink.last() == {0: 2}
 
 
 def test_a_commit_that_comes_late_ends_no_other_transaction(kafka: Kafka) -> None:
@@ -280,8 +310,8 @@ def check_late_commit(sink: Sink, proxy: KafkaProxy, *, logs_in_again: bool = Fa
         assert held.caught.is_set()
         assert held.commits
         # The next transaction of the id whose commit was held: its records are in Kafka, its lasts are not yet.
-        packet, pause = paused(sink.packet(0, range(4, 7)), before=True)
-        worker.put(packet)
+        pause = Pause(worker, before=True)
+        worker.put(sink.packet(0, range(4, 7)))
         assert pause.reached.wait(HANGS_S)
         assert held.released.wait(HANGS_S)
         assert held.error in (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
@@ -334,13 +364,23 @@ def test_w10_a_life_that_is_over_delivers_nothing_after_it_has_claimed_again(kaf
         sink.close()
 
 
+RAW = object()
+"""A sink of dead letters."""
+
+
 class Elsewhere:
     """A job's place in a ZooKeeper that has never heard of it."""
 
     claimed: set[str] | None = None
 
+    def identity(self, _incarnation: int) -> str:
+        return "other"
+
     def lasts(self) -> tuple[str | None, int]:
         return None, 0
+
+    def stores(self) -> dict[str, str]:
+        return {}
 
     def add_sink_ids(self, _incarnation: int, ids: set[str]) -> None:
         self.claimed = ids
@@ -352,9 +392,9 @@ def test_a_start_with_another_zookeeper_is_refused_before_it_claims(sink: Sink) 
     worker.put(sink.packet(0, range(3)))
     hear(worker)
     conf = Conf.load(None, {"kafka.bootstrap_servers": sink.kafka.address})
-    plan: Any = SimpleNamespace(name=sink.job)
+    plan: Any = SimpleNamespace(name=sink.job, dead_letters=RAW, sinks=list)
     with pytest.raises(LifeEnded, match="runs with another ZooKeeper"):
-        _claimed(cast("JobStore", place), plan, conf, 1, ids={sink.id}, job_id="other", say=lambda _: None)
+        Homes(cast("JobStore", place), plan, conf, 1, say=lambda _: None).claim({sink.id})
     assert place.claimed is None
     worker.put(sink.packet(0, range(3, 5)))
     hear(worker)
@@ -365,10 +405,10 @@ def test_a_start_of_another_job_of_the_name_is_refused_before_anything_is_delive
     """It would go by what the other one delivers, and be fenced by it in turn."""
     own(sink.conf, sink.lasts, "this", HANGS_S)
     conf = Conf.load(None, {"kafka.bootstrap_servers": sink.kafka.address})
-    plan: Any = SimpleNamespace(name=sink.job)
+    plan: Any = SimpleNamespace(name=sink.job, dead_letters=RAW, sinks=list)
     place = Elsewhere()
     with pytest.raises(LifeEnded, match="belongs to another job of this name"):
-        _claimed(cast("JobStore", place), plan, conf, 1, ids={sink.id}, job_id="other", say=lambda _: None)
+        Homes(cast("JobStore", place), plan, conf, 1, say=lambda _: None).claim({sink.id})
     assert place.claimed is None
     assert read_lasts(sink.conf, sink.lasts, HANGS_S).owner == "this"
 
@@ -416,7 +456,7 @@ def test_a_record_that_is_larger_than_configured_is_said_with_both_sizes(sink: S
 @pytest.mark.parametrize(("topic", "partition"), [("nowhere", 0), (None, 3)], ids=["topic", "partition"])
 def test_a_topic_or_partition_that_is_not_there_is_said(sink: Sink, topic: str | None, partition: int) -> None:
     worker = sink.worker(limit_ms=6_000)
-    worker.put(Packet(SINK, 0, [(topic or sink.out, partition, None, b"1", 1, None)], [(b"key", b"value")]))
+    worker.put(Packet(SINK, 0, [(topic or sink.out, partition, None, b"1", 1, None)], Mark(LaneName(1, "out", 0), b"")))
     with pytest.raises(ServiceUnavailable, match=f'record for topic "{topic or sink.out}".*[Uu]nknown'):
         hear(worker)
 

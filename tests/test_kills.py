@@ -114,7 +114,9 @@ def wait_for_another_tracker(driver: Driver, before: dict[str, Any]) -> dict[str
     pytest.fail(f"min time stands: {driver.status()}")
 
 
-def test_nothing_is_lost_with_the_fork_server_the_service_or_the_driver(lives: Callable[..., Lives]) -> None:
+def test_nothing_is_lost_with_the_fork_server_the_service_or_the_driver(
+    lives: Callable[..., Lives], tmp_path: Path
+) -> None:
     shop_lives = lives("killed-programs")
     judge = shop_lives.shop.judge
     driver = shop_lives.start()
@@ -131,9 +133,11 @@ def test_nothing_is_lost_with_the_fork_server_the_service_or_the_driver(lives: C
     with shop_lives.load():
         driver.moved()
         driver.kill()
+        (left,) = (tmp_path / "checkpoints").iterdir()
         # The next one waits until ZooKeeper has given up the lease of the dead one.
         driver = shop_lives.start()
         driver.moved()
+        assert not left.exists()
     assert judge.right()
     driver.stop()
     assert judge.right()

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import pytest
+from tests.conftest import unique
 from tests.judging import Judge
+from tests.waiting import HANGS_S
 
 import lowtide as lt
 from lowtide.cli.snapshot import take
 from lowtide.driver.job import Job
-from tests.conftest import unique
 
 if TYPE_CHECKING:
     from tests.conftest import Spark
@@ -63,7 +64,7 @@ def sales(numbers: range) -> list[Sale]:
 
 
 def test_all_kinds_of_columns_go_through_keys_states_snapshots_and_sinks(spark: Spark) -> None:
-    source, sink = spark.kafka.topic("sales", 1), spark.kafka.topic("told", 2)
+    source, sink = spark.kafka.topic("sales", 1), spark.kafka.topic("posted", 2)
     flow = lt.Flow(unique("kinds"))
     keyed = flow.read("sales", lt.kafka(source, lt.json(Sale))).key_by("shop", "number")
     once = keyed.deduplicate("once", within=lt.days(1)).key_by("shop")
@@ -82,7 +83,7 @@ def test_all_kinds_of_columns_go_through_keys_states_snapshots_and_sinks(spark: 
     said: list[str] = []
     job = Job.start(flow, conf, said.append)
     try:
-        job.wait_for_workers(120.0)
+        job.wait_for_workers(HANGS_S)
         write(range(COUNT - 50, 2 * COUNT))
         assert Judge(flow, conf).right() == 2 * COUNT, "50 of them came twice"
     finally:

@@ -125,7 +125,7 @@ def signal_all(pids: Sequence[int], number: signal.Signals) -> None:
 
 @dataclass(frozen=True)
 class Lease:
-    """Who holds a job's lease, and in which session."""
+    """The holder of a job's lease, and its session."""
 
     holder: str
     session: int
@@ -198,7 +198,7 @@ def test_one_life_outlasts_a_tracker_that_hangs_and_a_zookeeper_that_is_away(
 
         hung = began["tracker"]["pid"]
         os.kill(hung, signal.SIGSTOP)
-        # Min time is given anew by the next one, from what the workers know.
+        # The next one computes min time again, from what the workers know.
         stood_ms = began["seen_ms"] + 1_000
         after = until(driver, lambda now: now["tracker"]["pid"] != hung and now["min_time_ms"] > stood_ms)
         assert after["tracker"]["restarts"] == 1
@@ -261,7 +261,7 @@ def of_zookeeper(status: dict[str, Any]) -> list[str]:
 
 
 def same_life(now: dict[str, Any], before: dict[str, Any]) -> bool:
-    """Whether nothing was restarted."""
+    """True if nothing was restarted."""
 
     def pids(status: dict[str, Any]) -> set[int]:
         return {status["tracker"]["pid"], *(worker["pid"] for worker in status["workers"])}

@@ -22,7 +22,7 @@ def test_every_link_leads_somewhere() -> None:
 
 
 def links(page: Path) -> list[str]:
-    """What a page links to in the project."""
+    """A page's links into the project."""
     return [link for link in LINK.findall(CODE.sub("", page.read_text())) if not link.startswith(("http", "mailto:"))]
 
 

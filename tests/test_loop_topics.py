@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.conftest import unique
 from tests.waiting import HANGS_S, wait_until
 
 import lowtide as lt
@@ -17,13 +18,13 @@ from lowtide.connectors.topics import Topics
 from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.flow.plan.own_topics import loop_topics
-from tests.conftest import unique
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lowtide.flow.plan.plan import Plan
     from tests.conftest import Kafka
+
+    from lowtide.flow.plan.plan import Plan
 
 pytestmark = [pytest.mark.kafka]
 

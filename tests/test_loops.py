@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import unique
 from tests.judging import Judge, committed, produce
 from tests.waiting import HANGS_S
 
@@ -18,11 +19,11 @@ from lowtide.driver.job import Job
 from lowtide.errors import LifeEnded
 from lowtide.flow.plan.compiler import compile_job
 from lowtide.flow.plan.own_topics import loop_topics
-from tests.conftest import unique
 
 if TYPE_CHECKING:
-    from lowtide.conf import Conf
     from tests.conftest import Spark
+
+    from lowtide.conf import Conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 
@@ -32,7 +33,7 @@ EDGES = 120
 
 @dataclass(frozen=True)
 class Hint:
-    """What a node is told: a label, and perhaps a neighbour; of itself in the end."""
+    """A hint to a node: a label, and perhaps a neighbour; of itself in the end."""
 
     node: int
     label: int
@@ -58,13 +59,13 @@ def both(hint: Hint) -> list[Hint]:
 
 
 def hear(node: Node, hint: Hint) -> tuple[Node, list[Hint]]:
-    """Smaller labels are told on. What is told of oneself says how many hints came before: it hangs on the order."""
+    """Smaller labels are passed on. A hint to oneself says how many hints came before: it hangs on the order."""
     label = hint.label if node.label < 0 else min(node.label, hint.label)
     is_new = hint.neighbour >= 0 and hint.neighbour not in node.neighbours
     neighbours = (*node.neighbours, hint.neighbour) if is_new else node.neighbours
-    told = neighbours if label != node.label else (hint.neighbour,) if is_new else ()
+    hinted = neighbours if label != node.label else (hint.neighbour,) if is_new else ()
     own = [] if label == node.label else [Hint(hint.node, label, -2 - node.heard)]
-    return Node(label, node.heard + 1, neighbours), [*(Hint(each, label, -1) for each in told), *own]
+    return Node(label, node.heard + 1, neighbours), [*(Hint(each, label, -1) for each in hinted), *own]
 
 
 def is_on_its_way(hint: Hint) -> bool:
@@ -100,12 +101,12 @@ class Topics:
 
 
 def through_topic(spark: Spark, conf: Conf, flow: lt.Flow) -> int:
-    """How many frames have gone through the loop's topic."""
+    """Number of frames that have gone through the loop's topic."""
     (topic,) = loop_topics(compile_job(flow, conf)).values()
     return len(spark.kafka.messages(topic, 0, within_s=5.0))
 
 
-def test_records_go_round_between_two_processes_and_a_killed_life_is_told_on(spark: Spark) -> None:
+def test_records_go_round_between_two_processes_and_a_killed_life_goes_on(spark: Spark) -> None:
     """A worker is killed while edges come; the next life, in ordered mode, finds the old one's frames in the topic."""
     topics = Topics(spark.kafka.topic("edges", 2), spark.kafka.topic("members", LANES), spark.kafka.topic("letters"))
     settings = {"job__parallelism": 2, "job__lanes": LANES, "worker__processes": 2}
@@ -113,7 +114,7 @@ def test_records_go_round_between_two_processes_and_a_killed_life_is_told_on(spa
     flow, dice = topics.flow(unique("loops")), random.Random(7)
     job = Job.start(flow, conf)
     try:
-        job.wait_for_workers(120.0)
+        job.wait_for_workers(HANGS_S)
         pids = {each["worker"]: each["pid"] for each in job.status()["workers"]}
         assert pids["1/0"] != pids["1/1"], "they talk through Kafka"
         topics.add(conf, dice, range(40))

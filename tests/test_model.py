@@ -10,7 +10,7 @@ QUICK = {"late-is-failed", "two-in-flight", "asked-for-later", "not-durable", "a
 
 
 def nobody(_depth: int, _states: int) -> None:
-    """Is told nothing."""
+    """Gets nothing."""
 
 
 @pytest.mark.parametrize("size", SMALL, ids=lambda size: size.name)

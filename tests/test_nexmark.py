@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from nexmark.generator import AUCTIONS, BIDS, PERSONS, Generator, Log
 from nexmark.queries import QUERIES, answers, flow_of
+from tests.conftest import unique
 from tests.judging import Judge, before, produce
 
 import lowtide as lt
@@ -19,13 +20,13 @@ from lowtide.cli.snapshot import take
 from lowtide.driver.job import Job
 from lowtide.errors import LifeEnded
 from lowtide.local.oracle import read_output
-from tests.conftest import unique
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lowtide.conf import Conf
     from tests.conftest import Spark
+
+    from lowtide.conf import Conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 

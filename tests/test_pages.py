@@ -17,9 +17,10 @@ import lowtide_snapshots
 from lowtide.cli.main import INTERRUPTED
 from lowtide.flow.other_words import OF_AGGREGATES, OF_FLOWS, OF_STREAMS
 from lowtide.jars.java import OLDEST_JAVA
+from lowtide.testing import sinks
 
 ROOT = Path(__file__).parents[1]
-BASES = {"LowtideError", "SnapshotsError", "AtRecord"}
+BASES = {"LowtideError", "SnapshotsError", "AtRecord", "_Loss"}
 """Errors that only their subclasses are raised of."""
 
 
@@ -92,5 +93,6 @@ def test_the_reference_has_each_public_name_once() -> None:
     public = {f"lowtide.{name}" for name in lowtide.__all__ if name != "__version__"}
     public |= {f"lowtide.agg.{name}" for name in lowtide.agg.__all__ if name not in lowtide.__all__}
     public |= {f"lowtide.testing.{name}" for name in lowtide.testing.__all__}
+    public |= {f"lowtide.testing.sinks.{name}" for name in sinks.__all__}
     pages = [path.read_text(encoding="utf-8") for path in (ROOT / "tools/site/pages/api").glob("*.md")]
     assert sorted(name for text in pages for name in re.findall(r"^::: (\S+)$", text, re.MULTILINE)) == sorted(public)

@@ -1,4 +1,4 @@
-"""Whether the sources still reach back to the last commit, as the job itself sees it (R17)."""
+"""True if the sources still reach back to the last commit, as the job itself sees it (R17)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def manifest(topic: str, offset: int) -> Manifest:
     )
 
 
-def test_r17_a_source_that_is_cut_behind_the_last_commit_is_told(kafka: Kafka) -> None:
+def test_r17_a_source_that_is_cut_behind_the_last_commit_is_reported(kafka: Kafka) -> None:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 

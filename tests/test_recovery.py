@@ -33,9 +33,10 @@ def _settings(kafka: Kafka, zookeeper: str, tmp_path: Path) -> dict[str, object]
 def _start(tmp_path: Path) -> Iterator[Start]:
     begun: list[Program] = []
 
-    def start(shop: Shop) -> Program:
+    def start(shop: Shop, *, wait: bool = True) -> Program:
         begun.append(Program(shop, tmp_path))
-        begun[-1].running()
+        if wait:
+            begun[-1].running()
         return begun[-1]
 
     yield start
@@ -44,17 +45,20 @@ def _start(tmp_path: Path) -> Iterator[Start]:
 
 
 def test_the_program_starts_its_job_again_by_itself(kafka: Kafka, settings: dict[str, object], start: Start) -> None:
-    """After the death of a worker, of its fork server and of the service; beyond the limit it ends with 5."""
-    shop = Shop.open("restarts", kafka, settings | {"job.restarts": 3}, letters=2)
-    program = start(shop)
+    """After the death of workers, the first in the first start, of a fork server and of the service; then it ends."""
+    shop = Shop.open("restarts", kafka, settings | {"job.restarts": 4}, letters=2)
+    program = start(shop, wait=False)
+    os.kill(program.first_worker(), signal.SIGKILL)
+    program.running(restarts=1)
+    assert "ready after" not in program.log().partition("starting again")[0], "the first life has never run"
     with Load(shop):
         view = program.moved()
         committed = take(program.client, shop.name, None, limit_s=HANGS_S)
         assert committed.rows
         os.kill(next(each.pid for each in view.workers if each.worker == "2/1"), signal.SIGKILL)
-        program.running(restarts=1)
+        program.running(restarts=2)
         program.moved()
-        for number, what in enumerate(("-m lowtide.worker.forkserver", "-m lowtide.service "), 2):
+        for number, what in enumerate(("-m lowtide.worker.forkserver", "-m lowtide.service "), 3):
             os.kill(program.children(what)[0], signal.SIGKILL)
             program.running(restarts=number)
             program.moved()
@@ -65,10 +69,32 @@ def test_the_program_starts_its_job_again_by_itself(kafka: Kafka, settings: dict
     assert program.ended() == 5, log
     state = program.jobs.state()
     assert state is not None
-    assert (state.phase, state.restarts) == ("failed", 3)
+    assert (state.phase, state.restarts) == ("failed", 4)
     events = [line for line in program.jobs.log_file.read_text().splitlines() if '"event":"life_ended"' in line]
     ends = [(event["incarnation"], bool(event["cause"])) for event in map(json.loads, events)]
-    assert ends == [(life, True) for life in (1, 2, 3, 4)], "each life says once why it has ended"
+    assert ends == [(life, True) for life in (1, 2, 3, 4, 5)], "each life says once why it has ended"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("step", "restarts"),
+    [
+        pytest.param("starting Spark", 0, id="before Spark runs: Spark starts another one"),
+        pytest.param("claiming the sinks", 1, id="before the query starts"),
+    ],
+)
+def test_the_service_killed_within_the_first_start_is_followed_by_another(
+    step: str, restarts: int, kafka: Kafka, settings: dict[str, object], start: Start
+) -> None:
+    shop = Shop.open(f"starting-{restarts}", kafka, settings | {"job.restarts": restarts}, letters=2)
+    program = start(shop, wait=False)
+    os.kill(program.first("-m lowtide.service ", step), signal.SIGKILL)
+    state = program.running(restarts)
+    assert state.restarts == restarts
+    with Load(shop):
+        program.moved()
+    assert shop.judge.right()
+    program.stop()
 
 
 @pytest.mark.nightly

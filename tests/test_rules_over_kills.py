@@ -1,7 +1,7 @@
 """Labels, order keys, delivered time and the window of fronts, where they are put to the test: over kills and epochs.
 
 One program lives three times: it is killed in mid-run, then while it is quiet, and each next life goes by what the
-earlier ones have told. The last test is about a life that goes on while a front has to wait.
+earlier ones have published. The last test is about a life that goes on while a front has to wait.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lowtide import Flow, kafka
 from lowtide import json as as_json
 from lowtide.driver.session import start_session
 from lowtide.local.oracle import Output, read_output
-from tests.driver import ROOT, Driver, below, live
+from tests.driver import ROOT, Driver, below, live, runs
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka, Spark
@@ -110,7 +110,7 @@ class Program(Driver):
         left = below(self.pid)
         self.kill()
         deadline = time.monotonic() + HANGS_S
-        while any(map(lives, left)):
+        while any(map(runs, left)):
             assert time.monotonic() < deadline, f"{left} outlive their program"
             time.sleep(0.1)
 
@@ -124,13 +124,6 @@ class Program(Driver):
             go_on()
             time.sleep(0.05)
         return status
-
-
-def lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def lives_of() -> None:
@@ -175,7 +168,7 @@ def _start(shop: Branches, tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.mark.nightly
-def test_r2_r4_r18_what_was_told_and_delivered_before_a_kill_stands(shop: Branches, start: Start) -> None:
+def test_r2_r4_r18_what_was_reported_and_delivered_before_a_kill_stands(shop: Branches, start: Start) -> None:
     judge, began_ms = shop.judge, now_ms()
     program = start()
     idle = judge.fronts()[f"{shop.sources[0]}-1"]
@@ -187,9 +180,9 @@ def test_r2_r4_r18_what_was_told_and_delivered_before_a_kill_stands(shop: Branch
         lambda: shop.produce(range(first := next(lots), first + 20), partitions=[0]),
     )
     shop.produce(range(1 << 20, (1 << 20) + BURST), partitions=[0])
-    told = program.status()
+    reported = program.status()
     program.killed()
-    front = next(front for front in told["fronts"] if front["front"] == idle)
+    front = next(front for front in reported["fronts"] if front["front"] == idle)
     assert (front["worker"], front["next_offset"]) == ("", 0)
     before = outputs(shop)
     assert sum(map(len, before.values())) < due(judge), "everything had been delivered when the kill came"
@@ -197,43 +190,43 @@ def test_r2_r4_r18_what_was_told_and_delivered_before_a_kill_stands(shop: Branch
     late = range(1 << 21, (1 << 21) + 40)
     shop.produce(late, began_ms, partitions=[1])
     program = start()
-    assert program.status()["delivered_time_ms"] >= told["delivered_time_ms"]
+    assert program.status()["delivered_time_ms"] >= reported["delivered_time_ms"]
     assert judge.right() == due(judge)
-    check_late(shop, late, told["delivered_time_ms"], before)
+    check_late(shop, late, reported["delivered_time_ms"], before)
 
-    # R18: what was told while there was nothing to deliver rests on floors that no bundle has carried.
+    # R18: what was published while there was nothing to deliver rests on floors that no bundle has carried.
     last_ms = max(output.timestamp for lane in outputs(shop).values() for output in lane)
-    told = program.seen(lambda status: status["delivered_time_ms"] > last_ms + 2000)
+    reported = program.seen(lambda status: status["delivered_time_ms"] > last_ms + 2000)
     program.killed()
     before = outputs(shop)
     late = range(1 << 22, (1 << 22) + 40)
     shop.produce(late, last_ms + 500)
     program = start()
-    assert program.status()["delivered_time_ms"] >= told["delivered_time_ms"]
+    assert program.status()["delivered_time_ms"] >= reported["delivered_time_ms"]
     assert judge.right() == due(judge)
-    check_late(shop, late, told["delivered_time_ms"], before)
+    check_late(shop, late, reported["delivered_time_ms"], before)
     program.stop()
     assert judge.right() == due(judge)
 
 
 def due(judge: Judge) -> int:
-    """How many messages the sinks have to have."""
+    """Number of messages that the sinks have to have."""
     return sum(len(lane) for lanes in judge.expected()[0].values() for lane in lanes.values())
 
 
 def outputs(shop: Branches) -> dict[tuple[str, int], list[Output]]:
-    """What has been delivered, by topic and lane."""
+    """Delivered messages, by topic and lane."""
     found = {topic: read_output(shop.conf.kafka, topic) for topic in (shop.sink, shop.doubles)}
     return {(topic, lane): said for topic, lanes in found.items() for lane, said in lanes.items()}
 
 
-def check_late(shop: Branches, late: range, told_ms: int, before: dict[tuple[str, int], list[Output]]) -> None:
-    """All that late orders have caused has come, behind what was there, and at no time that was told to be over."""
+def check_late(shop: Branches, late: range, published_ms: int, before: dict[tuple[str, int], list[Output]]) -> None:
+    """All that late orders have caused has come, after what was there, and at no time that was announced as over."""
     came = 0
     for place, delivered in outputs(shop).items():
         new = delivered[len(before[place]) :]
         assert delivered[: len(before[place])] == before[place]
-        assert min(output.timestamp for output in new) >= told_ms, place
+        assert min(output.timestamp for output in new) >= published_ms, place
         assert all(one.timestamp <= other.timestamp for one, other in pairwise(delivered)), place
         came += sum(json.loads(output.value or b"")["number"] in late for output in new)
     # Five parts of each, once to one sink and twice to the other.

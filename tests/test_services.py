@@ -54,7 +54,7 @@ def eventually(true: Callable[[], object], timeout_s: float = HANGS_S) -> bool:
 
 
 def running(pid: int | None) -> bool:
-    """Whether the process runs; one that has ended and that nobody has waited for yet does not."""
+    """True if the process runs; one that has ended and that nobody has waited for yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -118,7 +118,7 @@ class Following:
         self._thread.start()
 
     def judge(self, ids: Sequence[str]) -> None:
-        """Each thing was told once and in order, over the driver's death, until the job was stopped."""
+        """Each thing was reported once and in order, over the driver's death, until the job was stopped."""
         self._thread.join(HANGS_S)
         assert not self._thread.is_alive()
         assert [each.incarnation for each in self.news if each.kind == "life"] == [1, 2]
@@ -256,7 +256,7 @@ def with_a_source_that_was_cut(console: Console, job: str, named: str) -> None:
     front = console.json("snapshots", "show", job, named)["content"]["fronts"][0]
     client = AdminClient({"bootstrap.servers": console.shop.conf.kafka.bootstrap_servers})
     cut = TopicPartition(front["source"], front["partition"], front["offset"] + 1)
-    client.delete_records([cut])[cut].result(10)
+    client.delete_records([cut])[cut].result(HANGS_S)
     lost = f"begins at offset {front['offset'] + 1}, but would be read from {front['offset']}"
     pruned = console.json("snapshots", "prune", job)
     assert pruned["sources_do_not_reach"] == {named: [f"{front['source']}-{front['partition']} {lost}"]}

@@ -23,9 +23,10 @@ from lowtide.driver.recovery import StartFrom
 from lowtide.flow.plan import compiler
 from lowtide.flow.plan.plan import Plan
 from lowtide.local.oracle import Output, compare_lanes, read_output
-from lowtide.status.control_client import ControlClient, ControlRefused
+from lowtide.status.control_client import ControlClient
 from lowtide.status.job_view import SnapshotView
 from lowtide_snapshots.commits.retention import Rule
+from lowtide_snapshots.errors import ControlRefused
 from lowtide_snapshots.format.parts import sha256
 from lowtide_snapshots.stores.folder import FolderStore
 
@@ -95,6 +96,11 @@ def test_a_job_goes_on_from_its_last_commit(spark: Spark, monkeypatch: pytest.Mo
         assert second.min_time_ms is not None
         assert answer["min_time_ms"] >= second.min_time_ms
         assert client.state("bought", {"user": "nobody"})["rows"] == []
+        many = client.states("bought", [{"user": f"user-{number}"} for number in range(40)])
+        assert many[3]["rows"][0]["key"] == {"user": "user-3"}
+        there = {each["rows"][0]["key"]["user"] for each in many if each["rows"]}
+        around = client.states_around("bought", limit=1000)
+        assert {each["rows"][0]["key"]["user"] for each in around["keys"]} >= there
         with pytest.raises(ControlRefused, match='no step "sought"'):
             client.state("sought", {"user": "user-3"})
         with pytest.raises(ControlRefused, match='the key of "bought" is user'):
@@ -173,7 +179,7 @@ def test_a_job_that_is_rewound_delivers_again_what_came_behind_the_commit(spark:
     whole = read_output(shop.conf.kafka, shop.sink)
 
     def expected() -> dict[int, list[Output]]:
-        """What was there before the rewind, then all behind the commit once more."""
+        """Messages from before the rewind, then all after the commit once more."""
         lanes = shop.judge.expected()[0]["out"]
         return {lane: whole[lane] + messages[len(before(whole[lane], committed)) :] for lane, messages in lanes.items()}
 

@@ -40,7 +40,7 @@ def test_what_grows_by_more_than_a_tenth_is_seen(worker: float, late: float) -> 
     assert "grown" in table([service, found], 200).splitlines()[2]
 
 
-def test_a_peak_is_told_and_is_no_growth() -> None:
+def test_a_peak_is_reported_and_is_no_growth() -> None:
     peak = [*samples(0, 0), Sample(400, {"worker": 300 * MIB})]
     (worker,) = [each for each in grown(peak, 200, 600, 60) if each.role == "worker"]
     assert worker.right

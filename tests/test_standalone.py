@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.waiting import wait_until
+from tests.waiting import HANGS_S, wait_until
 
 from lowtide.driver.session import jars
 from lowtide.embedded.ports import free_port
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.conftest import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper]
-WITHIN_S = 180.0
+WITHIN_S = HANGS_S
 FLOW = """
 from dataclasses import dataclass
 

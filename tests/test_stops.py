@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from tests.conftest import unique
 from tests.judging import Judge, committed, produce
+from tests.waiting import HANGS_S
 
 import lowtide as lt
 from lowtide.conf import Conf
@@ -23,7 +25,6 @@ from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.local.oracle import read_output
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog
-from tests.conftest import unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,7 +100,7 @@ def test_a_backfill_gives_the_live_jobs_bytes(spark: Spark) -> None:
     flow = flow_of(unique("backfill"), source, sinks[:2])
     job = Job.start(flow, conf)
     try:
-        job.wait_for_workers(120.0)
+        job.wait_for_workers(HANGS_S)
         job.wait(lambda: not committed(conf, sinks[1]))
         assert not job.finished, "it is to be killed before"
         click(conf, source, 0, range(200), BEGAN + timedelta(days=7))
@@ -180,7 +181,7 @@ def test_what_lies_before_a_moment_is_read_though_it_is_undecided_when_the_job_b
 def _finish(flow: lt.Flow, conf: Conf) -> None:
     job = Job.start(flow, conf)
     try:
-        job.wait_for_workers(120.0)
+        job.wait_for_workers(HANGS_S)
         job.wait(until(120.0))
         assert job.finished
     finally:

@@ -1,4 +1,4 @@
-"""Clocks and the ends of substreams in a real job: byte by byte, and told over HTTP, over a life that is killed."""
+"""Clocks and the ends of substreams in a real job: byte by byte, and published over HTTP, over a kill."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import unique
 from tests.judging import Judge, committed, produce
+from tests.waiting import HANGS_S
 
 import lowtide as lt
 from lowtide.driver.job import Job
@@ -19,15 +21,15 @@ from lowtide.errors import LifeEnded, NotRunning
 from lowtide.local.oracle import read_output
 from lowtide.status.subscriber import follow
 from lowtide_snapshots.job.news import DONE
-from tests.conftest import unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.conftest import Spark
+
     from lowtide.conf import Conf
     from lowtide.status.control_client import ControlClient
     from lowtide_snapshots.job.news import News
-    from tests.conftest import Spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper]
 
@@ -99,7 +101,7 @@ class Lives:
         return job.client()
 
     def wait_for(self, *labels: str, delivered: Callable[[str], bool]) -> None:
-        """Subscribe to the ends of labels; of each it is noted whether it was delivered when it was told."""
+        """Subscribe to the ends of labels; of each it is noted whether it was delivered when it was published."""
         about = [f"done:indexed:{label}" for label in labels]
 
         def listen() -> None:
@@ -118,7 +120,7 @@ class Lives:
             thread.join(TOLD_WITHIN_S)
 
 
-def test_labels_are_told_when_they_are_delivered_and_clocks_strike_over_a_kill(spark: Spark) -> None:
+def test_labels_are_reported_when_they_are_delivered_and_clocks_strike_over_a_kill(spark: Spark) -> None:
     """One subscriber comes before the label does and sees the kill, others come after their labels have ended."""
     source = spark.kafka.topic("documents", 3)
     sinks = {name: spark.kafka.topic(name, LANES) for name in ("moments", "index", "done")}
@@ -135,7 +137,7 @@ def test_labels_are_told_when_they_are_delivered_and_clocks_strike_over_a_kill(s
     late = f"document-{COUNT - 10}"
     lives.job = job = Job.start(flow, conf)
     try:
-        job.wait_for_workers(120.0)
+        job.wait_for_workers(HANGS_S)
         lives.wait_for(late, "document-3", delivered=is_delivered)
         job.wait(lambda: committed(conf, sinks["done"]) < 100)
         assert not job.finished, "it is to be killed before"
@@ -147,7 +149,7 @@ def test_labels_are_told_when_they_are_delivered_and_clocks_strike_over_a_kill(s
         job.stop()
     lives.job = job = Job.start(flow, conf)
     try:
-        job.wait_for_workers(120.0)
+        job.wait_for_workers(HANGS_S)
         lives.wait_for("document-5", delivered=is_delivered)
         job.wait(until(120.0))
         assert job.finished
@@ -157,7 +159,7 @@ def test_labels_are_told_when_they_are_delivered_and_clocks_strike_over_a_kill(s
         lives.join()
     assert Judge(flow, conf).right() > 4 * COUNT
     assert {label: len(news) for label, news in lives.news.items()} == {late: 1, "document-3": 1, "document-5": 1}
-    assert all(lives.delivered.values()), "told is what is in the sinks"
+    assert all(lives.delivered.values()), "published is what is in the sinks"
     at = BEGAN + timedelta(seconds=COUNT - 10)
     assert lives.news[late][0].time_ms == int(at.timestamp() * 1000) + 2, "a tick after the record's"
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.conftest import unique
 from tests.judging import Judge, committed, produce
 from tests.waiting import HANGS_S
 
@@ -20,13 +21,13 @@ from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.driver.job import Job
 from lowtide.errors import FlowError, LifeEnded
 from lowtide.local.oracle import read_log
-from tests.conftest import unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lowtide.conf import Conf
     from tests.conftest import Spark
+
+    from lowtide.conf import Conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 
@@ -183,7 +184,7 @@ def test_joins_over_a_kill_and_a_table_that_was_compacted(spark: Spark) -> None:
     topics.sell(conf, dice, range(20))
     job = Job.start(flow, conf)
     try:
-        job.wait_for_workers(120.0)
+        job.wait_for_workers(HANGS_S)
         job.wait(lambda: committed(conf, topics.named) < 90)
         for turn in range(1, 4):
             topics.sell(conf, dice, range(100 * turn, 100 * turn + 40))

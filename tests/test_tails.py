@@ -21,7 +21,7 @@ from lowtide.embedded import EmbeddedServices
 from lowtide.service.fronts import tail_state
 from lowtide.service.fronts import tails as tails_module
 from lowtide.service.fronts.broker_clock import BrokerClock, ClockEstimate, clock_topic
-from lowtide.service.fronts.tails import Grant, Tail, Tails
+from lowtide.service.fronts.tails import Grant, Tail, TailHooks, Tails
 from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ NEVER_S = 3600
 
 @dataclass
 class Heard:
-    """What the thread told."""
+    """The thread's reports."""
 
     tails: Tails = field(init=False)
     grants: list[Grant] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     ends: int = 0
-    """How many of these episodes are over."""
+    """Number of these episodes that are over."""
     partitions: list[tuple[str, int]] = field(default_factory=list)
 
     def back(self) -> None:
@@ -82,14 +82,15 @@ def looking(
     idle_ms: int = IDLE_MS,
 ) -> Iterator[Heard]:
     heard = Heard()
+
+    def failed(cause: Cause) -> None:
+        heard.errors.append(str(cause))
+
     heard.tails = Tails(
         {"bootstrap.servers": kafka.address},
+        TailHooks(heard.take, failed, heard.back, failed, heard.partitions.extend),
         skew_ms=SKEW_MS,
-        on_grants=heard.take,
-        on_error=lambda cause: heard.errors.append(str(cause)),
-        on_back=heard.back,
-        topics=topics or {tail.topic for tail in tails},
-        on_partitions=heard.partitions.extend,
+        topics=dict.fromkeys(topics or [tail.topic for tail in tails]),
         clock=clock,
         promises=lambda: promises or {},
         idle_ms=idle_ms,
@@ -260,14 +261,14 @@ def own(kafka: Kafka, topic: str, heard: Heard, there: Readable) -> None:
     consumer.close()
 
 
-def test_a_partition_that_appears_is_told_once(kafka: Kafka) -> None:
+def test_a_partition_that_appears_is_reported_once(kafka: Kafka) -> None:
     from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
     topic = kafka.topic("grows", 2)
     with looking(kafka, Tail(0, topic, 0, 0), Tail(1, topic, 1, 0)) as heard:
         heard.wait_for(1, 0)
         admin: Any = AdminClient({"bootstrap.servers": kafka.address})
-        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(10)
+        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(HANGS_S)
         heard.wait(lambda: heard.partitions)
         heard.tails.watch(Tail(2, topic, 2, 0))
         heard.wait_for(2, 0)
@@ -275,20 +276,21 @@ def test_a_partition_that_appears_is_told_once(kafka: Kafka) -> None:
         assert heard.partitions == [(topic, 2), (topic, 3)]
 
 
-def test_a_topic_that_is_deleted_is_told_once_and_the_others_go_on(kafka: Kafka) -> None:
+def test_a_topic_that_is_deleted_is_reported_once_and_the_others_go_on(kafka: Kafka) -> None:
     gone, stays = kafka.topic("gone"), kafka.topic("stays")
     with looking(kafka, Tail(0, gone, 0, 0), Tail(1, stays, 0, 0)) as heard:
         heard.wait_for(0, 0)
         Topics(Conf.load(None, {"kafka.bootstrap_servers": kafka.address}).kafka).delete(gone)
-        heard.wait(lambda: heard.errors)
+        what = f'the source topic "{gone}" is gone'
+        heard.wait(lambda: any(what in error for error in heard.errors))
+        before = len(heard.errors)  # A broker that forgets a topic slowly may first say that it has no leader.
         heard.wait_for(1, 0)
         time.sleep(2.5)
-        assert len(heard.errors) == 1
-        assert f'the source topic "{gone}" is gone' in heard.errors[0]
-        assert kafka.address in heard.errors[0]
+        assert (len(heard.errors), sum(what in error for error in heard.errors)) == (before, 1), heard.errors
+        assert kafka.address in heard.errors[before - 1]
 
 
-def test_a_broker_that_was_away_is_told_once_and_grants_come_again(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_broker_that_was_away_is_reported_once_and_grants_come_again(kafka: Kafka, tmp_path: Path) -> None:
     with EmbeddedServices(tmp_path / "services", only=["kafka"]) as services:
         own_kafka = type(kafka)(services)
         topic = own_kafka.topic("stopped", 3)
@@ -341,7 +343,7 @@ def test_the_brokers_clock_is_measured_by_a_topic_of_the_jobs_own(kafka: Kafka) 
     assert errors == []
 
 
-def test_a_clock_that_cannot_be_measured_is_this_machines_and_told_once(kafka: Kafka) -> None:
+def test_a_clock_that_cannot_be_measured_is_this_machines_and_reported_once(kafka: Kafka) -> None:
     errors: list[Cause] = []
     topic = kafka.topic("unstamped")
     clock = BrokerClock({"bootstrap.servers": kafka.address}, topic, on_error=errors.append, every_s=0.05)
@@ -363,7 +365,7 @@ def threads() -> set[str]:
 
 
 def cpu_s(of: set[str]) -> float:
-    """What these threads have worked."""
+    """CPU time of these threads."""
     return sum(int(Path(f"/proc/self/task/{each}/schedstat").read_text().split()[0]) for each in of) / 1e9
 
 
@@ -390,14 +392,9 @@ def test_a_log_that_lacks_what_is_expected_ends_the_life_and_is_granted_nothing(
     grants: list[Grant] = []
     tails = Tails(
         {"bootstrap.servers": kafka.address},
+        TailHooks(grants.extend, lost.append, lambda: None, lost.append, lambda _: None),
         skew_ms=SKEW_MS,
-        on_grants=grants.extend,
-        on_error=lost.append,
-        on_lost=lost.append,
-        on_back=lambda: None,
-        topics=[topic],
-        topic_ids={topic: "another" if made_anew else known},
-        on_partitions=lambda _: None,
+        topics={topic: "another" if made_anew else known},
     )
     tails.watch(Tail(0, topic, 0, 5))
     tails.start()

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.conftest import unique
 from tests.judging import Judge, committed, produce
 from tests.waiting import HANGS_S
 
@@ -17,13 +18,13 @@ import lowtide as lt
 from lowtide.cli.snapshot import take
 from lowtide.driver.job import Job
 from lowtide.errors import LifeEnded
-from tests.conftest import unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lowtide.conf import Conf
     from tests.conftest import Spark
+
+    from lowtide.conf import Conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 
@@ -116,7 +117,7 @@ def test_timers_fire_on_topics_that_are_quiet_and_over_a_kill_between_setting_an
     topics.order(conf, range(20), after_s=0.5)
     job = Job.start(flow, conf)
     try:
-        job.wait_for_workers(120.0)
+        job.wait_for_workers(HANGS_S)
         topics.order(conf, range(100, 120), after_s=0.5)
         job.wait(lambda: not committed(conf, topics.reminders))
         topics.order(conf, range(200, 260), after_s=60.0)

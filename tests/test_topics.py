@@ -31,7 +31,7 @@ pytestmark = pytest.mark.kafka
         ),
     ],
 )
-def test_a_login_that_fails_is_told_from_a_broker_that_is_away(
+def test_a_login_that_fails_is_distinguished_from_a_broker_that_is_away(
     kafka: Kafka, settings: dict[str, str], says: str, tmp_path: Path
 ) -> None:
     (tmp_path / "password").write_text("none")

@@ -198,7 +198,7 @@ def test_records_keep_their_ticks_and_the_last_jobs_time_implies_the_first_ones(
         read = ((json.loads(message.value()), message.timestamp()[1]) for message in messages)
         return {(record["user"], record["number"]): ms for record, ms in read}
 
-    assert ticks(totals) == ticks(doubles), "a label of the last job is no tick of the first"
+    assert ticks(totals) == ticks(doubles), "a label of the last job is not a tick of the first"
     between = first_flow("first", "a", "b").run_locally(orders=[*written[0], *written[1]])["out"]
     wanted = last_flow("last", "b", "c").run_locally(orders=between)["out"]
     assert by_user(json.loads(message.value()) for message in totals) == by_user(map(vars, wanted))

@@ -39,7 +39,7 @@ OF_A_CLONE = ("PYTHONPATH", "PYTHONHOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTH
 
 
 def ran(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-    """What a command said that came to its end."""
+    """The output of a command that has ended."""
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload]
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done  # type: ignore[no-any-return]
@@ -195,15 +195,7 @@ class Served:
             Thread(target=server.serve_forever, daemon=True).start()
             index = f"http://127.0.0.1:{server.server_port}/simple/"
             known = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
-            command: list[str | Path] = [
-                self.python,
-                "-m",
-                "pip",
-                "--isolated",
-                "install",
-                "--no-cache-dir",
-                "--no-deps",
-            ]
+            command: list[str | Path] = [self.python, "-m", "pip", "--isolated", "install", "--no-cache-dir"]
             command += ["--no-deps", "--disable-pip-version-check", "--index-url", index, "--target", target, "lowtide"]
             done = subprocess.run(command, check=False, capture_output=True, text=True, env=known, timeout=300)
             server.shutdown()
@@ -238,13 +230,13 @@ def test_pip_installs_from_the_index_and_refuses_a_wheel_that_was_changed(served
 def test_the_index_tells_of_every_file_and_its_json_says_the_same_as_its_pages(built: Path) -> None:
     projects = [project["name"] for project in json.loads((built / "simple/index.json").read_text())["projects"]]
     assert projects == [name.replace("_", "-") for name in NAMES]
-    told = []
+    reported = []
     for project in projects:
         folder = built / "simple" / project
         page = (folder / "index.html").read_text()
         for file in json.loads((folder / "index.json").read_text())["files"]:
             path = (folder / file["url"]).resolve()
-            told.append(path.name)
+            reported.append(path.name)
             hashed = hashlib.sha256(path.read_bytes()).hexdigest()
             assert file["hashes"] == {"sha256": hashed}
             assert f'href="{file["url"]}#sha256={hashed}"' in page
@@ -252,7 +244,7 @@ def test_the_index_tells_of_every_file_and_its_json_says_the_same_as_its_pages(b
                 metadata = hashlib.sha256(path.with_name(f"{path.name}.metadata").read_bytes()).hexdigest()
                 assert file["core-metadata"] == {"sha256": metadata}
                 assert f'data-core-metadata="sha256={metadata}"' in page
-    assert sorted(told) == sorted(path.name for path in [*built.glob("*.whl"), *built.glob("*.tar.gz")])
+    assert sorted(reported) == sorted(path.name for path in [*built.glob("*.whl"), *built.glob("*.tar.gz")])
 
 
 @dataclass(frozen=True)

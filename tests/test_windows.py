@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.conftest import unique
 from tests.judging import Judge, committed, produce
 from tests.waiting import HANGS_S
 
@@ -18,13 +19,13 @@ import lowtide as lt
 from lowtide.cli.snapshot import take
 from lowtide.driver.job import Job
 from lowtide.errors import LifeEnded
-from tests.conftest import unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lowtide.conf import Conf
     from tests.conftest import Spark
+
+    from lowtide.conf import Conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 
@@ -123,7 +124,7 @@ def test_windows_close_on_a_topic_that_has_gone_quiet_and_over_a_kill(spark: Spa
     topics.click(conf, dice, range(20), partition=1)
     job = Job.start(flow, conf)
     try:
-        job.wait_for_workers(120.0)
+        job.wait_for_workers(HANGS_S)
         for turn in range(1, 5):
             topics.click(conf, dice, range(100 * turn, 100 * turn + 100), partition=0)
             job.wait(after(1.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-HANGS_S = 120.0
+HANGS_S = 400.0
 """Seconds after which something hangs, as in `hanging`, which processes of a job do not find."""
 
 

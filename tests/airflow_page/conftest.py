@@ -62,7 +62,7 @@ class Page:
         return httpx.get(f"{self.url}{path}", headers=shown | headers, timeout=120, trust_env=False)
 
     def job(self, name: str, *, connection: str = "lowtide_default", since_ms: int = 0) -> dict[str, Any]:
-        """What the page is told of a job."""
+        """The page's view of a job."""
         query = httpx.QueryParams({"job": name, "connection": connection, "since_ms": since_ms})
         answer: dict[str, Any] = self.get(f"api/job?{query}").raise_for_status().json()
         return answer

@@ -19,8 +19,6 @@ from lowtide_snapshots.job.control_address import ControlAddress
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import StoreSetting, open_store
 
-__all__ = ["CAUSE", "Jobs", "begun", "jobs"]
-
 CAUSE = Cause(
     "flow",
     'step "count": raised ValueError: no such word',
@@ -63,9 +61,9 @@ def ticks(at: datetime) -> int:
 
 
 def said(phase: str, at: datetime, *, cause: Any = "", **more: Any) -> dict[str, Any]:
-    """What a life says of itself."""
-    told = {"phase": phase, "cause": cause, "control": "127.0.0.1:1", "driver": "process 7 on here", "at": iso(at)}
-    return told | {"commit": None, "submission": None} | more
+    """A life's own record."""
+    note = {"phase": phase, "cause": cause, "control": "127.0.0.1:1", "driver": "process 7 on here", "at": iso(at)}
+    return note | {"commit": None, "submission": None} | more
 
 
 def begun(store: JobStore, life: dict[str, Any]) -> int:
@@ -117,7 +115,7 @@ class _Place:
                     since + timedelta(minutes=5 * taken),
                     "before the update" if taken == 2 else None,
                 )
-            store.tell(life, ticks(datetime.now(UTC)))
+            store.publish(life, ticks(datetime.now(UTC)))
             if number < lives:
                 cause = "worker 1/0 died: killed by SIGKILL" if number == 1 else ""
                 ended = since + timedelta(minutes=18)
@@ -132,7 +130,7 @@ class _Place:
         life = begun(store, said("running", ago(40 * MINUTE_S)))
         paths = [self._commit(store, life, taken, ago((35 - 5 * taken) * MINUTE_S)) for taken in range(1, 4)]
         self._files.delete([paths[0]])
-        store.tell(life, ticks(ago(12 * MINUTE_S)))
+        store.publish(life, ticks(ago(12 * MINUTE_S)))
         store.set_life(life, {**said("failed", ago(12 * MINUTE_S), cause=asdict(CAUSE)), "incarnation": life})
         store.close()
         return paths[0]
@@ -141,7 +139,7 @@ class _Place:
         """One that was killed before its first commit."""
         store = self.store(job)
         life = begun(store, said("running", ago(9 * MINUTE_S)))
-        store.tell(life, ticks(ago(3 * MINUTE_S)))
+        store.publish(life, ticks(ago(3 * MINUTE_S)))
         store.close()
 
     def _commit(self, store: JobStore, life: int, number: int, at: datetime, name: str | None = None) -> str:

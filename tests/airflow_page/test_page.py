@@ -82,7 +82,7 @@ def test_a_job_that_lives_tells_its_figures_and_its_past(page: Page) -> None:
     assert answer["snapshots"][1]["name"] == "before the update"
 
 
-def test_only_what_is_new_of_the_past_is_told_again(page: Page) -> None:
+def test_only_what_is_new_of_the_past_is_reported_again(page: Page) -> None:
     whole = page.job(page.jobs.living)["history"]
     rest = page.job(page.jobs.living, since_ms=whole["fine"][-11][0])["history"]
     assert rest["fine"] == whole["fine"][-10:]
@@ -113,7 +113,7 @@ def test_a_commit_that_cannot_be_read_is_shown_as_damaged(page: Page) -> None:
     assert [each["why"] for each in others] == ["", ""]
 
 
-def test_a_job_that_ended_without_a_word_is_dead_since_about_when_it_last_told_something(page: Page) -> None:
+def test_a_job_that_ended_without_a_word_is_dead_since_about_when_it_last_reported_something(page: Page) -> None:
     answer = page.job(page.jobs.gone)
     assert answer["state"] == "gone"
     assert "gone without reporting an end" in answer["why"]

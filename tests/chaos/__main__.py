@@ -14,7 +14,8 @@ from demo.showing import Show
 
 from .cutting import may_cut
 from .run import Run
-from .schedule import KILLS, OTHERS, Fault, kinds, schedule
+from .schedule import CALLING, KILLS, OTHERS, Fault, schedule
+from .stage import Play
 from .verdict import Result
 
 FOLDER = Path(".lowtide/chaos")
@@ -26,6 +27,7 @@ FOLDER = Path(".lowtide/chaos")
 @click.option("--seed", type=int, help="Of the schedule; without it, another one each time.")
 @click.option("--only", multiple=True, type=click.Choice([*KILLS, *OTHERS]), help="No other kinds; may be repeated.")
 @click.option("--cluster", is_flag=True, help="Two executors in processes of their own.")
+@click.option("--calls", is_flag=True, help="The flow asks an HTTP service about every order.")
 @click.option("--shards", default=1, show_default=True, type=click.IntRange(1, 64), help="Of the job's tracker.")
 @click.option("--within-s", default=3600.0, show_default=True, help="Begin no fault after so long; then it has failed.")
 @click.option("--keep", is_flag=True, help="Keep logs and data of a run that was right, too.")
@@ -36,6 +38,7 @@ def main(
     seed: int | None,
     only: tuple[str, ...],
     cluster: bool,
+    calls: bool,
     shards: int,
     within_s: float,
     keep: bool,
@@ -48,9 +51,11 @@ def main(
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = secrets.randbelow(1_000_000) if seed is None else seed
-    if not cluster and any(kind not in [*kinds(cluster=False)[0], *kinds(cluster=False)[1]] for kind in only):
+    if not cluster and any("executor" in kind for kind in only):
         raise click.UsageError("one JVM that is all of Spark has no executor of its own: add --cluster")
-    faults = schedule(seed, kills, others, cluster=cluster, only=only)
+    if not calls and any(kind in CALLING for kind in only):
+        raise click.UsageError("only a flow with a call asks a service: add --calls")
+    faults = schedule(seed, kills, others, cluster=cluster, calls=calls, only=only)
     show = Show()
     show.say(f"seed {seed}: {len(faults)} faults, {sum(fault.kills for fault in faults)} kills")
     if listed:
@@ -59,13 +64,17 @@ def main(
         return
     left_out = [] if may_cut() else [fault for fault in faults if fault.kind == "executor-without-broker"]
     chosen = [each for each in faults if each not in left_out]
-    result = _done(chosen, show, cluster=cluster, shards=shards, within_s=within_s)
+    result = _done(chosen, show, cluster=cluster, calls=calls, shards=shards, within_s=within_s)
     show.hide()
     if result.right and not keep:
         shutil.rmtree(FOLDER, ignore_errors=True)
     elif not result.right:
         again = [f"--others {others}" if others is not None else "", *(f"--only {kind}" for kind in only)]
-        again += ["--cluster" if cluster else "", f"--shards {shards}" if shards > 1 else ""]
+        again += [
+            "--cluster" if cluster else "",
+            "--calls" if calls else "",
+            f"--shards {shards}" if shards > 1 else "",
+        ]
         arguments = " ".join(filter(None, again))
         show.say(
             f"\nlogs and data are in {FOLDER}; what was done when stands in {FOLDER}/timeline.log\n"
@@ -77,7 +86,7 @@ def main(
     sys.exit(0 if result.right else 1)
 
 
-def _done(faults: list[Fault], show: Show, *, cluster: bool, shards: int, within_s: float) -> Result:
+def _done(faults: list[Fault], show: Show, *, cluster: bool, calls: bool, shards: int, within_s: float) -> Result:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     with (FOLDER / "timeline.log").open("w") as timeline:
@@ -95,6 +104,7 @@ def _done(faults: list[Fault], show: Show, *, cluster: bool, shards: int, within
             within_s=within_s,
             say=say,
             progress=show.progress,
+            play=Play(asks=calls),
         )
         try:
             run.run()

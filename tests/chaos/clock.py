@@ -15,12 +15,10 @@ from lowtide.jars.java import find_java
 from lowtide.jars.third_party import broker_jars
 from lowtide.service.fronts.broker_clock import FIRST_AHEAD_MS
 
-__all__ = ["Step", "SteppedClock"]
-
 SOURCE = Path(__file__).with_name("SystemTime.java")
 COMPILED_WITHIN_S = 60.0
 LATE_MS = 1_000
-"""How long after the file the broker's clock may still tell what it told before, on a busy machine."""
+"""Time after the file for which the broker's clock may still show what it showed before, on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +63,12 @@ class SteppedClock:
     def believed_ms(self, dated_ms: int) -> int:
         """The latest time that a job may have taken for the present one when the broker dated a record so.
 
-        That is the true time, the latest of those at which the clock may have told this date. But a life that begins
+        That is the true time, the latest of those at which the clock may have shown this date. But a life that begins
         while the clock is ahead follows its first stamp for a minute's worth, and then stands still until true time is
         as late as that.
         """
-        told = [dated_ms - step.by_ms for step in self.steps]
-        times = [at for at, step in zip(told, self.steps, strict=True) if step.from_ms <= at <= step.to_ms]
+        shown = [dated_ms - step.by_ms for step in self.steps]
+        times = [at for at, step in zip(shown, self.steps, strict=True) if step.from_ms <= at <= step.to_ms]
         true_ms = max(times, default=dated_ms) if dated_ms > now_ms() else max([*times, dated_ms])
         led = [step.to_ms + FIRST_AHEAD_MS for step in self.steps if step.by_ms > 0 and step.from_ms <= true_ms]
         return max([true_ms, *(min(until, true_ms + FIRST_AHEAD_MS) for until in led)])

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from tests.listening import sockets_of, tcp_rows
 
-__all__ = ["cut", "may_cut"]
-
 OPEN = ("01", "02")
 """Established, and on the way there."""
 NETLINK_SOCK_DIAG = 4
@@ -62,7 +60,7 @@ def cut(pids: Callable[[], list[int]], port: int, lasts_s: float) -> int:
 
 
 def may_cut() -> bool:
-    """Whether this process may, and the kernel can: tried on a connection of our own."""
+    """True if this process may, and the kernel can: tried on a connection of our own."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as client,

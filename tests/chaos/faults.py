@@ -23,12 +23,10 @@ from .schedule import Fault
 from .stage import Stage, Stuck
 from .sweeper import commits_of, damages, swept
 
-__all__ = ["do"]
-
 MET_WITHIN_S = 90.0
-"""How long a step of a snapshot or of a recovery may take to come."""
+"""Time that a step of a snapshot or of a recovery may take to come."""
 BEGUN_WITHIN_S = 240.0
-"""How long a start may take, and what has to come soon after it; a busy machine is slow."""
+"""Time that a start may take, and what has to come soon after it; a busy machine is slow."""
 ZOMBIE_ENDS_WITHIN_S = 120.0
 LEAST_STEP_MS = 3 * 60_000
 MOST_STEP_MS = {"forward": 5 * 3_600_000, "back": 55 * 60_000}
@@ -189,6 +187,17 @@ def _bad_weather(stage: Stage, fault: Fault) -> None:
         return
     stage.gate.weather(kind, fault.lasts_s)
     time.sleep(fault.lasts_s)
+
+
+def _silence(stage: Stage, fault: Fault) -> None:
+    """The service that the flow asks is killed, or stands still, for a while: what was asked is asked again."""
+    if fault.variant == "standing still":
+        with stage.standing([stage.asked.pid], "the service that is asked"):
+            time.sleep(fault.lasts_s)
+        return
+    stage.asked.stop()
+    time.sleep(fault.lasts_s)
+    stage.asked.start()
 
 
 def _misbehave(stage: Stage, flag: Path) -> None:
@@ -382,6 +391,10 @@ def _see_end(old: Program) -> None:
 def resume(stage: Stage) -> None:
     """Let everything of the stage run on, whatever has failed."""
     stage.gate.unset()
+    if stage.asked.running:
+        send([stage.asked.pid], signal.SIGCONT)
+    elif stage.shop.asks:
+        stage.asked.start()
     for name in ("zookeeper", "kafka"):
         pid = stage.services.pid(name)
         if pid is None:
@@ -400,6 +413,7 @@ WAYS: dict[str, Callable[[Stage, Fault], None]] = {
     "kill-at-load": _at_load,
     "kill-under-s3": _under_s3,
     "zookeeper-at-commit": _zookeeper_at_commit,
+    "call-service": _silence,
     "hung-function": _hang,
     "raised-function": _raise,
     "sweep-in-rewind": _rewind,

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from faulty_proxy import Fault, FaultyProxy
 
-__all__ = ["WEATHERS", "Gate", "Trap"]
-
 SLOW_S = 0.4
 WEATHERS: dict[str, tuple[Fault, ...]] = {
     "500": (Fault(status=500),),
@@ -19,7 +17,7 @@ WEATHERS: dict[str, tuple[Fault, ...]] = {
     "cut": (Fault(closed=True), Fault(cut=True)),
     "applied": (Fault(status=500, applied=True), Fault(closed=True, applied=True)),
 }
-"""What becomes of requests, in turn; of every third one nothing."""
+"""The faults of requests, in turn; every third one has none."""
 PARTS, MANIFESTS = "/parts/", "/manifests/"
 
 

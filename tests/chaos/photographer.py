@@ -12,8 +12,6 @@ from lowtide.errors import LowtideError
 from lowtide.status.control_client import ControlClient
 from lowtide.status.job_view import SnapshotView
 
-__all__ = ["Photographer"]
-
 EVERY_S = 3.0
 REST_S = 12.0
 """Every fifth time: long enough for the job to take one by itself, and to drop old ones."""

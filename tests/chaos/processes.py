@@ -10,8 +10,6 @@ from contextlib import suppress
 from lowtide_bench.processes import command, parents
 from tests.driver import below
 
-__all__ = ["MARK", "marked", "of_program", "send"]
-
 MARK = "LOWTIDE_CHAOS"
 """The environment variable by which the processes of a run know each other."""
 
@@ -30,6 +28,10 @@ def of_program(pid: int) -> dict[str, list[int]]:
             roles[each] = ("forkserver", "worker", "saver")[min(2, len(forked))]
         elif "-m lowtide.service.tracker.main" in line:
             roles[each] = "tracker"
+        elif "-m lowtide.calls.process" in line:
+            roles[each] = "caller"
+        elif "-m lowtide.service.carriers.main" in line:
+            roles[each] = "carrier"
         elif "-m lowtide.service" in line:
             roles[each] = "service"
         elif "CoarseGrainedExecutorBackend" in line:

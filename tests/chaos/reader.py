@@ -10,8 +10,6 @@ from typing import Self
 from lowtide.conf import KafkaConf
 from lowtide.connectors.kafka_access import librdkafka_settings
 
-__all__ = ["Reader", "longest_silence_s"]
-
 
 class Reader:
     """Notes when messages of a topic come, for as long as the block lasts."""

@@ -27,12 +27,10 @@ from .stage import FIRST_PERCENT, LANES, Play, Stage, Stuck
 from .sweeper import damages
 from .verdict import Result, judged
 
-__all__ = ["Run"]
-
 PER_S = 120
 READY_WITHIN_S = 180.0
 SETTLED_WITHIN_S = 240.0
-"""How long the job may take to be over a fault; a busy machine is slow."""
+"""Time that the job may take to be over a fault; a busy machine is slow."""
 MOST_BEHIND_MS = 30_000
 """The next fault may find the job catching up, but not further behind than this: else it never would."""
 DELIVERED_WITHIN_S = 240.0
@@ -42,7 +40,7 @@ POLL_S = 0.2
 SURE_MS = 500
 """So long after now must what is delivered have been written."""
 SEEN_WITHIN_S = 10.0
-"""How long the reader may be behind what the job says."""
+"""Time that the reader may be behind what the job says."""
 
 Say = Callable[[str], None]
 
@@ -56,8 +54,8 @@ class Run:
         cluster: Whether Spark's executors are processes of their own.
         shards: How many the job's tracker has: faults of the tracker meet one of them or their merge.
         within_s: No fault is begun after so long.
-        say: Told what happens.
-        progress: Told how it stands, a few times a second.
+        say: Called with what happens.
+        progress: Called with the state, a few times a second.
         play: Which job it is.
     """
 
@@ -95,7 +93,7 @@ class Run:
                     self._under_load()
                 except Stuck as error:
                     self._fail(str(error))
-                except Exception as error:  # noqa: BLE001 - told, and what was delivered is judged all the same
+                except Exception as error:  # noqa: BLE001 - reported, and what was delivered is judged all the same
                     self._fail("".join(traceback.format_exception(error)))
                 resume(stage)
                 self._end()

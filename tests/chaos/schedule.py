@@ -6,8 +6,6 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["CAUSED", "ENDING", "KILLS", "OTHERS", "TIMELESS", "Fault", "kinds", "schedule"]
-
 KILLS: dict[str, tuple[str, ...]] = {
     "kill-worker": ("worker",),
     "kill-forkserver": ("forkserver",),
@@ -16,6 +14,7 @@ KILLS: dict[str, tuple[str, ...]] = {
     "kill-driver": ("driver",),
     "kill-tracker": ("tracker",),
     "kill-service": ("service",),
+    "kill-caller": ("caller",),
     "kill-at-request": ("worker", "service", "driver", "tracker"),
     "kill-at-part": ("saver", "worker", "service", "driver"),
     "kill-at-seal": ("service", "driver", "worker"),
@@ -53,6 +52,7 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "s3-cut": ("",),
     "s3-applied": ("",),
     "s3-restart": ("",),
+    "call-service": ("",),
 }
 """All others, with whom they are done to; nobody of the job's own is killed."""
 ENDING = frozenset({"worker", "forkserver", "executor", "spark", "driver", "service"})
@@ -71,7 +71,10 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "broker-clock": ("forward", "back", "forward over a start", "back over a start"),
     "sweep-in-rewind": ("killed", "stopped"),
     "changed-ttl": ("killed", "stopped"),
+    "call-service": ("killed", "standing still"),
 }
+CALLING = frozenset({"kill-caller", "call-service"})
+"""What only a flow with a call has."""
 LASTS_S: dict[str, tuple[float, float]] = {
     "pause-tracker": (2.0, 13.0),
     "kafka": (1.0, 8.0),
@@ -80,7 +83,7 @@ LASTS_S: dict[str, tuple[float, float]] = {
     "kill-at-commit": (0.1, 0.8),
     "kill-at-request": (0.0, 0.05),
 }
-"""How long a fault lasts, from and to; for the others as next."""
+"""Time that a fault lasts, from and to; for the others as next."""
 ELSE_LASTS_S = (1.0, 9.0)
 AFTER_S = (0.2, 3.0)
 MOST_PARTS = 20
@@ -93,7 +96,7 @@ class Fault:
 
     Attributes:
         kind: One of `KILLS` or `OTHERS`.
-        victim: To whom it is done, by role; empty where it is no process of the job's.
+        victim: To whom it is done, by role; empty where it is not a process of the job's.
         variant: How, where there are several ways.
         which: From 0 to below 1: which of several processes of that role.
         nth: Of steps that there are several of, before which.
@@ -111,12 +114,12 @@ class Fault:
 
     @property
     def kills(self) -> int:
-        """How many of the job's processes it kills."""
+        """Number of the job's processes that it kills."""
         return 0 if self.kind not in KILLS else 2 if self.kind in CAUSED else 1
 
     @property
     def ends_life(self) -> bool:
-        """Whether another life has to follow; where it is not sure, False."""
+        """True if another life has to follow; where it is not sure, False."""
         return self.kind in CAUSED | LEFT or (self.kind in KILLS and self.victim in ENDING)
 
     def __str__(self) -> str:
@@ -132,13 +135,23 @@ class Fault:
         return " ".join(said)
 
 
-def kinds(*, cluster: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def kinds(*, cluster: bool, calls: bool = False) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The kinds that kill, and the others; one JVM that is all of Spark has no executor of its own."""
-    return tuple(tuple(kind for kind in of if cluster or "executor" not in kind) for of in (KILLS, OTHERS))  # type: ignore[return-value]
+
+    def goes(kind: str) -> bool:
+        return (cluster or "executor" not in kind) and (calls or kind not in CALLING)
+
+    return tuple(filter(goes, KILLS)), tuple(filter(goes, OTHERS))
 
 
 def schedule(
-    seed: int, kills: int, others: int | None = None, *, cluster: bool = False, only: Sequence[str] = ()
+    seed: int,
+    kills: int,
+    others: int | None = None,
+    *,
+    cluster: bool = False,
+    calls: bool = False,
+    only: Sequence[str] = (),
 ) -> list[Fault]:
     """Draw a run's faults; the same arguments draw the same ones.
 
@@ -149,10 +162,11 @@ def schedule(
         kills: How many of the job's processes are killed.
         others: How many faults kill none of them; None takes each kind once for 20 kills, or as many in proportion.
         cluster: Whether Spark's executors are processes of their own.
+        calls: Whether the flow has a call.
         only: No other kinds than these.
     """
     chance = random.Random(seed)
-    killing, other = ([kind for kind in of if not only or kind in only] for of in kinds(cluster=cluster))
+    killing, other = ([kind for kind in of if not only or kind in only] for of in kinds(cluster=cluster, calls=calls))
     if others is None:
         others = max(1, round(len(other) * kills / 20))
     chosen: list[str] = []

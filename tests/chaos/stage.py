@@ -27,12 +27,11 @@ from lowtide.status.control_client import ControlClient
 from lowtide.status.job_view import JobView
 from tests.driver import below
 
+from .asked import Asked
 from .clock import SteppedClock
 from .cutting import cut
 from .gate import Gate
 from .processes import MARK, marked, of_program, send
-
-__all__ = ["LANES", "Play", "Stage", "Stuck"]
 
 LANES = 2
 RATES = "rates"
@@ -43,7 +42,7 @@ CALL_LIMIT_S = 4.0
 MOST_STARTS = 120
 """Programs that are started in one run, at most."""
 ENDED_WITHIN_S = 180.0
-"""How long a program may take to stop; a busy machine is slow."""
+"""Time that a program may take to stop; a busy machine is slow."""
 THERE_WITHIN_S = 10.0
 POLL_S = 0.05
 
@@ -60,6 +59,7 @@ class Play:
         letters: The topic of its dead letters; empty for none.
         written_by: See `Shop`.
         settings: What its conf says besides the stage's, which it may contradict.
+        asks: Whether the shop's flow asks an HTTP service about every order.
     """
 
     name: str = "chaos"
@@ -67,6 +67,7 @@ class Play:
     letters: str = "letters"
     written_by: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    asks: bool = False
 
 
 class Stuck(Exception):
@@ -81,6 +82,7 @@ class Stage:
         services: Kafka and ZooKeeper.
         s3: The S3 server.
         gate: What stands before it.
+        asked: The service that the flow asks, if it asks one.
         kafka: What stands before Kafka.
         clock: The broker's.
         hangs: While this file is there, a function of the flow does not return.
@@ -120,6 +122,9 @@ class Stage:
             self.s3 = stack.enter_context(S3Server(self._folder / "s3"))
             self.kafka = stack.enter_context(KafkaProxy(self.services.kafka))
             self.gate = stack.enter_context(Gate(self.s3.port))
+            self.asked = Asked()
+            if self._play.asks:
+                stack.enter_context(self.asked)
             self.shop = self._opened(self.s3.make_bucket())
             stack.callback(self._close_programs)
             self._stack = stack.pop_all()
@@ -161,7 +166,8 @@ class Stage:
             topics.create(topic, partitions=partitions)
         files = str(self.hangs), str(self.raises)
         shop = Shop(play.name, tuple(play.sources), "out", play.letters, settings, *files, play.written_by)
-        return replace(shop, rates=rates, bought_kept_days=KEPT_DAYS)
+        asks = self.asked.url if play.asks else ""
+        return replace(shop, rates=rates, bought_kept_days=KEPT_DAYS, asks=asks)
 
     # -- what the job reads and how it is written --------------------------------------------------------------------
 
@@ -199,7 +205,7 @@ class Stage:
             self.start()
 
     def state(self) -> JobState | None:
-        """What the present program has written down; None before it has."""
+        """The current program's notes; None before it has any."""
         program = self.program
         state = None if program is None else program.jobs.state()
         mine = state is not None and state.runner is not None and program is not None
@@ -215,7 +221,7 @@ class Stage:
         return ControlClient(control, token)
 
     def view(self) -> JobView | None:
-        """What the present life says of itself; None if it says nothing."""
+        """The current life's own record; None if it has none."""
         client = self.client()
         try:
             return None if client is None else client.status()
@@ -223,7 +229,7 @@ class Stage:
             return None
 
     def end(self, *, killed: bool) -> None:
-        """Let the program end, and do not start it again yet; it may be killed, which is no kill of the count."""
+        """Let the program end, and do not start it again yet; it may be killed, which the count leaves out."""
         assert self.program is not None
         process = self.program.process
         self._say(f"{'SIGKILL' if killed else 'SIGTERM'} to driver {process.pid}")

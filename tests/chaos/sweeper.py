@@ -16,8 +16,6 @@ from lowtide_snapshots.commits.retention import Rule
 from lowtide_snapshots.commits.verification import verify
 from lowtide_snapshots.errors import CommitNeeded, ManifestDamaged
 
-__all__ = ["commits_of", "damages", "swept"]
-
 PAUSE_S = 0.05
 
 

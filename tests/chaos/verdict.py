@@ -1,4 +1,4 @@
-"""What came of a run: one line of JSON, and the exit status."""
+"""The outcome of a run: one line of JSON, and the exit status."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from lowtide.local.oracle import Output, Verdict, compare_lanes
-
-__all__ = ["Result", "judged"]
 
 Letters = Counter[tuple[bytes | None, bytes | None]]
 
@@ -39,7 +37,7 @@ class Result:
 
     @property
     def right(self) -> bool:
-        """Whether all came exactly once and in order, over at least one recovery, and nothing else went wrong."""
+        """True if all came exactly once and in order, over at least one recovery, and nothing else went wrong."""
         counts = (self.lost, self.duplicated, self.out_of_order)
         return counts == (0, 0, 0) and bool(self.recoveries_s) and not self.failures
 

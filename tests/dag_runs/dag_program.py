@@ -20,6 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import HANGS_S
+
 ROOT = Path(__file__).parents[2]
 ANSWER_WITHIN_S = 300.0
 READY_WITHIN_S = 120.0
@@ -70,7 +72,7 @@ class DagProgram:
     def kill(self) -> None:
         """SIGKILL to the process that runs the tasks, and to no other."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(HANGS_S)
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -97,7 +99,7 @@ class DagProgram:
 
 
 def results_of(dag: str, run: str) -> dict[str, Any]:
-    """What the tasks of a DAG run have returned."""
+    """Results of the tasks of a DAG run."""
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
     from sqlalchemy import select as query

@@ -91,12 +91,13 @@ def test_a_job_is_rescaled_and_keeps_its_parallelism(stage: Stage) -> None:
             """Of the workers that have registered: a life that runs may still wait for them."""
             return [worker["level"] for worker in job.control().status()["workers"]]
 
-        wait_until(lambda: 1 in levels(), 60, "a worker of level 1")
+        wait_until(lambda: 1 in levels(), HANGS_S, "a worker of level 1")
         assert levels().count(1) == 1
     order(stage, 20_000)
     assert stage.shop.judge.right()
 
 
+@pytest.mark.nightly
 def test_a_job_that_was_killed_is_recovered_from_its_last_good_commit(stage: Stage) -> None:
     dead = stage.running()
     order(stage, 30_000)

@@ -81,11 +81,11 @@ def explore(size: Size, mutation: Mutation | None = None, *, shown: bool = True)
     """Explore one size, and say what was found."""
     began = time.process_time()
 
-    def told(depth: int, states: int) -> None:
+    def progress(depth: int, states: int) -> None:
         if sys.stderr.isatty():
             click.echo(f"\r{size.name}: {depth} steps deep, {states:,} states", nl=False, err=True)
 
-    outcome = Explorer(size, mutation).run(told, MOST if mutation else None)
+    outcome = Explorer(size, mutation).run(progress, MOST if mutation else None)
     if sys.stderr.isatty():
         click.echo("\r\033[K", nl=False, err=True)
     took = f"{outcome.states:,} states, {outcome.steps:,} steps, {time.process_time() - began:.1f} s of CPU"

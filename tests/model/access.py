@@ -71,7 +71,7 @@ class AskedNodes:
     def within(self, limit_s: float | None = None) -> Any:
         return nullcontext()
 
-    def watch(self, path: str, told: Callable[[bytes | None], None]) -> None:
+    def watch(self, path: str, on_change: Callable[[bytes | None], None]) -> None:
         raise AssertionError("nobody watches here")
 
     def write(self, plan: Callable[[], Sequence[Operation]]) -> None:
@@ -110,6 +110,8 @@ class AskedStore:
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             self._ask("delete", name)
+
+    def sweep(self, prefix: str) -> None: ...
 
     def check(self) -> None: ...
 

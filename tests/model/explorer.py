@@ -1,7 +1,7 @@
 """Every state that a job of some size can reach, each once, breadth first: the first way to a fault is a shortest.
 
 What makes it small, and loses nothing: 1. Equal states are one, whatever the way to them. 2. Nobody is ever killed:
-whoever is killed is somebody who takes no further step, and all orders in which others go on without it are tried. 3.
+a killed process is one that takes no further step, and all orders in which others go on without it are tried. 3.
 Records that are produced are in no reader's sight before their transaction is committed, so only that is a step. 4.
 Nothing more is read in a life whose deliveries have ended. 5. Where all that a life can do next touches nothing that
 others will touch, the others' steps are tried after it alone (`footprints`).
@@ -38,7 +38,7 @@ Party = tuple[Touched, Touched, Callable[[], Iterator[tuple[Step, State]]]]
 
 @dataclass(slots=True)
 class Outcome:
-    """What was found.
+    """The findings.
 
     Attributes:
         states: How many there are.
@@ -69,12 +69,12 @@ class Explorer:
         self.world = World(size, self.scripts, self.laws)
         self.laws.world = self.world
 
-    def run(self, told: Found, most: int | None = None) -> Outcome:
+    def run(self, progress: Found, most: int | None = None) -> Outcome:
         """Look at all of them, or at so many."""
         with swapped(SERVERS), self._broken.applied() if self._broken else nullcontext():
-            return self._run(told, most)
+            return self._run(progress, most)
 
-    def _run(self, told: Found, most: int | None) -> Outcome:
+    def _run(self, progress: Found, most: int | None) -> Outcome:
         outcome = self.outcome
         first = self._first()
         number: dict[State, int] = {first: 0}
@@ -106,7 +106,7 @@ class Explorer:
                     outcome.states = len(number)
                     return outcome
             depth += 1
-            told(depth, len(number))
+            progress(depth, len(number))
             layer = coming
         outcome.states = len(number)
         return outcome
@@ -265,7 +265,7 @@ class Explorer:
 
     def _refused(self, state: State, life: Life | None, place: int) -> None:
         """R16: what is refused is not committed."""
-        assert life is not None, "whoever sweeps commits nothing"
+        assert life is not None, "a sweeper commits nothing"
         inside = self.world.insides.all[life.inside]
         identity = snapshot_id(inside.begun.number, len(inside.requests))
         self.outcome.reached["a commit is refused"] += 1

@@ -26,7 +26,7 @@ class Touched(NamedTuple):
     writes: int = 0
 
     def beside(self, other: Touched) -> bool:
-        """Whether the two are the same in either order."""
+        """True if the two are the same in either order."""
         return not (self.writes & (other.reads | other.writes) or other.writes & self.reads)
 
     def __or__(self, other: Touched) -> Touched:

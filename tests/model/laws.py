@@ -1,4 +1,4 @@
-"""What must hold after each step, whoever took it."""
+"""Laws that hold after each step, no matter who took it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from programs import by_lane
 
-from lowtide.connectors.lasts import topic_of
-from lowtide.connectors.lasts_records import durable_of
 from lowtide.local.run import run_log
+from lowtide.sinks.kafka.lasts import topic_of
+from lowtide.sinks.kafka.lasts_records import durable_of
 from lowtide_snapshots.commits.log import Commit, Restored
 from lowtide_snapshots.commits.reservation import reserved_in
 from lowtide_snapshots.format.manifest import Manifest

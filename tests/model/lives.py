@@ -7,15 +7,12 @@ from functools import cache, partial
 from typing import Any
 
 from lowtide.assignment.messages import PartCount, PartEmpty, PartWritten, Pinned, ShareDurable, ShareSaved
+from lowtide.assignment.setting import SnapshotSetting
 from lowtide.conf import Conf
-from lowtide.connectors import transactions as transactions_module
-from lowtide.connectors.claims import pair_of, transactional_id
-from lowtide.connectors.lasts_records import Durable, durable_of, floor_records
-from lowtide.connectors.sender import Packet
 from lowtide.connectors.topics import Topic
-from lowtide.connectors.transactions import Transactions
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.state.saved_step import saved_steps
-from lowtide.driver import opening as opening_module
+from lowtide.driver import homes as homes_module
 from lowtide.driver import recovery as recovery_module
 from lowtide.driver.frozen import job_record
 from lowtide.driver.opening import begin_life, open_life
@@ -25,6 +22,11 @@ from lowtide.driver.recovery import StartFrom
 from lowtide.service.snapshots import taking as taking_module
 from lowtide.service.snapshots.commits import Commits
 from lowtide.service.snapshots.taking import Taking
+from lowtide.sinks.contract import Packet, lane_name
+from lowtide.sinks.kafka import transactions as transactions_module
+from lowtide.sinks.kafka.claims import pair_of, transactional_id
+from lowtide.sinks.kafka.lasts_records import Durable, durable_of, floor_records
+from lowtide.sinks.kafka.transactions import Claimant, Transactions
 from lowtide.worker.state_loader import _load
 from lowtide_snapshots.commits.choice import choose
 from lowtide_snapshots.commits.retention import Rule
@@ -34,6 +36,7 @@ from lowtide_snapshots.format.names import snapshot_id
 from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
 from lowtide_snapshots.job import lease as lease_module
 from lowtide_snapshots.job.store import JobStore
+from lowtide_snapshots.stores.contract import StoreSetting
 from lowtide_tracker import Floor
 
 from .access import JOB, AskedSender, AskedStore, _now, commit_log, job_store
@@ -42,7 +45,7 @@ from .scripts import Ask, Script, Scripts
 
 SLOW_MS = 10**9
 OTHERS = 90
-"""The session of all but drivers: it holds nothing, so it is no matter whether it ends."""
+"""The session of all but drivers: it holds nothing, so it does not matter whether it ends."""
 LANE = transactional_id(JOB, 1, 0)
 
 
@@ -53,7 +56,7 @@ def found(fronts: int) -> Surroundings:
 
 
 def nobody(*_: object) -> None:
-    """Is told nothing."""
+    """Gets nothing."""
 
 
 @cache
@@ -100,18 +103,18 @@ def delivery(session: int, begun: Begun) -> Script:
 
     def script(ask: Ask) -> None:
         store = job_store(ask, OTHERS)
+        name = lane_name(plan().vertices[SINK], 1, 0)
+        marks = {} if begun.last is None else {name: OrderKey(*begun.last).packed()}
         way = Transactions(
             {"bootstrap.servers": AskedSender.brokers},
-            transactional_id=LANE,
-            lasts_topic=begun.topic,
-            check=lambda: store.check(begun.number),
+            Claimant(LANE, begun.topic, begun.number, lambda: store.check(begun.number), marks),
             delivery_limit_ms=SLOW_MS,
             max_record_bytes=1_000_000,
         )
         way.open()
         while True:
-            messages, lasts = ask("take bundle")
-            way.deliver([Packet(SINK, 0, messages, lasts)])
+            messages, mark = ask("take bundle")
+            way.deliver([Packet(SINK, 0, messages, mark)])
             ask("is durable")
 
     return script
@@ -164,17 +167,20 @@ def take(ask: Ask, begun: Begun, number: int, tick: int, commits: Commits) -> Ma
 
 
 def capture(ask: Ask, begun: Begun, number: int, tick: int, commits: Commits) -> tuple[Taking, Any]:
-    """A snapshot that was asked for, and what workers have captured: `Taking` is told what they report."""
-    taking = Taking(
-        number,
-        None,
-        incarnation=begun.number,
-        record=job_record(plan()),
+    """A snapshot that was asked for, and what workers have captured: `Taking` gets what they report."""
+    setting = SnapshotSetting(
+        store=StoreSetting("asked"),
+        record=job_record(plan()).to_json(),
         flow=tuple(step.shape for step in saved_steps(plan()).values()),
+        base="",
         steps=text_of(plan()),
         generation=begun.generation,
-        began_s=0.0,
+        taking_limit_s=0.0,
+        max_commit_age_s=0.0,
+        keep=0,
+        max_age_s=None,
     )
+    taking = Taking(number, None, setting=setting, incarnation=begun.number, record=job_record(plan()), began_s=0.0)
     since = None if commits.last is None else commits.last.tick
     fronts, state = ask("capture", number, since)
     taking.begin(
@@ -295,15 +301,15 @@ class _Calendar:
         return _now()
 
 
-def _given_place(_store: JobStore) -> None:
+def _given_nodes(_store: JobStore) -> None:
     """The place is there."""
 
 
 SERVERS: list[tuple[object, str, object]] = [
-    (opening_module, "claim", _claim),
-    (opening_module, "open_lasts", _open_lasts),
-    (opening_module, "read_lasts", _read_lasts),
-    (opening_module, "keep_floors", _keep_floors),
+    (homes_module, "claim", _claim),
+    (homes_module, "open_lasts", _open_lasts),
+    (homes_module, "read_lasts", _read_lasts),
+    (homes_module, "keep_floors", _keep_floors),
     (recovery_module, "open_store", lambda _setting: AskedStore(Scripts.current)),
     (recovery_module, "choose", partial(choose, threads=1)),
     (transactions_module, "Sender", AskedSender),
@@ -311,11 +317,12 @@ SERVERS: list[tuple[object, str, object]] = [
     (lease_module, "uuid", _Tokens),
     (lease_module, "time", _Impatient),
     (taking_module, "datetime", _Calendar),
-    (JobStore, "_make_place", _given_place),
-    # One job in one place: what tells it from its namesakes, and its graph, is no part of the model.
-    (opening_module, "own", nobody),
+    (JobStore, "_make_nodes", _given_nodes),
+    # One job in one place: what tells it from its namesakes, and its graph, is not part of the model.
+    (homes_module, "own", nobody),
     (JobStore, "identity", lambda _store, _life: "the job"),
-    (JobStore, "told_in", lambda _store, _generation: None),
+    (JobStore, "stores", lambda _store: {}),
+    (JobStore, "published_in", lambda _store, _generation: None),
 ]
 """Whose attributes stand for servers and clocks while the model runs, and what stands there."""
 

@@ -16,7 +16,7 @@ from programs import source_rows
 from lowtide import Flow, json, kafka
 from lowtide.core.effects import Effects, Snapshot
 from lowtide.core.fronts.floors import Floors
-from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.operators.order.bundle import Bundle
 from lowtide.core.operators.order.order import FIRST_TICK, OrderKey, Position
 from lowtide.core.operators.plain.sink import SinkEncoder
@@ -111,6 +111,7 @@ class Machine:
 
     Attributes:
         bundle: What the lane has in flight; None if nothing.
+        before: The lane's packed `last` before it.
         bundles: How many there have been.
         requests: By number the T of the snapshots that were asked for.
         captured: By number what each worker has captured.
@@ -136,14 +137,10 @@ class Machine:
         for number, ((offset, before), opening) in enumerate(zip(begun.starts, begun.openings, strict=True)):
             front = Front(
                 number,
-                slack_ms=plan().slack_ms,
-                opening=opening,
-                window=Window(64, 1 << 20),
-                max_future_ms=1_000,
-                floors=begun.floors,
-                unreported=begun.unreported,
-                relied_on=begun.relied_on,
-                highest_floor=max([0, *(floor.tick for floor in known)]),
+                FrontLimits(plan().slack_ms, Window(64, 1 << 20), 1_000),
+                KnownFloors(
+                    opening, begun.floors, begun.unreported, begun.relied_on, max([0, *(floor.tick for floor in known)])
+                ),
                 offset=offset,
                 **({} if before is None else {"before": before}),
                 stop=len(log[number]),
@@ -155,9 +152,11 @@ class Machine:
             captured.setdefault(vertex, {})[unit] = list(entries)
         if begun.manifest:
             core.restore(captured, begun.start)
-        core.tell_due()
+        core.report_due()
         self.cores.append(core)
         self.bundle: Bundle | None = None
+        self.before = b""
+        self._put = b"" if begun.last is None else OrderKey(*begun.last).packed()
         self.bundles = 0
         self.requests: dict[int, int] = {}
         self.captured: dict[int, list[Snapshot]] = {}
@@ -185,7 +184,7 @@ class Machine:
         return found
 
     def _was_there(self) -> bool:
-        """Whether the next record of the last front had been delivered when the life began, so that it is no news."""
+        """True if the next record of the last front had been delivered when the life began, so that it is not news."""
         if self.begun.last is None:
             return False
         front = self._front(len(self.log) - 1)
@@ -258,4 +257,5 @@ class Machine:
                 continue
             assert self.bundle is None, "R13: the lane has two bundles in flight"
             self.bundle = bundle
+            self.before, self._put = self._put, bundle.last
             self.bundles += 1

@@ -12,15 +12,16 @@ from tests.simulation.mutation import Mutation, Patch
 from tests.simulation.recovery_mutations import RECOVERY
 from tests.simulation.worker_mutations import WORKER
 
-from lowtide.connectors.sender import Packet
-from lowtide.connectors.transactions import Transactions
-from lowtide.driver import opening as opening_module
+from lowtide.driver import homes as homes_module
 from lowtide.service.snapshots import commits as commits_module
 from lowtide.service.snapshots import taking as taking_module
+from lowtide.sinks.contract import Packet
+from lowtide.sinks.kafka.transactions import Transactions
 from lowtide_snapshots.commits.log import CommitLog
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.zookeeper.nodes import Delete, Operation
-from lowtide_tracker import Notice, Request, Tracker
+from lowtide_tracker import Notice, Request
+from lowtide_tracker.announced import Announced
 
 from .lives import LANE, _claim, _read_lasts
 from .sizes import (
@@ -51,7 +52,7 @@ def read_before_claim() -> list[Patch]:
         _claim(kafka, [LANE], 0.0)
         return found
 
-    return [(opening_module, "claim", lambda *_: None), (opening_module, "read_lasts", read_lasts)]
+    return [(homes_module, "claim", lambda *_: None), (homes_module, "read_lasts", read_lasts)]
 
 
 def delivered_apart() -> list[Patch]:
@@ -60,7 +61,7 @@ def delivered_apart() -> list[Patch]:
 
     def deliver(self: Transactions, packets: Any) -> None:
         real(self, [Packet(each.sink, each.lane, each.messages) for each in packets])
-        real(self, [Packet(each.sink, each.lane, (), each.lasts) for each in packets])
+        real(self, [Packet(each.sink, each.lane, (), each.mark) for each in packets])
 
     return [(Transactions, "deliver", deliver)]
 
@@ -70,7 +71,7 @@ def lasts_first() -> list[Patch]:
     real = Transactions.deliver
 
     def deliver(self: Transactions, packets: Any) -> None:
-        real(self, [Packet(each.sink, each.lane, (), each.lasts) for each in packets])
+        real(self, [Packet(each.sink, each.lane, (), each.mark) for each in packets])
         real(self, [Packet(each.sink, each.lane, each.messages) for each in packets])
 
     return [(Transactions, "deliver", deliver)]
@@ -96,9 +97,9 @@ def delivered_again_when_late() -> list[Patch]:
 
 def asked_for_later() -> list[Patch]:
     """The T of a snapshot is above the min time of the notice that asks for it."""
-    real = Tracker.request
+    real = Announced.request
 
-    def request(self: Tracker, number: int) -> Notice:
+    def request(self: Announced, number: int) -> Notice:
         notice = real(self, number)
         assert notice.request is not None
         return Notice(
@@ -106,7 +107,7 @@ def asked_for_later() -> list[Patch]:
             Request(number, notice.request.tick + 4),
         )  # fmt: skip
 
-    return [(Tracker, "request", request)]
+    return [(Announced, "request", request)]
 
 
 def not_durable() -> list[Patch]:
@@ -151,7 +152,7 @@ def simulated(name: str) -> Mutation:
 
 MUTATIONS: list[Broken] = [
     (model("not-claimed", "R13", "a life reads what was delivered, and claims nothing before",
-           instead(opening_module, "claim", lambda *_: None)), DELIVERIES),
+           instead(homes_module, "claim", lambda *_: None)), DELIVERIES),
     (model("read-before-claim", "R13", "a life reads what was delivered, and claims afterwards",
            read_before_claim), DELIVERIES),
     (model("claimed-unseen", "R13, W10", "after a claim nobody looks whether the life is the newest",

@@ -61,7 +61,7 @@ Script = Callable[[Ask], Hashable]
 
 @dataclass(slots=True)
 class Place:
-    """How far a script has come.
+    """The progress of a script.
 
     Attributes:
         number: The place's own.
@@ -69,7 +69,7 @@ class Place:
         answers: What it was given so far.
         question: What it asks; None if it has ended.
         result: What it has ended with.
-        error: What it has raised at its end, if that is no error of the script's own.
+        error: What it has raised at its end, if that is not an error of the script's own.
     """
 
     number: int
@@ -99,7 +99,7 @@ class Scripts:
         self.runs = 0
 
     def first(self, *key: Hashable) -> int:
-        """Where a script begins."""
+        """The beginning of a script."""
         if key not in self._first:
             self._first[key] = self._run(key, ())
         return self._first[key]

@@ -6,10 +6,9 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from lowtide.connectors.lasts import records_of
-from lowtide.connectors.lasts_records import lane_name
 from lowtide.core.operators.order.bundle import Bundle
 from lowtide.driver.recovery import StartFrom
+from lowtide.sinks.contract import Mark, lane_name
 from lowtide_snapshots.zookeeper.memory_nodes import _apply
 from lowtide_snapshots.zookeeper.nodes import Create, Node, Operation
 
@@ -46,7 +45,7 @@ class Life(NamedTuple):
     snapshots: int = NONE
     inside: int = NONE
     expired: bool = False
-    """Whether the session has ended that its driver began with."""
+    """True if the session has ended that its driver began with."""
 
 
 class State(NamedTuple):
@@ -59,7 +58,7 @@ class State(NamedTuple):
         beside: Whether a life takes its first snapshot under a name, and overtakes it with the second.
         lost: How many answers of ZooKeeper may still be lost.
         slips: How many transactions may still fail, or lose their answer.
-        sweeper: The place of whoever sweeps from outside.
+        sweeper: The place of one that sweeps from outside.
         lives: All that there will be, in the order they take the lease.
     """
 
@@ -93,7 +92,7 @@ class Table(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large the job is.
+    """The size of the job.
 
     Attributes:
         name: What it is called.
@@ -192,7 +191,7 @@ class Insides:
             begun,
             happened,
             tuple(machine.open(floor)),
-            None if machine.bundle is None else packet(machine.bundle, begun.number),
+            None if machine.bundle is None else packet(machine.bundle, machine.before),
             machine.bundles,
             machine.delivered_time,
             machine.tracker.global_min,
@@ -209,12 +208,12 @@ def _json(key: Any) -> str:
     return json.dumps([key.tick, key.front, key.sequence, list(key.child), key.trace])
 
 
-def packet(bundle: Bundle, number: int) -> tuple[Any, ...]:
+def packet(bundle: Bundle, before: bytes) -> tuple[Any, ...]:
     """A bundle as it goes to Kafka."""
     messages = encoder().encode(bundle.lane, bundle.pieces) if len(bundle) else []
     name = lane_name(plan().vertices[SINK], 1, bundle.lane)
-    lasts = records_of(name, bundle.last_key, bundle.floors, number, bundle.covered)
-    return tuple((*each[:5], None) for each in messages), tuple(lasts)
+    mark = Mark(name, bundle.last, before, tuple(bundle.floors), tuple(bundle.covered))
+    return tuple((*each[:5], None) for each in messages), mark
 
 
 def captured(machine: Machine, number: int) -> tuple[Any, ...]:
@@ -232,8 +231,8 @@ class Done(NamedTuple):
     """One way in which a question is answered.
 
     Attributes:
-        answer: What whoever asks is given.
-        state: The state, but for the place of whoever asks.
+        answer: What the one that asks gets.
+        state: The state, but for the place of the one that asks.
         note: What a trace says beside the question.
     """
 
@@ -296,7 +295,7 @@ class World:
 
         Args:
             state: Before.
-            life: Whose question it is, by its place; `NONE` for whoever sweeps.
+            life: Whose question it is, by its place; `NONE` for a sweeper.
             question: The question.
         """
         made = getattr(self, "_" + question.what.replace(" ", "_"))

@@ -13,18 +13,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from controlled import ControlledJob, controlled
-from seen import PARTITIONS, SHAPE, moment, reader, report, worker
+from seen import PARTITIONS, SHAPE, STEPS, moment, reader, report, worker
 
 from lowtide.events import EventLog
 from lowtide.histogram import Histogram
-from lowtide.status.gauges import WorkerState
+from lowtide.status.gauges import SinkGauges, WorkerState
 from lowtide.status.job_view import SnapshotsView
-from lowtide.status.moment import JobShape
+from lowtide.status.moment import JobShape, StagedMoment, StepShape
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.page.answers import LifeLine, LifePhase, SnapshotLine
 from lowtide_tracker import Holder
-
-__all__ = ["LONG", "catching_up", "ended", "healthy", "ill", "new"]
 
 LONG = "orders-of-all-shops-in-every-country-with-refunds-and-corrections-and-what-the-auditors-want-besides-v2"
 LOOKS = 900
@@ -107,7 +105,27 @@ def _workers(at: Seconds, second: int, lag_ms: int, latency: dict[int, int]) -> 
     return [
         worker("0/documents-0", records_in=count, hops=first, front=front),
         reader("0/documents-1", 3, heartbeat=tick, next_offset=39_998_120 + second),
-        worker("2/0", delivered=count, transactions=second, latency=latency, hops=later, commit=_took(second, 5, 14)),
+        worker(
+            "1/1",
+            records_in=count,
+            records_out=2 * count,
+            kept={"last": {"what": "keys", "count": 910, "bytes": 1 << 18}},
+        ),
+        worker(
+            "2/0",
+            records_in=2 * count,
+            records_out=3 * count,
+            delivered=count,
+            transactions=second,
+            latency=latency,
+            hops=later,
+            kept={"index": {"what": "keys", "count": 48_213, "bytes": 9 << 20}},
+            deliveries={"kafka": _took(second, 5, 14)},
+            sinks={
+                "index": SinkGauges(records=count, bytes=100 * count, newest=tick - 20),
+                "archive": SinkGauges(records=count // 2, bytes=50 * count, newest=tick - 600_000),
+            },
+        ),
     ]
 
 
@@ -121,9 +139,13 @@ def healthy(job: str = "orders", incarnation: int = 3) -> Iterator[ControlledJob
     def see(at: Seconds, second: int) -> None:
         _happen(at, second)
         lag_ms = 9 + second % 7 + (1500 if second % 300 > 290 else 0)
-        at.look(second, lag_ms, workers=_workers(at, second, lag_ms, _took(second)))
+        staged = StagedMoment(visible_ms=at.now_ms - 2_000, records=12_345, bytes=3 << 20, restarts=1)
+        at.look(second, lag_ms, workers=_workers(at, second, lag_ms, _took(second)), staged={"archive": staged})
 
-    with _played(see, shape=replace(SHAPE, job=job, incarnation=incarnation)) as served:
+    sinks = {"index": (2, 4), "archive": (2, 4), "refunds": (2, 4)}
+    others = tuple(StepShape(name=sink, word="write", level=2, after=(3,)) for sink in ("archive", "refunds"))
+    shape = replace(SHAPE, job=job, incarnation=incarnation, sinks=sinks, steps=STEPS + others)
+    with _played(see, shape=shape) as served:
         _give_past(served)
         yield served
 
@@ -184,8 +206,12 @@ def ill() -> Iterator[ControlledJob]:
         tick = (at.now_ms - lag_ms) // 2
         held = Holder(tick, 2, None)
         readers = [reading(number, name, second, tick) for number, name in fronts.items() if number % 5]
-        writer = worker("2/0", delivered=100 * min(second, 600), transactions=second, latency=_took(second))
-        told = SnapshotsView(last="000003-0001", last_ms=2 * tick, committed_s=400.0, counts={"failed": 3})
+        said = {"dead_letters": 21, "repairs": 340, "refused": {"index": 3}}
+        late = {"index": {"records": 50_000, "closed": 188}}
+        writer = worker(
+            "2/0", delivered=100 * min(second, 600), transactions=second, latency=_took(second), late=late, **said
+        )
+        reported = SnapshotsView(last="000003-0001", last_ms=2 * tick, committed_s=400.0, counts={"failed": 3})
         at.look(
             second,
             lag_ms,
@@ -193,13 +219,38 @@ def ill() -> Iterator[ControlledJob]:
             workers=[*readers, writer],
             fronts=fronts,
             troubles=[FAILED],
-            snapshots=told,
+            snapshots=reported,
             tracker=report(held, global_min=tick, min_times={1: tick + 4, 2: tick, 3: tick}),
         )
         if second == 604:
             at.event("stalled", holder="an open ack of segment 2", lag_ms=4000)
 
     with _played(see, shape=shape) as served:
+        _give_past(served)
+        yield served
+
+
+@contextmanager
+def waiting() -> Iterator[ControlledJob]:
+    """Two calls of services: one is well, the other one has not answered for a minute, which holds min time."""
+
+    def see(at: Seconds, second: int) -> None:
+        silent = max(0, second - LOOKS + 62)
+        lag_ms = 60 + silent * 1000
+        tick = (at.now_ms - lag_ms) // 2
+        held = Holder(tick, 2, None)
+        score = {"open": 200 if silent else 3, "waiting": 1_230 * silent, "first": tick, "reused": 40}
+        address = {"open": 8, "first": tick + 7}
+        asked = {
+            "score": {"seconds": _took(second - silent, 40, 450), "retries": 120 + silent, "oldest_s": float(silent)},
+            "address": {"seconds": _took(second, 6, 30), "failures": 7, "oldest_s": 0.01},
+        }
+        workers = _workers(at, second - silent, lag_ms, _took(second - silent, 60, 510))
+        asking = worker("1/0", calls={"score": score, "address": address}, callers=asked, caller_restarts=0)
+        now = report(held, global_min=tick, min_times={1: tick + 4, 2: tick})
+        at.look(second, lag_ms, held, workers=[*workers, asking], tracker=now)
+
+    with _played(see, shape=replace(SHAPE, job="scored-orders")) as served:
         _give_past(served)
         yield served
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 from controlled import TOKEN, ControlledJob
-from tests.browser import HEIGHT, looks, shoot
+from tests.browser import HEIGHT, WIDTHS, looks, shoot
+from tests.waiting import HANGS_S
 
 from lowtide_snapshots.page.files import FOLDER
 from tests.page import scenes
@@ -35,7 +37,7 @@ class Window:
         size = {"width": width, "height": HEIGHT}
         # The certificate is the life's own: a user accepts it once.
         self._context = browser.new_context(viewport=size, color_scheme=theme, ignore_https_errors=True)
-        self._context.set_default_timeout(10_000)
+        self._context.set_default_timeout(HANGS_S * 1000)
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.tab = self.another()
@@ -67,19 +69,22 @@ def _window(browser: Any) -> Iterator[Window]:
 
 
 Served = Callable[[str], ControlledJob]
+FRESH_S = 60.0
+"""A scene tells of the quarter of an hour before it was made: an older one is made once more."""
 
 
 @pytest.fixture(name="served", scope="module")
 def _served() -> Iterator[Served]:
     """Serves a scene, by its name, until all tests are over."""
-    known: dict[str, ControlledJob] = {}
+    known: dict[str, tuple[float, ControlledJob]] = {}
     with ExitStack() as stack:
 
         def serve(name: str) -> ControlledJob:
-            if name not in known:
+            now = time.monotonic()
+            if name not in known or now - known[name][0] > FRESH_S:
                 scene: AbstractContextManager[ControlledJob] = getattr(scenes, name)()
-                known[name] = stack.enter_context(scene)
-            return known[name]
+                known[name] = now, stack.enter_context(scene)
+            return known[name][1]
 
         yield serve
 
@@ -132,6 +137,15 @@ def test_it_only_reads_and_asks_nobody_else(window: Window, served: Served) -> N
     assert job.stops == []
 
 
+def hidden_columns(tab: Any) -> list[str]:
+    """The sections whose tables have columns that are seen only by scrolling."""
+    found: list[str] = tab.evaluate(
+        """[...document.querySelectorAll(".wide:has(table)")].filter((each) => each.scrollWidth > each.clientWidth)
+           .map((each) => each.closest("section").id)"""
+    )
+    return found
+
+
 # -- how it looks ------------------------------------------------------------------------------------------------------
 
 
@@ -153,6 +167,8 @@ def test_all_fits_at_every_width_light_and_dark(window: Window, served: Served, 
         )
         assert dark == (theme == "dark")
         assert tab.locator("figure path.line").count() >= 6
+        if width < WIDTHS[1]:
+            assert hidden_columns(tab) == [], "a row is a list there"
         shoot(tab, f"page-{scene}-{width}-{theme}")
         shoot(tab, f"page-{scene}-{width}-{theme}-whole", whole=True)
 
@@ -178,11 +194,23 @@ def test_a_page_that_is_opened_late_shows_what_was_before(window: Window, served
 def test_fronts_segments_hops_snapshots_and_lives_are_listed(window: Window, served: Served) -> None:
     tab = window.open(served("healthy"))
     assert "held by front 3 (documents-1)" in text(tab, ".tile")
-    assert re.search(r"documents-1\s+\d+ ms\s+holds min time", text(tab, "#fronts tr.holds"))
+    assert re.search(r"documents-1\s+[\d.]+ m?s\s+holds min time", text(tab, "#fronts tr.holds"))
     assert "last, changes" in text(tab, "#segments tr.holds")
     assert [row.inner_text().split()[0] for row in tab.locator("#hops tbody tr").all()] == [
         "pack", "python", "exchange", "python", "wait", "commit"
     ]  # fmt: skip
+    flow = text(tab, "#flow")
+    assert re.search(r"level 0: [\d,]+ /s in", flow)
+    assert "48,213 keys, 9.0 MiB" in flow
+    assert re.search(r"archive\s*write\s*[\d,]+ records", flow)
+    assert tab.locator("#flow .way").count() == 6
+    assert tab.locator("#flow .way.exchange").count() == 2
+    assert tab.locator(".tile").count() == 6, "nothing was set aside"
+    to_kafka, to_files, dry = (row.inner_text() for row in tab.locator("#sinks tbody tr").all())
+    assert re.search(r"index\s+[\d,]+\s+[\d.]+ MiB\s+[\d:.]+\s+[\d.]+ m?s$", to_kafka.strip())
+    carried = r"[\d:.]+\s+2 s\s+12,345\s+3(\.0)? MiB\s+1"
+    assert re.search(rf"archive\s+[\d,]+\s+[\d.]+ MiB\s+[\d:.]+\s+20 min( 0 s)?\s+{carried}", to_files)
+    assert re.search(r"refunds\s+0\s+0 B\s+none yet", dry)
     newest = text(tab, "#snapshots tbody tr")
     assert "000003-0003" in newest
     assert "the last commit" in newest
@@ -227,9 +255,30 @@ def test_a_job_that_stands_says_what_holds_it(window: Window, served: Served) ->
     assert f"{scenes.LONG} runs, but delivers nothing" in verdict
     assert "Min time stands. It is held by an open ack of segment 2" in verdict
     assert "snapshot 000003-0002 failed: the store does not answer" in verdict
-    assert tab.locator(".tile.warn").count() == 3
+    assert tab.locator(".tile.warn").count() == 4
+    assert re.search(
+        r"Dead letters\s+21\s+3 rows refused by tables, 188 records too late, 340 repairs", text(tab, "#tiles")
+    )
     assert "index" in text(tab, "#segments tr.holds")
+    to_do = [each.inner_text() for each in tab.locator("#verdict li").all()]
+    assert to_do[0].startswith("A record is on its way to index.")
+    assert "`" not in "".join(to_do)
+    assert [each.text_content() for each in tab.locator("#flow .holds .name").all()] == ["index"]
+    assert "index, scan of changes, holds min time" in tab.locator("#flow svg").get_attribute("aria-label")
     assert tab.title().startswith(f"{scenes.LONG} runs, but")
+
+
+def test_a_service_that_does_not_answer_is_named_by_its_step(window: Window, served: Served) -> None:
+    tab = window.open(served("waiting"))
+    assert 'Min time stands. It is held by open calls of "score" at ' in text(tab, "#verdict")
+    held = text(tab, "#calls tr.holds")
+    assert re.search(r"^score\s+holds min time\s+200\s+[\d,]+ wait\s+1 min \d+ s\s+0 /s\s", held), held
+    other = text(tab, "#calls tbody tr:not(.holds)")
+    assert re.search(r"^address\s+8\s+10(\.0)? ms\s+103 /s\s+6\.\d ms\s+3\d(\.\d)? ms\s+0\s+7 failed$", other), other
+    for width, theme in looks(tab):
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+        shoot(tab, f"page-waiting-{width}-{theme}", whole=True)
+        assert "calls" not in hidden_columns(tab)
 
 
 def test_many_fronts_are_shown_when_somebody_wants_them(window: Window, served: Served) -> None:
@@ -293,5 +342,5 @@ def test_a_job_that_is_gone_is_said_to_be_and_what_was_known_stays(browser: Any)
 def test_the_page_and_the_manual_explain_the_same_words() -> None:
     found = re.findall(r'\["([^"]+)", "([^"]+)"\]', (FOLDER / "words.js").read_text())
     manual = (ROOT / "docs" / "monitoring.md").read_text().partition("\n### Words\n")[2].partition("\n## ")[0]
-    assert len(found) == 10
+    assert len(found) == 11
     assert re.findall(r"^\| ([a-z ]+) \| ([A-Z].+) \|$", manual, re.MULTILINE) == found

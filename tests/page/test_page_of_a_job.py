@@ -45,7 +45,7 @@ def _job(spark: Spark) -> Iterator[Job]:
 
 
 def history_of(job: Job) -> Any:
-    """What its page draws."""
+    """The drawing of its page."""
     return json.loads(job.client()._ask("GET", "/history"))
 
 
@@ -96,7 +96,7 @@ def test_the_rules_and_the_board_ask_for_metrics_that_it_has(job: Job) -> None:
 
 
 def metric_names(exposition: str) -> set[str]:
-    """Those that Prometheus stores; a gauge that has no value yet is told by its type alone."""
+    """Those that Prometheus stores; a gauge that has no value yet has a type alone."""
     suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
     families = text_string_to_metric_families(exposition)
     return {family.name + suffix for family in families for suffix in suffixes.get(family.type, ("",))}

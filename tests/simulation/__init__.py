@@ -12,5 +12,6 @@ are the network, the sinks, the log, the clock and whoever restarts things. Afte
 * `simulation.shard_world`: the same on a tracker in shards.
 * `simulation.flow_world`: compiled flows over several lives, delivered output against `run_log`.
 * `simulation.commit_world`: snapshots, commits, recoveries and retention, by several at once, killed anywhere.
+* `simulation.carrier_world`: staged records on their way into files, tables and puts, by several carriers.
 * `simulation.mutations`: every rule broken on purpose, which has to be caught.
 """

@@ -64,6 +64,11 @@ class Actor:
         if self._killed:
             raise Killed
 
+    def rest(self) -> None:
+        """Called by the actor itself while it waits for others."""
+        self._allowed = 0
+        self.stop()
+
     def _run(self) -> None:
         self._turn.acquire()
         try:
@@ -163,6 +168,8 @@ class SharedStore:
             self._ask()
             self._deleting(name)
             self.objects.pop(name, None)
+
+    def sweep(self, prefix: str) -> None: ...
 
     def check(self) -> None: ...
 

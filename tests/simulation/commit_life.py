@@ -196,7 +196,8 @@ class Life(Committer):
             if rng.random() < 0.2:
                 self.give_up(manifest)
             return  # Left to somebody else.
-        self.commit(manifest)
+        if self.commit(manifest) is not None:
+            self.log.set_restored(self.number, None)  # All of it has been loaded.
         if rng.random() < 0.4:
             self.prune()
 

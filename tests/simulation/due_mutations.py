@@ -28,13 +28,13 @@ def told_at_the_next_notice() -> list[Patch]:
     """What a worker tells is what was due when it told something before."""
     before: dict[tuple[int, int], int | None] = {}
 
-    def tell_due(self: WorkerCore) -> None:
-        for segment in self._tells_due:
+    def report_due(self: WorkerCore) -> None:
+        for segment in self._reports_due:
             due = before.get((id(self), segment))
             before[id(self), segment] = self.program.due(segment)
             self.tracker.due(segment, due, owner=self._owners[segment])
 
-    return [(WorkerCore, "tell_due", tell_due)]
+    return [(WorkerCore, "report_due", report_due)]
 
 
 def all_at_once() -> list[Patch]:

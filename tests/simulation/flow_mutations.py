@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from lowtide.core.branch import Branch
 from lowtide.core.effects import Effects, Frame, Snapshot
 from lowtide.core.ending_faults import Ending
 from lowtide.core.fronts.floors import NO_TICK
-from lowtide.core.fronts.front import Front, Report
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Report
 from lowtide.core.fronts.own_floors import Grants, OwnFloors
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators import node as node_module
@@ -131,8 +132,8 @@ def open_below_floors() -> list[Patch]:
     """No tick is closed below a floor of any front, though nothing that an older life has let out rests on it."""
     real: Any = Front.__init__
 
-    def init(self: Front, number: int, *, relied_on: int, highest_floor: int, **given: Any) -> None:
-        real(self, number, relied_on=max(relied_on, highest_floor), highest_floor=highest_floor, **given)
+    def init(self: Front, number: int, limits: FrontLimits, known: KnownFloors, **given: Any) -> None:
+        real(self, number, limits, replace(known, relied_on=max(known.relied_on, known.highest)), **given)
 
     return [(Front, "__init__", init)]
 

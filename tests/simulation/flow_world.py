@@ -54,6 +54,7 @@ class FlowWorld(World):
         silent: How likely nobody is told of delivered time, so that nothing of it is known later.
         wrong: How likely it is, without them, that a life begins with a function that is wrong about some records.
         at_sinks: How likely what it gives is refused by the sinks' formats, in a flow in which it can be.
+        refusals: How likely a service fails, in a flow with calls.
     """
 
     name: ClassVar[str] = "flow"
@@ -77,13 +78,17 @@ class FlowWorld(World):
         rewinds: float = 0.15,
         silent: float = 0.3,
         at_sinks: float = 0.3,
+        refusals: float = 0.0,
     ) -> None:
         super().__init__(seed, trace)
         self.grouping = grouping
         self.faults, self.damage, self.swaps = faults, damage, swaps
         self.older = Random(f"{self.name}/{seed}/older")
         """Chance apart, so that a seed's execution is the same without backfills."""
-        self.job = Job(self.rng, flow, longest, letters=letters, older=self.older, backfills=backfills)
+        self.job = Job(
+            self.rng, flow, longest, letters=letters, older=self.older, backfills=backfills, refusals=refusals
+        )
+        self.job.sinks.mark_every = (1, 7, 40)[seed // 4 % 3] if seed % 4 == 3 else 0
         self.snapshots = snapshots
         self.rewinds = rewinds
         self.silent = self.older.random() < silent
@@ -110,7 +115,7 @@ class FlowWorld(World):
         self.above = job.committed_tick
         """Below this nothing is committed, wherever the life begins (R16)."""
         known = job.logs, job.sinks, commit, manifests, archive, job.told_time, self.above
-        self.life = Life(rng, self.lives, plan, *known)
+        self.life = Life(rng, self.lives, plan, *known, job.services)
         if rng.random() >= SHARING:
             self.life.restored = None
         self.model, self.tracking = self.life.model, self.life.tracking
@@ -431,6 +436,8 @@ class FlowWorld(World):
         for _, _, bundle in self.life.bundles:
             if len(bundle) and bundle.pieces[0].tick < time:
                 raise Violation("safety", f"delivered time is {time}, tick {bundle.pieces[0].tick} is not durable")
+            if bundle.mark is not None and bundle.mark <= time:
+                raise Violation("safety", f"delivered time is {time}, lane {bundle.lane} is not marked {bundle.mark}")
         if not self.silent:
             self.job.tell(time)
 
@@ -547,10 +554,13 @@ class FlowWorld(World):
             while line.down:
                 life.tracking.tell(line, 1)
         moved += [life.go_on_to_the_end(worker) for worker in range(len(life.cores))]
-        while life.bundles or life.answers:
+        while life.bundles or life.answers or life.asked:
+            if life.asked:
+                life.reply([0], calm=True)
             if life.bundles:
                 life.store(0)
-            life.answer(0)
+            if life.answers:
+                life.answer(0)
             moved.append(True)
         return any(moved)
 

@@ -9,6 +9,8 @@ from functools import cache
 from random import Random
 from typing import Literal
 
+from call_flows import CALLING, drawn, may_fail
+from call_flows import DRAWN as RANDOM
 from programs import by_lane
 from state_flows import FLOWS
 
@@ -17,13 +19,14 @@ from lowtide.core.effects import Frame
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.flow.plan.plan import Plan
-from lowtide.flow.steps.steps import Clock
+from lowtide.flow.steps.steps import Ask, Clock
 from lowtide.local.run import Message, run_log
 from lowtide_tracker import Floor
 
 from .commits import Commit
 from .life import Life
 from .logs import NEVER_MS, draw_log
+from .services import Services
 from .sinks import Sinks
 from .verdict import Violation
 
@@ -38,10 +41,11 @@ LAYOUTS = ((8, 4), (4, 4), (6, 2))
 """Hash units and lanes."""
 
 Grouping = Literal["optimistic", "ordered"]
-BUILD = {build.__name__: build for build in FLOWS}
+BUILD = {build.__name__: build for build in (*FLOWS, *CALLING)}
+DRAWN = sorted(build.__name__ for build in FLOWS)
 
 
-FAILING = {"failing", "narrow", "changed_keys", "cycle", "cycle_of_windows"}
+FAILING = {"failing", "narrow", "changed_keys", "cycle", "cycle_of_windows", "calls_in_a_row", "call_repeatable"}
 """Flows whose records fail though nothing is wrong with them."""
 
 
@@ -52,7 +56,7 @@ def plan_of(
     """The plan of one of the flows; made once."""
     units, lanes = layout
     made = Flow(flow, dead_letters=kafka("dead", raw()) if letters else None)
-    BUILD[flow](made)
+    (drawn(flow) if flow.startswith(RANDOM) else BUILD[flow])(made)
     return compile_flow(made, units=units, lanes=lanes, parallelism=parallelism, slack_ms=slack_ms, grouping=grouping)
 
 
@@ -66,6 +70,7 @@ class Job:
         letters: Whether the flow names dead letters, as it must where records fail by themselves; drawn if None.
         older: Draws which partitions get a backfill, none of which does without it; and rewinds.
         backfills: How likely a partition gets one.
+        refusals: How likely a service fails.
 
     Attributes:
         logs: The partitions in the register, by front.
@@ -87,13 +92,15 @@ class Job:
         letters: bool | None = None,
         older: Random | None = None,
         backfills: float = 0.3,
+        refusals: float = 0.0,
     ) -> None:
         self.rng = rng
+        self.services = Services(rng, refusals)
         self.older = older or Random(0)
-        self.flow = flow or rng.choice(sorted(BUILD))
+        self.flow = flow or rng.choice(DRAWN)
         self._layout, self.slack_ms = rng.choice(LAYOUTS), rng.choice([2, 2, 5])
         drawn_letters = rng.random() < 0.5 if letters is None else letters
-        self.letters = drawn_letters or self.flow in FAILING
+        self.letters = drawn_letters or self.flow in FAILING or (self.flow.startswith(RANDOM) and may_fail(self.flow))
         plan = self.plan(1, "optimistic")
         names = [vertex.name for vertex in plan.sources()]
         longest = longest or rng.choice([3, 12, 25, 60])
@@ -190,7 +197,10 @@ class Job:
         """What the sinks hold is what the oracle delivers, with the floors that lanes or archive have, or fronts."""
         plan = self.plan(1, "optimistic")
         until = life.reached - 1 if self.strikes else None
-        expected, dead = run_log(plan, self._log(), list(self._floors(life)), until)
+        answers = {each.name: self.sinks.answers(plan.answers_of(each), range(plan.lanes)) for each in plan.those(Ask)}
+        kept = self.services.kept(plan, answers)
+        expected, dead = run_log(plan, self._log(), list(self._floors(life)), until, kept=kept)
+        self.services.check(plan, kept)
         lanes_of = by_lane(expected)
         for vertex in plan.sinks():
             lanes = lanes_of[vertex.name]

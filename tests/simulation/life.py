@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from random import Random
 
 from lives import Parts, alive, differing, merged, parts_of, said, share
@@ -16,34 +16,41 @@ from lowtide.core.cycle_inbox import CycleInbox
 from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.fronts.floors import NO_TICK, Floors
-from lowtide.core.fronts.front import Front, Window
-from lowtide.core.operators.order.bundle import Bundle
-from lowtide.core.operators.order.order import FIRST_TICK, tick_of
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
+from lowtide.core.operators.order.bundle import NO_KEY, Bundle
+from lowtide.core.operators.order.order import FIRST_TICK, position_of, tick_of
+from lowtide.core.operators.questions import Answered, Question
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.plan.segments import segments_of
 from lowtide.flow.schema.fields import kept
-from lowtide.flow.steps.steps import Read
-from lowtide.local.run import Message
+from lowtide.flow.steps.steps import Answers, Ask, Read
+from lowtide.local.run import Message, label_log
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
 from .channel import Channel
 from .commits import Commit, Taking
 from .logs import FAR_MS, Labels, Log
 from .model import Model
-from .sinks import Sinks
+from .services import Services
+from .sinks import Delivery, Sinks
 from .tracking import Line, Tracking
 from .verdict import Violation
 
 CAPACITY_TICKS = 64
 MOST_TAKINGS = 2
 """Snapshots that are under way at once."""
+JOINT = 0.7
+"""How likely a job with calls delivers what these have answered, and what rests on it, in one transaction."""
 LIFT_MS = 8
 """Logs here are some hundred ms long."""
 FAULTS = -1_000_000
 """Where the model has workers' faults, below what it has of ordered groupings."""
 DUES = -2_000_000
 """Where it has what is due for workers, below these."""
+CALLS = -3_000_000
+"""Where it has what is asked about, below these."""
+MOST_WORKERS = 1_000
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +84,7 @@ class Life:
         archive: Those of the archive, where it begins below what went there.
         told: The largest delivered time that the outside has heard.
         committed: T of the newest commit, which need not be the one where it begins.
+        services: The outside.
     """
 
     def __init__(
@@ -91,14 +99,19 @@ class Life:
         archive: Floors,
         told: int,
         committed: int,
+        services: Services,
     ) -> None:
         self.rng = rng
+        self.services = services
         self.plan = plan
         self.logs = dict(logs)
         self.sinks = sinks
         self.window = Window(rng.choice([1, 3, 20, CAPACITY_TICKS]), rng.choice([200, 1 << 20]))
         self.start = commit.tick if commit else 0
+        self.newest = commit
+        """The newest commit that this life has begun from, or made."""
         self.parts: Parts = alive(plan, commit.parts, commit.tick) if commit else {}
+        self.claim = sinks.claimed()
         self.last = sinks.last()
         self.manifests = manifests
         self.durable = Floors(archive)
@@ -107,7 +120,12 @@ class Life:
         self.unreported = [floor for floor in manifests if self.durable.add(floor)]
         self.relied_on = max([self.start, told, committed, *(key.tick + 1 for key in self.last.values())])
         self.bundle_records = rng.choice([1, 3, 1000])
+        self.mark_every = sinks.mark_every
+        self.users_sinks = {vertex.id for vertex in plan.sinks()}
         self.portion = rng.choice([None, 1, 1, 2, 5])
+        self.logs_of_calls = {log.id for log in plan.those(Answers)}
+        self.joint = self.users_sinks if self.logs_of_calls and rng.random() < JOINT else set[int]()
+        """Sinks that take records in one transaction with the answers of calls."""
         self.segments = segments_of(plan)
         inbound = self.segments.inbound
         self.model = Model(inbound)
@@ -140,6 +158,10 @@ class Life:
         self.bundles: list[tuple[int, int, Bundle]] = []
         self.answers: list[tuple[int, int, int]] = []
         """(worker, sink, lane): what is durable, and its worker does not know yet."""
+        self.asked: list[tuple[int, Question]] = []
+        """(worker, question): those that have no answer."""
+        self.owing: dict[tuple[int, int], set[bytes]] = {}
+        """By worker and call the order keys that were asked about, and whose answers are not durable."""
         self.takings: list[Taking] = []
         self.slow = rng.choice([0, 0, 0.95])
         """The share of looks at which a snapshot's parts are not there yet, unless another one could be sealed too."""
@@ -180,17 +202,16 @@ class Life:
         offset, before = start or (0, NO_TICK)
         front = Front(
             log.front,
-            slack_ms=self.plan.slack_ms,
-            opening=opening,
-            window=self.window,
-            max_future_ms=FAR_MS,
-            floors=self.stored.of_front(log.front),
-            unreported=self.unreported,
-            relied_on=self.relied_on,
-            highest_floor=self.durable.largest_tick(),
+            FrontLimits(self.plan.slack_ms, self.window, FAR_MS, LIFT_MS),
+            KnownFloors(
+                opening,
+                self.stored.of_front(log.front),
+                self.unreported,
+                self.relied_on,
+                self.durable.largest_tick(),
+            ),
             offset=offset,
             before=before,
-            lift_ms=LIFT_MS,
         )
         self.logs[log.front] = log
         self.of_front[log.front] = len(self.cores)
@@ -216,10 +237,19 @@ class Life:
             max_bundle_records=self.bundle_records,
             lead_ticks=self.window.lead_ticks,
             portion=self.portion,
+            joint=self.joint,
         )
+        for sink, barrier in core.barriers.items():
+            if sink in self.users_sinks and self.mark_every:
+                # As if the sink's records were staged.
+                barrier.mark_lanes(self.mark_every, self.start)
+        for id_, node in core.program.asking.items():
+            log = self.plan.answers_of(node.ask)
+            answers = self.sinks.answers(log, () if log is None else core.barriers[log.id].lanes, self.start)
+            core.know(id_, answers, NO_KEY)
         if commit:
             core.restore(share(self.plan, self.parts, place), commit.tick)
-        core.tell_due()
+        core.report_due()
         self._note_due(worker, core)
         host.workers.append(worker)
         self.cores.append(core)
@@ -233,7 +263,7 @@ class Life:
         })  # fmt: skip
         if host.request is not None:
             core.pin(host.request)
-        core.moved(tuple(host.floors))
+        self.spread(worker, core.moved(tuple(host.floors)))
         return core
 
     def _host(self) -> Host:
@@ -341,9 +371,13 @@ class Life:
         host.floors.merge(notice.floors)
         for worker in host.workers:
             core = self.cores[worker]
-            if not (notice.floors or core.ready or any(self.early[worker].values())) and self.rng.random() < 0.5:
+            forgets = not (notice.floors or core.ready or any(self.early[worker].values()))
+            if forgets and self.rng.random() < 0.5:
                 continue  # It would only forget; the next notice may tell it of this one as well.
-            self.spread(worker, core.moved(notice.floors))
+            effects = core.moved(notice.floors)
+            if forgets and (effects.frames or effects.bundles or effects.questions):
+                raise Violation("liveness", f"worker {worker} is not ready, and has something to send all the same")
+            self.spread(worker, effects)
             for segment, early in self.early[worker].items():
                 self._process(worker, early, early.due(core.tracker.min_time(segment)))
 
@@ -430,6 +464,8 @@ class Life:
 
     def committed(self, commit: Commit) -> None:
         """A snapshot is committed: workers hear of it sooner or later, and go by the newest they have heard of."""
+        if self.newest is None or commit.tick >= self.newest.tick:
+            self.newest = commit
         for worker in range(len(self.cores)):
             base = self.bases.get(worker, self.restored)
             if self.rng.random() < 0.7 and (base is None or commit.tick > base.tick):
@@ -444,15 +480,52 @@ class Life:
         return found
 
     def store(self, place: int) -> None:
-        """A sink makes a bundle durable."""
-        worker, sink, bundle = self.bundles.pop(place)
-        self.sinks.store(sink, bundle)
+        """A sink makes a bundle durable; answers that it may rest on are in the same transaction."""
+        with_it = self._with(place)
+        chosen = [self.bundles[each] for each in (*with_it, place)]
+        self.bundles = [each for other, each in enumerate(self.bundles) if other != place and other not in with_it]
+        for worker, sink, bundle in chosen:
+            self._store(worker, sink, bundle)
+
+    def _with(self, place: int) -> list[int]:
+        """The bundles of answers without which one does not become durable: those given before it, if it is joint."""
+        worker, sink, _ = self.bundles[place]
+        if sink not in self.joint:
+            return []
+        before = enumerate(self.bundles[:place])
+        return [other for other, (who, log, _) in before if who == worker and log in self.logs_of_calls]
+
+    def _store(self, worker: int, sink: int, bundle: Bundle) -> None:
+        self.sinks.send(self._delivery(sink, bundle))
         self.answers.append((worker, sink, bundle.lane))
+        for parent in self.plan.vertices[sink].parents if sink >= 0 else ():
+            self._settle(worker, parent, chain.from_iterable(piece.ats for piece in bundle.pieces))
+
+    def _delivery(self, sink: int, bundle: Bundle) -> Delivery:
+        """A bundle as it is sent: of a lane only one is under way, so its `last` is known (R13)."""
+        return Delivery(self.claim, sink, bundle, self.sinks.last_of(sink, bundle.lane))
 
     def answer(self, place: int) -> None:
         """A worker hears that a bundle is durable."""
         worker, sink, lane = self.answers.pop(place)
         self.spread(worker, self.cores[worker].durable(sink, lane))
+
+    def reply(self, places: Sequence[int], *, calm: bool) -> None:
+        """Services answer questions of one call at one worker; see `Services.answer`."""
+        given = [self.asked[place] for place in places]
+        self.asked = [each for place, each in enumerate(self.asked) if place not in places]
+        worker, (ask, *_) = given[0]
+        vertex = self.cores[worker].program.asking[ask].ask
+        answers = [Answered(each.at, self.services.answer(vertex, each, calm=calm)) for _, each in given]
+        effects = self.cores[worker].answered(ask, answers)
+        if vertex.step.repeatable:
+            self._settle(worker, ask, [each.at for each in answers])
+        self.spread(worker, effects)
+
+    def _settle(self, worker: int, ask: int, ats: Iterable[bytes]) -> None:
+        """Note that nothing waits for these answers any more."""
+        if (worker, ask) in self.owing:
+            self.owing[worker, ask].difference_update(ats)
 
     def keep_floors(self, worker: int) -> bool:
         """A worker hands on floors that no bundle has carried."""
@@ -468,11 +541,21 @@ class Life:
             self.tracking.forget(front, offset)
 
     def end(self) -> None:
-        """The life is over; what sinks were just being given may still become durable, before they are claimed."""
-        while self.bundles:
-            _, sink, bundle = self.bundles.pop()
-            if self.rng.random() < 0.3:
-                self.sinks.store(sink, bundle)
+        """The life is over; what sinks were just being given may still become durable before they are claimed.
+
+        What does not comes late, to another claim.
+        """
+        places = range(len(self.bundles))
+        taken = {place for place in reversed(places) if self.rng.random() < 0.3}
+        taken |= {other for place in taken for other in self._with(place)}
+        for place in reversed(places):
+            _, sink, bundle = self.bundles[place]
+            delivery = self._delivery(sink, bundle)
+            if place in taken:
+                self.sinks.take(delivery)
+            else:
+                self.sinks.late.append(delivery)
+        self.bundles = []
 
     @property
     def fronts(self) -> list[Front]:
@@ -504,9 +587,43 @@ class Life:
             if (sink, bundle.lane) in busy:
                 raise Violation("output", f"lane {bundle.lane} has two bundles in flight")
             self.bundles.append((worker, sink, bundle))
+        for question in effects.questions:
+            self._ask(worker, question)
         self._note_held(worker, core)
+        self._note_asked(worker, core)
         self._note_due(worker, core)
         self._note_ending(worker, core)
+
+    def _ask(self, worker: int, question: Question) -> None:
+        """A service is asked."""
+        ask = self.cores[worker].program.asking[question.ask].ask
+        owing = self.owing.setdefault((worker, question.ask), set())
+        if question.at in owing:
+            raise Violation("output", f'"{ask.name}" asks twice about {question.at.hex()}')
+        owing.add(question.at)
+        if ask.id not in self.segments.certain:
+            self._check_durable(ask, question.at)
+        self.services.ask(ask, question.at, self.sinks.answers(self.plan.answers_of(ask), range(self.plan.lanes)))
+        self.asked.append((worker, question))
+
+    def _check_durable(self, ask: Vertex[Ask], at: bytes) -> None:
+        """R2: a life that began now would give a record that anybody is asked about the same label."""
+        position = position_of(at)
+        # Nobody keeps what a repeatable call answers; and a clock's record, or a window's, is in no log.
+        if ask.step.repeatable or position.front not in self.logs:
+            return
+        floors = Floors(Floor(log.front, 0, log.opening or 0) for log in self.logs.values())
+        for some in (self.durable, self.sinks.floors(), self.manifests):
+            floors.merge(some)
+        # What a commit has made superfluous is gone: a life begins where that stands.
+        offset, before = (self.newest.starts if self.newest else {}).get(position.front, (0, NO_TICK))
+        floors.add(Floor(position.front, offset, before))
+        messages = [each for each in self.logs[position.front].messages if each.position.sequence >= offset]
+        label = label_log(messages, floors, self.plan.slack_ms)[position]
+        if label != tick_of(at):
+            raise Violation(
+                "output", f'"{ask.name}" asks at tick {tick_of(at)} about {position}, whose label is {label}'
+            )
 
     def _check_labels(self, front: Front, effects: Effects) -> None:
         """R1: what has been handed out has the labels that the log and the floors give it."""
@@ -535,6 +652,14 @@ class Life:
             holding = [node for node in core.program.holding if segment in node.sends]
             ticks = [tick for node in holding if (tick := node.first_tick()) is not None]
             self._note(segment, ~worker, min(ticks, default=None))
+
+    def _note_asked(self, worker: int, core: WorkerCore) -> None:
+        """R23: what is asked about counts as being in the segments that answers go to until these are durable."""
+        for id_, node in core.program.asking.items():
+            ready = [at for at, _, _ in islice(node._ready, 1)]
+            tick = min(map(tick_of, [*self.owing.get((worker, id_), ()), *ready]), default=None)
+            for segment in self.segments.sends[id_]:
+                self._note(segment, CALLS - MOST_WORKERS * id_ - worker, tick)
 
     def _note_due(self, worker: int, core: WorkerCore) -> None:
         """R6b: what is due counts as being in the segments that it will be sent into."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .call_mutations import CALLS
+from .carrier_mutations import CARRIERS
 from .commit_mutations import COMMIT
 from .cycle_mutations import CYCLE
 from .due_mutations import DUE
@@ -15,5 +17,6 @@ from .tracking_mutations import TRACKING
 from .worker_mutations import WORKER
 
 MUTATIONS: list[Mutation] = [
-    *TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *FLOW, *RECOVERY, *COMMIT,
+    *TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *FLOW, *CALLS, *RECOVERY, *COMMIT,
+    *CARRIERS,
 ]  # fmt: skip

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from lowtide.core.fronts.floors import NO_TICK, Floors
-from lowtide.core.fronts.front import Front
+from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors
 from lowtide.core.operators.barrier import Barrier
 from lowtide.core.operators.keyed.beside import BesideNode
+from lowtide.core.operators.order.bundle import Bundle, Piece
 from lowtide.core.operators.state.group import Touched
 from lowtide.core.operators.state.keyed_state import KeyedState
 from lowtide.core.worker import WorkerCore
@@ -17,6 +19,7 @@ from .commits import Commit
 from .job import Job
 from .life import Life
 from .mutation import Mutation, Patch
+from .sinks import Delivery, Sinks
 from .tracking import Tracking
 
 
@@ -24,8 +27,8 @@ def front_without(**without: Any) -> list[Patch]:
     """A front is recovered without something that an earlier life left to it."""
     real = Front.__init__
 
-    def init(self: Front, number: int, **given: Any) -> None:
-        real(self, number, **(given | without))
+    def init(self: Front, number: int, limits: FrontLimits, known: KnownFloors, **given: Any) -> None:
+        real(self, number, limits, replace(known, **without), **given)
 
     return [(Front, "__init__", init)]
 
@@ -34,8 +37,8 @@ def never_reported() -> list[Patch]:
     """Floors that a commit alone knows are gone by, and count as durable."""
     real = Front.__init__
 
-    def init(self: Front, number: int, *, floors: Any = (), unreported: Any = (), **given: Any) -> None:
-        real(self, number, floors=[*floors, *unreported], **given)
+    def init(self: Front, number: int, limits: FrontLimits, known: KnownFloors, **given: Any) -> None:
+        real(self, number, limits, replace(known, durable=[*known.durable, *known.unreported], unreported=()), **given)
 
     return [(Front, "__init__", init)]
 
@@ -55,7 +58,7 @@ def told_forgotten() -> list[Patch]:
     real: Any = Life.__init__
 
     def init(self: Life, *given: Any) -> None:
-        real(self, *given[:-2], NO_TICK, given[-1])
+        real(self, *given[:-3], NO_TICK, *given[-2:])
 
     return [(Life, "__init__", init)]
 
@@ -65,7 +68,7 @@ def commits_forgotten() -> list[Patch]:
     real: Any = Life.__init__
 
     def init(self: Life, *given: Any) -> None:
-        real(self, *given[:-1], NO_TICK)
+        real(self, *given[:-2], NO_TICK, given[-1])
 
     return [(Life, "__init__", init)]
 
@@ -197,6 +200,77 @@ def changed_too_early() -> list[Patch]:
     return [(Touched, "add", add)]
 
 
+def claim_alone() -> list[Patch]:
+    """A store compares the claim, and not the lane's `last` before."""
+
+    def take(self: Sinks, delivery: Delivery) -> bool:
+        if delivery.claim == self.claim:
+            self.store(delivery.sink, delivery.bundle)
+        return delivery.claim == self.claim
+
+    return [(Sinks, "take", take)]
+
+
+def last_alone() -> list[Patch]:
+    """A store compares the lane's `last` before, and not the claim."""
+
+    def take(self: Sinks, delivery: Delivery) -> bool:
+        fits = delivery.before == self.last_of(delivery.sink, delivery.bundle.lane)
+        if fits:
+            self.store(delivery.sink, delivery.bundle)
+        return fits
+
+    return [(Sinks, "take", take)]
+
+
+def mark_before_rows() -> list[Patch]:
+    """A lane is marked while records below the mark wait for a bundle."""
+
+    def send(self: Any, lane: int, pieces: list[Piece]) -> Bundle:
+        bundle, state = real(self, lane, pieces), self._lanes[lane]
+        if state.marked < self._mark:
+            bundle.mark = state.marked = self._mark
+        return bundle
+
+    real = Barrier._send
+    return [(Barrier, "_send", send)]
+
+
+def mark_without_floors() -> list[Patch]:
+    """A bundle that only marks a lane does not bring the floors that min time rests on."""
+
+    def send(self: Any, lane: int, pieces: list[Piece]) -> Bundle:
+        bundle = real(self, lane, pieces)
+        if not pieces and bundle.mark is not None:
+            bundle.floors = ()
+        return bundle
+
+    real = Barrier._send
+    return [(Barrier, "_send", send)]
+
+
+def mark_relied_on_by_nobody() -> list[Patch]:
+    """A mark is not its lane's `last`, so the next life's new fronts may open below it."""
+
+    def send(self: Any, lane: int, pieces: list[Piece]) -> Bundle:
+        state = self._lanes[lane]
+        before = pieces[-1].ats[-1] if pieces else state.last
+        bundle = real(self, lane, pieces)
+        bundle.last = state.last = before
+        return bundle
+
+    real = Barrier._send
+    return [(Barrier, "_send", send)]
+
+
+def marks_not_awaited() -> list[Patch]:
+    """Delivered time does not wait for marks."""
+    from lowtide.core.operators import barrier
+
+    lane = vars(barrier)["_Lane"]
+    return [(lane, "first_tick", lane._first_piece)]
+
+
 def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
     return Mutation(name, rule, what, "flow", patches, options)
 
@@ -205,9 +279,9 @@ OFTEN = 0.02
 
 RECOVERY = [
     flow("clock-forgets", "R1, H6", "the clock may stand below what was relied on",
-         lambda: front_without(relied_on=NO_TICK, highest_floor=NO_TICK), faults=OFTEN),
+         lambda: front_without(relied_on=NO_TICK, highest=NO_TICK), faults=OFTEN),
     flow("floors-unread", "R2, W2", "a front does not look at the floors that are durable",
-         lambda: front_without(floors=()), faults=OFTEN),
+         lambda: front_without(durable=()), faults=OFTEN),
     flow("never-reported", "R2", "a floor that a commit alone knows is gone by and not reported", never_reported,
          flow="loop", damage=0.6, faults=OFTEN, idle=15, snapshots=7),
     flow("archive-unread", "R2", "floors below the newest commit are not looked for", archive_unread,
@@ -238,5 +312,13 @@ RECOVERY = [
          flow="three_levels", faults=OFTEN),
     flow("floors-not-awaited", "R18", "delivered time does not wait for floors", floors_not_awaited,
          flow="two_sources", longest=3, idle=15, faults=OFTEN),
+    flow("claim-alone", "R19", "a store does not compare the lane's last", claim_alone),
+    flow("last-alone", "R19, W10", "a store does not compare the claim", last_alone, faults=OFTEN),
+    flow("mark-before-rows", "R20", "a lane is marked before all below is on its way", mark_before_rows),
+    flow("mark-without-floors", "R20", "a mark does not bring the floors that it rests on", mark_without_floors,
+         flow="two_sources", longest=3, idle=15, faults=OFTEN),
+    flow("mark-relied-on-by-nobody", "R3, R20", "new fronts may open below a mark", mark_relied_on_by_nobody,
+         faults=OFTEN),
+    flow("marks-not-awaited", "R20, R21", "delivered time does not wait for marks", marks_not_awaited),
     flow("told-when-given", "R18, W14", "delivered time does not wait for the sink's word", told_when_given),
 ]  # fmt: skip

@@ -6,6 +6,8 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from .call_world import CallWorld
+from .carrier_world import CarrierWorld
 from .commit_world import CommitWorld
 from .flow_world import FlowWorld
 from .lives_world import LivesWorld
@@ -19,8 +21,10 @@ WORLDS: dict[str, Callable[..., World]] = {
     "protocol": ProtocolWorld,
     "shards": ShardWorld,
     "flow": FlowWorld,
+    "calls": CallWorld,
     "commit": CommitWorld,
     "lives": LivesWorld,
+    "carrier": CarrierWorld,
 }
 
 

@@ -231,10 +231,9 @@ class ShardedTracking(Tracking):
                 self.hear_report(at)
         self._lose_count()
         merge = self.tracker
-        self.shards[at] = Shard.rebuilding(
+        self.shards[at] = Shard(
             self.graph,
             merge.fronts,
-            workers=[line.local.worker for line in self.lines],
             shard=at,
             shards=self.count,
             start=self.start,
@@ -242,7 +241,7 @@ class ShardedTracking(Tracking):
             closed=merge.closed,
             dues=self.dues,
             orders=merge.orders,
-        )
+        ).rebuilt_from([line.local.worker for line in self.lines])
         self.reports[at].clear()
         self.orders[at].clear()
         self.shards[at].join(merge.era)

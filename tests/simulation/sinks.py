@@ -1,19 +1,28 @@
-"""Simulated sinks: a lane takes a bundle, its `last` and its floors in one atomic step, and tells them on request."""
+"""Simulated sinks: a lane takes a bundle, its `last` and its floors in one atomic step, and tells them on request.
+
+The store compares, as a database does: a delivery says which life has claimed it and what the lane's `last` was before
+(R19). A delivery may come late, when its life has long sent it again, or is over.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from random import Random
 
-from lowtide.core.fronts.floors import Floors
+from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.operators.faults.failure import Dead
 from lowtide.core.operators.order.bundle import NO_KEY, Bundle
-from lowtide.core.operators.order.order import OrderKey
+from lowtide.core.operators.order.order import OrderKey, tick_of
 from lowtide.core.operators.plain.sink import SinkEncoder
-from lowtide.flow.plan.plan import Plan
+from lowtide.core.operators.questions import Answer
+from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide_tracker import Floor
 
 from .verdict import Violation
 
+LOST, LATE = 0.05, 0.3
+"""How likely a delivery is sent twice, and how likely one that is late comes before the next."""
 Sent = tuple[bytes | None, bytes | None, int]
 """Key, value, timestamp."""
 
@@ -24,30 +33,85 @@ class Lane:
 
     messages: list[Sent] = field(default_factory=list)
     letters: list[Dead] = field(default_factory=list)
+    answers: dict[bytes, Answer] = field(default_factory=dict)
+    """Of a call's log, by order key."""
     ticks: list[int] = field(default_factory=list)
     last: bytes = NO_KEY
+    mark: int = NO_TICK
+    """Below this tick the lane has said that it is complete, whatever life has said so (R20)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A bundle on its way, with what the store compares: the claim, and the lane's `last` before."""
+
+    claim: int
+    sink: int
+    bundle: Bundle
+    before: bytes
 
 
 class Sinks:
     """All sinks of a job, over all its lives.
 
     Attributes:
+        claim: The life that may write.
+        late: Requests that are still under way, and may come whenever something else does.
         lanes: By sink (its vertex) and lane.
         kept: The floors that are durable, each once, whichever lanes have written it.
     """
 
     def __init__(self, plan: Plan) -> None:
+        self.claim = 0
+        self.mark_every = 0
+        """The distance of the lanes' marks; 0 for none, as most jobs have: `FlowWorld` sets it."""
+        self.late: list[Delivery] = []
+        # Of its own, so that what is drawn elsewhere stays as it is.
+        self._rng = Random(19)
         self.lanes: dict[tuple[int, int], Lane] = {}
         self.kept: set[Floor] = set()
         self._encoders = {vertex.id: SinkEncoder(vertex, plan.slack_ms) for vertex in plan.sinks()}
+
+    def claimed(self) -> int:
+        """A life claims the store; its number there."""
+        self.claim += 1
+        return self.claim
+
+    def send(self, delivery: Delivery) -> None:
+        """A life sends a bundle until it is durable; when an answer is lost, it sends it again, and one comes late."""
+        if self.late and self._rng.random() < LATE:
+            self.take(self.late.pop(self._rng.randrange(len(self.late))))
+        if self._rng.random() < LOST:
+            self.late.append(delivery)
+        if not self.take(delivery):
+            raise Violation("output", f"lane {delivery.bundle.lane} refuses the life that has claimed it")
+
+    def take(self, delivery: Delivery) -> bool:
+        """Write a bundle if its claim and its lane's `last` are those that the delivery names; whether they were."""
+        if delivery.claim != self.claim or delivery.before != self.last_of(delivery.sink, delivery.bundle.lane):
+            return False
+        self.store(delivery.sink, delivery.bundle)
+        return True
+
+    def last_of(self, sink: int, lane: int) -> bytes:
+        """The `last` of a lane."""
+        return self.lanes[sink, lane].last if (sink, lane) in self.lanes else NO_KEY
 
     def store(self, sink: int, bundle: Bundle) -> None:
         """Take a bundle whole."""
         lane = self.lanes.setdefault((sink, bundle.lane), Lane())
         if not (lane.last < bundle.last or (len(bundle) == 0 and lane.last == bundle.last)):
             raise Violation("output", f"lane {bundle.lane} is given {bundle.last.hex()} after {lane.last.hex()}")
+        if bundle.pieces and bundle.pieces[0].tick < lane.mark:
+            raise Violation("output", f"lane {bundle.lane} is given {bundle.pieces[0].tick} below its mark {lane.mark}")
+        if bundle.mark is not None:
+            lane.mark = max(lane.mark, bundle.mark)
         if sink < 0:
             lane.letters += bundle.rows
+        elif sink not in self._encoders:
+            lane.answers |= {
+                at: answer for each in bundle.pieces for at, answer in zip(each.ats, each.rows, strict=True)
+            }
         elif len(bundle):
             messages = self._encoders[sink].encode(bundle.lane, bundle.pieces)
             lane.messages += [(key, value, timestamp) for _, _, key, value, timestamp, _ in messages]
@@ -58,11 +122,16 @@ class Sinks:
 
     def last(self) -> dict[tuple[int, int], OrderKey]:
         """What recovery asks for: per sink and lane."""
-        return {key: OrderKey.of(lane.last) for key, lane in self.lanes.items() if lane.ticks}
+        return {key: OrderKey.of(lane.last) for key, lane in self.lanes.items() if lane.last}
 
     def letters(self) -> list[Dead]:
         """All dead letters."""
         return [letter for lane in self.lanes.values() for letter in lane.letters]
+
+    def answers(self, log: Vertex | None, lanes: Iterable[int], start: int = NO_TICK) -> dict[bytes, Answer]:
+        """The answers of a call's log from a tick on; of one that keeps none, none."""
+        found = [self.lanes[log.id, lane] for lane in lanes if log is not None and (log.id, lane) in self.lanes]
+        return {at: answer for lane in found for at, answer in lane.answers.items() if tick_of(at) >= start}
 
     def floors(self) -> Floors:
         """What recovery asks for besides."""

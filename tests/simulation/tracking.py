@@ -143,17 +143,16 @@ class Tracking:
         """The tracker's process dies, another one takes its place and waits for all workers."""
         era = self.tracker.era + 1
         workers = [line.local.worker for line in self.lines]
-        self.tracker = Tracker.rebuilding(
+        self.tracker = Tracker(
             self.graph,
             self.register,
-            workers=workers,
             start=self.start,
             capacity_ticks=self.capacity,
             feeds=self.feeds or None,
             closed=self.closed,
             dues=self.dues,
             era=era,
-        )
+        ).rebuilt_from(workers)
         self.number = 0
         self.applied_floors.clear()
         self.announced = {

@@ -8,15 +8,17 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
+from call_flows import DRAWN
 from state_flows import Count
 
 from lowtide.core.operators.faults.failure import AtRecord
+from lowtide.flow.formats.endpoints import KafkaSink
 from lowtide.flow.formats.formats import Format
 from lowtide.flow.formats.reading import Decoded
 from lowtide.flow.formats.writable import Rule, Writable
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.columns import Messages
-from lowtide.flow.steps.steps import FlatMap, Scan, Write
+from lowtide.flow.steps.steps import Ask, FlatMap, Scan, Write
 
 from .verdict import Violation
 
@@ -93,7 +95,7 @@ class Wrong:
     def _vertex(self, vertex: Vertex) -> Vertex:
         if vertex.name == self.step:
             return _with(vertex, self._poisoning if self.poisons else self._raising)
-        if self.at_sinks and isinstance(vertex.step, Write):
+        if self.at_sinks and isinstance(vertex.step, Write) and isinstance(vertex.step.sink, KafkaSink):
             sink = replace(vertex.step.sink, format=Narrow(vertex.step.sink.format))
             return replace(vertex, step=replace(vertex.step, sink=sink))
         refuses = self.poisons and not self.at_sinks and isinstance(vertex.step, Scan)
@@ -124,11 +126,19 @@ def draw_wrong(rng: Random, plan: Plan, at_sinks: float) -> Wrong:
     """
     if plan.name in SUMMED and rng.random() < at_sinks:
         return Wrong("words", True, rng.choice(RARE), rng.randrange(1 << 20), at_sinks=True)
-    users = (vertex for vertex in plan.vertices if not vertex.step.own)
+    users = (vertex for vertex in plan.vertices if not vertex.step.own and not vertex.step.outside)
     vertex = rng.choice([vertex for vertex in users if hasattr(vertex.step, "function")])
     counts = {Count, *(each.takes for each in plan.vertices if isinstance(each.step, Scan))} == {Count}
-    poisons = counts and isinstance(vertex.step, FlatMap) and vertex.gives is Count
+    # Behind a step of a random flow there may be no scan that refuses poison.
+    counts = counts and not plan.name.startswith(DRAWN)
+    poisons = counts and isinstance(vertex.step, FlatMap) and vertex.gives is Count and not _is_answered(plan, vertex)
     return Wrong(vertex.name, poisons and rng.random() < 0.7, rng.choice(RARE), rng.randrange(1 << 20))
+
+
+def _is_answered(plan: Plan, vertex: Vertex) -> bool:
+    """Whether a step's records come to a call before they come to a scan: a service does not know poison."""
+    children = [child for child in plan.children(vertex.id) if not isinstance(child.step, Scan)]
+    return any(isinstance(child.step, Ask) or _is_answered(plan, child) for child in children)
 
 
 def _refusing(function: Function) -> Function:

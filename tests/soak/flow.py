@@ -10,8 +10,6 @@ from tests.shop import BIG_PRIME, Shop
 
 import lowtide as lt
 
-__all__ = ["SOURCES", "Click", "Rate", "flow"]
-
 SOURCES = {"clicks": 2, "rates": 1}
 """The topics, each with how many partitions it has."""
 GAP, WAIT, PAUSE, IDLE = (timedelta(seconds=each) for each in (2, 10, 6.3, 3_600))

@@ -11,8 +11,6 @@ from tests.shop import Shop, now_ms
 
 from lowtide.connectors.kafka_access import librdkafka_settings
 
-__all__ = ["Load"]
-
 USERS = 5_003
 STRIDE = 2_654_435_761
 """The user of a click: neighbours are of users far apart."""

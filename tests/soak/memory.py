@@ -10,8 +10,6 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple, Self
 
-__all__ = ["Grown", "Sample", "Sampler", "grown", "resident_bytes", "table", "write_series"]
-
 LEFT_OUT = frozenset({"saver"})
 """They live for as long as they write a snapshot, and share most of their memory with the worker they come from."""
 MOST = 1.10
@@ -48,7 +46,7 @@ class Grown:
 
     @property
     def right(self) -> bool:
-        """True if they have not grown; to shrink is no fault."""
+        """True if they have not grown; shrinking is fine."""
         return self.share <= MOST
 
 
@@ -118,9 +116,9 @@ def table(found: Sequence[Grown], settled_s: float) -> str:
     """For people: a line for each role."""
     lines = [f"{'MiB, by role':<14}{f'after {settled_s / 60:.1f} min':>16}{'at the end':>14}{'':>9}{'highest':>11}"]
     for each in found:
-        told = "" if each.right else "  grown"
+        mark = "" if each.right else "  grown"
         sizes = f"{each.settled / MIB:16.1f}{each.end / MIB:14.1f}{each.share - 1:+9.1%}{each.most / MIB:11.1f}"
-        lines.append(f"{each.role:<14}{sizes}{told}")
+        lines.append(f"{each.role:<14}{sizes}{mark}")
     return "\n".join(lines)
 
 

@@ -25,8 +25,6 @@ from .flow import SOURCES
 from .load import Load
 from .memory import Grown, Sampler, grown, table, write_series
 
-__all__ = ["Soak", "kill_moments"]
-
 VICTIMS = ("worker", "service", "driver")
 SETTLED_S = 300.0
 """After so long a job has come to what it needs, with one kill in the midst of it: a worker that has caught up after a
@@ -35,7 +33,7 @@ EVERY_S = 2.0
 WITHIN_S = 60.0
 """The length of the look then, and in the end; in a short soak a tenth of its time."""
 DRAINED_S = 20.0
-"""Log time goes on for so long without a click: pauses are told and visits close."""
+"""Log time goes on for so long without a click: pauses are noticed and visits close."""
 DELIVERED_WITHIN_S = 600.0
 
 Say = Callable[[str], None]
@@ -49,8 +47,8 @@ class Soak(Run):
         kills: How many processes are killed meanwhile: workers, service and driver in turn.
         per_s: Clicks a second.
         folder: Where everything lies.
-        say: Told what happens.
-        progress: Told how it stands, a few times a second.
+        say: Called with what happens.
+        progress: Called with the state, a few times a second.
     """
 
     def __init__(self, minutes: float, kills: int, per_s: int, folder: Path, *, say: Say, progress: Say) -> None:
@@ -79,8 +77,13 @@ class Soak(Run):
             }
             for each in self.grown
         }
-        told = {"minutes": round(self._lasts_s / 60, 1), "written": self.written, "roles": roles, "right": self.right}
-        return json.dumps(told | json.loads(self.result.line()))
+        reported = {
+            "minutes": round(self._lasts_s / 60, 1),
+            "written": self.written,
+            "roles": roles,
+            "right": self.right,
+        }
+        return json.dumps(reported | json.loads(self.result.line()))
 
     @property
     def right(self) -> bool:

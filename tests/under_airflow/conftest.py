@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
@@ -18,13 +19,13 @@ from embedded_airflow.airflow import PARTS
 from tests.waiting import HANGS_S, wait_until
 
 from lowtide.jobs.folder import JobFolder
+from lowtide_airflow.cli import dag_files
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.services import Services
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka
 
-ROOT = Path(__file__).parents[2]
 JOB = "counting"
 HOURS = "hours"
 """A job that no program runs."""
@@ -105,6 +106,47 @@ flow = "{folder}/flow.py"
 snapshot = "never"
 recover = false
 hour_complete = true
+"""
+
+
+LAKE = "lake"
+"""A job that no program runs, with a sink of files."""
+LAKE_FLOW = """\
+from dataclasses import dataclass
+
+import lowtide as lt
+
+
+@dataclass(frozen=True)
+class Order:
+    number: int
+    country: str
+
+
+place = "{folder}/lake/dt={{tick:%Y-%m-%d}}/hour={{tick:%H}}/"
+flow = lt.Flow("{job}")
+orders = flow.read("orders", lt.kafka("{orders}", lt.json(Order)))
+orders.write("archive", lt.files(place, lt.parquet(Order), partition_by=["country"]))
+"""
+LAKE_DAG = """\
+import duckdb
+from airflow.sdk import DAG, task
+from lowtide_airflow.assets import event_payloads, files_asset
+
+with DAG("lake_hours", schedule=[files_asset("{job}", "archive")]):
+
+    @task
+    def read(**context):
+        found = []
+        for hour in event_payloads(context):
+            rows = []
+            if duckdb.execute("from glob(?)", [hour["files"]]).fetchall():
+                rows = duckdb.execute("select number from read_parquet(?)", [hour["files"]]).fetchall()
+            (listed,) = duckdb.execute("select rows from read_json(?)", [hour["done"]]).fetchone()
+            found.append({{**hour, "numbers": [number for number, in rows], "listed": listed}})
+        return found
+
+    read()
 """
 
 
@@ -196,6 +238,12 @@ def _stage(kafka: Kafka, zookeeper: str, tmp_path_factory: pytest.TempPathFactor
     (folder / "lowtide.toml").write_text(CONF.format(folder=folder, kafka=kafka.address, zookeeper=zookeeper))
     (folder / "airflow.toml").write_text(JOBS.format(job=JOB, hours=HOURS, folder=folder, every=SNAPSHOT_EVERY_S))
     (folder / "token").write_text(TOKEN)
+    (folder / "lake.py").write_text(LAKE_FLOW.format(folder=folder, job=LAKE, orders=orders))
+    dags = folder / "dags"
+    dags.mkdir()
+    for file in dag_files():
+        shutil.copy(file, dags)
+    (dags / "lake_hours.py").write_text(LAKE_DAG.format(job=LAKE))
     commands = Path(sys.executable).parent
     extra = {
         "snapshots_url": str(folder / "snapshots"), "lowtide": str(commands / "lowtide"),
@@ -207,7 +255,7 @@ def _stage(kafka: Kafka, zookeeper: str, tmp_path_factory: pytest.TempPathFactor
         "AIRFLOW_CONN_LOWTIDE_DEFAULT": json.dumps(connection),
         "PATH": f"{commands}:{os.environ['PATH']}",
     }
-    settings = Settings(dags=ROOT / "dags", heartbeat_limit_s=HEARTBEAT_LIMIT_S)
+    settings = Settings(dags=dags, heartbeat_limit_s=HEARTBEAT_LIMIT_S)
     airflow = EmbeddedAirflow(folder / "home", settings, environment=environment)
     stage = Stage(airflow, folder, kafka, orders, totals, zookeeper)
     with ExitStack() as stack:

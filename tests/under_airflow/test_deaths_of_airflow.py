@@ -85,7 +85,7 @@ def test_a_scheduler_that_was_away_sees_the_snapshots_through_and_takes_none_twi
         assert len(job.commits()) == committed + len(runs)
 
 
-def test_a_death_is_told_though_the_triggerer_was_away_and_dies_once_more(stage: Stage) -> None:
+def test_a_death_is_reported_though_the_triggerer_was_away_and_dies_once_more(stage: Stage) -> None:
     stage.submit()
     stage.order()
     dag = stage.dag("recover")
@@ -101,11 +101,11 @@ def test_a_death_is_told_though_the_triggerer_was_away_and_dies_once_more(stage:
         stage.order()
         stage.airflow.start("triggerer")
         wait_until(lambda: bool(runs()), HANGS_S, "a run of the recover DAG")
-        # It may have told no more than this one event, and waits for what the run has begun.
+        # It may have sent no more than this one event, and waits for what the run has begun.
         stage.airflow.kill("triggerer")
         stage.airflow.start("triggerer")
         stage.api.wait(dag, runs()[0].id, RECOVERED_WITHIN_S)
-        # The one that began anew may tell it once more.
+        # The one that began again may report it once more.
         wait_until(lambda: all(run.over for run in runs()), RECOVERED_WITHIN_S, "the end of all runs")
         assert {run.state for run in runs()} == {"success"}
         assert (job.status().state, job.status().incarnation) == ("running", dead + 1)

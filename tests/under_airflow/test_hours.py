@@ -55,11 +55,11 @@ def test_each_hour_that_is_delivered_is_announced_and_starts_the_batch_dag_once(
     hour = 0
     while not stage.api.runs(complete) and hour < STEPS:
         hour += 1
-        driver.tell(life, (BEGINS_MS + hour * HOUR_MS) // SLACK_MS)
+        driver.publish(life, (BEGINS_MS + hour * HOUR_MS) // SLACK_MS)
         time.sleep(STEP_S)
     end_ms = BEGINS_MS + hour * HOUR_MS
     # Within the next hour: nothing more is complete.
-    driver.tell(life, (end_ms + HOUR_MS // 2) // SLACK_MS)
+    driver.publish(life, (end_ms + HOUR_MS // 2) // SLACK_MS)
 
     def announced() -> list[dict[str, str]]:
         return [hour for run in over(complete) for hour in _result(stage, complete, run, "find")]

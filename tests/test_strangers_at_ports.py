@@ -81,7 +81,7 @@ def _driver(shop: Shop, tmp_path: Path) -> Iterator[Driver]:
 
 
 def doors(driver: Driver) -> list[Listener]:
-    """Where the job listens at this moment."""
+    """The job's current addresses."""
     return listeners([driver.pid, *below(driver.pid)])
 
 
@@ -130,7 +130,7 @@ def stand(driver: Driver, held: ExitStack) -> None:
 
 @pytest.mark.nightly
 def test_strangers_at_every_port_change_nothing(driver: Driver, shop: Shop) -> None:
-    """While they talk, and while they stand at every door: epochs end, workers are found again, status is told."""
+    """While they talk, and while they stand at every door: epochs end, workers are found again, status is answered."""
     driver.ready()
     with Load(shop), ExitStack() as held:
         life = life_of(driver)

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from tests.shop import Backfill, Shop, now_ms
+from tests.waiting import HANGS_S
 
-from lowtide.connectors.lasts import read_lasts, topic_of
 from lowtide.errors import LifeEnded
 from lowtide.local.oracle import read_output
+from lowtide.sinks.kafka.lasts import read_lasts, topic_of
 
 if TYPE_CHECKING:
-    from lowtide.driver.job import Job
     from tests.conftest import Spark
+
+    from lowtide.driver.job import Job
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 HOUR_MS = 3_600_000
@@ -34,7 +36,7 @@ def kill_a_worker(job: Job) -> None:
 
 
 def test_r1_r2_idle_log_append_and_transactional_fronts_and_a_record_of_2099(spark: Spark) -> None:
-    """One partition never gets a record, one topic ends in a marker behind an aborted transaction; then a kill."""
+    """One partition never gets a record, one topic ends in a marker after an aborted transaction; then a kill."""
     kafka = spark.kafka
     appended = kafka.topic("appended", 1, message_timestamp_type="LogAppendTime")
     # Kafka itself would refuse the record of 2099 by default.
@@ -85,7 +87,7 @@ def test_r8_a_front_an_hour_ahead_waits_and_what_it_holds_is_bounded(spark: Spar
     shop.produce(range(3000, 9000), began_ms + HOUR_MS, partitions=[1], step_ms=20)
     most: dict[str, int] = {}
     with shop.running() as job:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + HANGS_S
         while (status := job.status())["totals"]["records_out"] < 8900 and time.monotonic() < deadline:
             note(most, status["workers"])
             time.sleep(0.05)
@@ -129,7 +131,7 @@ def own_floors(job: Job) -> int:
 
 def await_that(done: Callable[[], bool]) -> None:
     """Wait until something holds."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + HANGS_S
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -153,7 +155,7 @@ def test_r3_a_partition_added_while_the_job_runs_is_read_from_its_start(spark: S
         assert shop.judge.right() == 500
         client: Any = AdminClient({"bootstrap.servers": spark.kafka.address})
         client.create_partitions([NewPartitions(shop.sources[0], 3)])[shop.sources[0]].result()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + HANGS_S
         while len(shop.judge.fronts()) < 3 and time.monotonic() < deadline:
             shop.produce(range(500, 510), partitions=[0])
             time.sleep(0.5)
