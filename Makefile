@@ -20,13 +20,14 @@ KILLS ?= 20
 SEED ?=
 # Of `make soak`: how long the load lasts; KILLS are 6 there.
 MINUTES ?= 30
+# Of `make outlets-chaos`: how long the schedule is; SEED is 7 there if there is none.
+SECONDS ?= 600
 
 HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
-FOLDERS := plugin tracker snapshots dags bench tools peers infra $(wildcard examples tests)
 UNDER_AIRFLOW := tests/airflow_page tests/dag_runs tests/under_airflow
-UNIT := not (spark or kafka or zookeeper or s3 or postgres or airflow or slow)
+UNIT := not (spark or kafka or zookeeper or s3 or postgres or redis or airflow or slow)
 
 .PHONY: help
 help:  ## list the targets
@@ -55,6 +56,14 @@ classes: jars jar  ## rehearse a job, so that Spark's and Kafka's JVMs start in 
 s3-server:  ## build the tests' S3 server with Go; without Go the tests take moto
 	@tools/s3-server build
 
+.PHONY: postgres
+postgres:  ## install the tests' PostgreSQL, where there is none and this user may
+	@tools/postgres
+
+.PHONY: redis
+redis:  ## install the tests' Redis, where there is none and this user may
+	@tools/redis
+
 .PHONY: chromium
 chromium:  ## install the tests' browser, where this user may
 	@tools/chromium
@@ -77,24 +86,24 @@ check: env  ## ruff (lint, format, import rules) and mypy --strict over everythi
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(ENV)/bin/lint-imports --no-logo
-	@# One run per folder, as the folders' test modules may have the same names; what they import is read once for all.
-	@for folder in $(FOLDERS); do echo "mypy $$folder"; $(RUN) -m mypy $$folder; done
+	$(RUN) -m mypy
 
 .PHONY: check-imports
 check-imports: env  ## install lowtide-tracker and lowtide-snapshots alone, each with its tests
 	@LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) tools/check-imports
 
 .PHONY: test
-test: classes s3-server  ## run all tests but those under Airflow (ARGS='-k name')
+test: classes s3-server postgres redis  ## run all tests but those under Airflow (ARGS='-k name')
 	S3=$$(tools/s3-server chosen) $(RUN) -m pytest $(addprefix --ignore=,$(UNDER_AIRFLOW)) \
 	    $(or $(ARGS),-n 4 --dist loadscope --durations 20)
 
 .PHONY: test-airflow
 test-airflow: classes chromium  ## run the tests under a real Airflow, which `make test` leaves out (ARGS='-k name')
-	$(RUN) -m pytest $(UNDER_AIRFLOW) $(ARGS)
+	$(RUN) -m pytest $(UNDER_AIRFLOW) $(or $(ARGS),-m "not nightly")
+	@echo "not part of this run: what make test-nightly runs"
 
 .PHONY: test-nightly
-test-nightly: classes s3-server  ## run the tests whose laws cheaper ones hold too, which `make test` leaves out
+test-nightly: classes s3-server postgres redis  ## run the tests whose laws cheaper ones hold too, which `make test` leaves out
 	S3=$$(tools/s3-server chosen) $(RUN) -m pytest -m nightly $(or $(ARGS),-n 4 --dist loadscope --durations 20)
 
 .PHONY: test-unit
@@ -123,9 +132,18 @@ soak: classes s3-server  ## run a job with timers, sessions and a broadcast over
 	@PYTHONPATH=tests:examples:snapshots/tests/support $(RUN) -m soak --minutes $(MINUTES) \
 	    $(if $(filter command environment,$(firstword $(origin KILLS))),--kills $(KILLS)) $(ARGS)
 
+.PHONY: outlets-chaos
+outlets-chaos: classes s3-server postgres redis  ## a job that writes to all stores, it and their servers killed by a schedule (SECONDS=600 SEED=7)
+	SERVERS=needed S3=$$(tools/s3-server chosen) OUTLETS_SECONDS=$(SECONDS) OUTLETS_SEED=$(or $(SEED),7) \
+	    $(RUN) -m pytest -q tests/test_all_sinks.py $(ARGS)
+
 .PHONY: demo
 demo: env jars jar  ## index real text, kill the driver in the middle, compare every byte (DOCUMENTS=dir, WORD=word)
 	@PYTHONPATH=examples $(RUN) -m demo
+
+.PHONY: lake-demo
+lake-demo: env jars jar s3-server postgres  ## orders to PostgreSQL, Parquet on S3 and Iceberg, killed once, asked by SQL at the end
+	@PYTHONPATH=examples:.:snapshots/tests/support $(RUN) -m lake_demo
 
 .PHONY: airflow
 airflow: classes  ## run Airflow beside Kafka and ZooKeeper, the demo's job under it, until Ctrl-C
@@ -141,7 +159,7 @@ bench: env $(if $(filter core,$(firstword $(ARGS))),,classes)  ## measure (ARGS=
 
 .PHONY: peers
 peers: classes  ## set up Lowtide's peers and measure all alike (ARGS='--systems bytewax,lowtide --table', '--help')
-	@LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) -m peers $(ARGS)
+	@LOWTIDE_UV=$$($(HOUSE) uv) $(ENV)/bin/lowtide bench peers $(ARGS)
 
 .PHONY: wheels
 wheels: jar  ## build the four wheels, their sdists, constraints and a package index into dist/
@@ -166,6 +184,10 @@ root:
 ON_HOSTS = LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv)
 CLUSTER = $(ON_HOSTS) PYTHONPATH=infra/hosts $(RUN) infra/cluster.py
 
+.PHONY: infra-software
+infra-software: jars jar s3-server  ## what plain `terraform init` and `apply` need in infra/terraform/local
+	@$(CLUSTER) software
+
 .PHONY: infra-up
 infra-up: root jars jar s3-server  ## needs root: a cluster of hosts on this machine, by Terraform (ARGS='--var kafka_brokers=1')
 	@$(CLUSTER) up $(ARGS)
@@ -186,6 +208,10 @@ infra-down: root env  ## needs root: destroy the cluster, and count what is left
 infra-check: env  ## check Terraform's module for AWS: validate, test, lint and scan it, without AWS
 	@LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/check.py
 
+.PHONY: environment-archive
+environment-archive: jars jar  ## pack what AWS's hosts install, Python and Spark included, and try it out (ARGS='--glibc 2.36')
+	@$(ON_HOSTS) $(RUN) infra/environment_archive.py $(ARGS)
+
 .PHONY: infra-bench
 infra-bench: root jars jar s3-server  ## needs root: latency over a cluster's hosts, and over loopback, in one run
 	@$(ON_HOSTS) PYTHONPATH=infra:infra/hosts $(RUN) infra/latency.py $(ARGS)
@@ -195,7 +221,7 @@ infra-demo: root jars jar s3-server  ## needs root: the whole story: provision, 
 	@$(ON_HOSTS) PYTHONPATH=infra:infra/hosts:dags/tests/support $(RUN) -m story
 
 .PHONY: lock
-lock:  ## make requirements.lock anew from requirements.in and the pyproject.toml files (ARGS=--upgrade)
+lock:  ## remake requirements.lock from requirements.in and the pyproject.toml files (ARGS=--upgrade)
 	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-package lowtide --no-emit-package lowtide-tracker \
 	    --no-emit-package lowtide-snapshots --no-emit-package lowtide-airflow --no-emit-package lowtide-bench \
@@ -210,7 +236,7 @@ lock:  ## make requirements.lock anew from requirements.in and the pyproject.tom
 	    --no-emit-index-url $(ARGS) tools/site/requirements.in --output-file tools/site/requirements.lock
 
 .PHONY: lock-jars
-lock-jars: env  ## fetch the jars of plugin/lowtide/jars/ivy.xml anew and make jars.lock from them
+lock-jars: env  ## fetch the jars of plugin/lowtide/jars/ivy.xml and remake jars.lock from them
 	@$(RUN) -m lowtide.jars.third_party lock
 
 .PHONY: clean

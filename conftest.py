@@ -1,8 +1,9 @@
-"""What the tests of every folder may use, what they may cost, what a run leaves out, and what is said at its end."""
+"""Fixtures for the tests of every folder, budgets, what a run leaves out, and its last words."""
 
 import os
+import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -15,7 +16,14 @@ import pytest
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-pytest_plugins = ["s3_fixtures", "services_fixtures"]
+pytest_plugins = [
+    "services_fixtures",
+    "s3_fixtures",
+    "snapshots_fixtures",
+    "tracker_fixtures",
+    "life_fixtures",
+    "provider_fixtures",
+]
 
 UNIT = "unit"
 KNOWN_AHEAD = 2
@@ -24,13 +32,15 @@ LEFT_OUT = "left_out"
 OF_ALL = "of_all"
 BEGAN_S = pytest.StashKey[float]()
 NO_BROWSER = "there is no Chromium here, install it with `make chromium`"
+NO_POSTGRES = "there is no PostgreSQL here, install it with `make postgres`"
+NO_REDIS = "there is no Redis here, install it with `make redis`"
 NO_PROMTOOL = "there is no promtool here, build it with `make promtool`"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declares the setting `budgets`, and the option that has them fail a run."""
-    told = "seconds of CPU that all tests of a marker may take together: `marker: seconds`"
-    parser.addini("budgets", told, type="linelist")
+    help_text = "seconds of CPU that all tests of a marker may take together: `marker: seconds`"
+    parser.addini("budgets", help_text, type="linelist")
     parser.addoption("--hold-budgets", action="store_true", help="fail a run whose tests take more than `budgets`")
 
 
@@ -41,6 +51,14 @@ def pytest_configure(config: pytest.Config) -> None:
         pairs = (line.partition(":") for line in config.getini("budgets"))
         seconds = {name.strip(): float(limit_s) for name, _, limit_s in pairs}
         config.pluginmanager.register(Budgets(seconds, hold=config.option.hold_budgets))
+
+
+@pytest.fixture(autouse=True)
+def _own_path() -> Iterator[None]:
+    """Forget folders that flows were loaded from: processes that later tests start would find modules there."""
+    before = sys.path.copy()
+    yield
+    sys.path[:] = before
 
 
 def is_of_all(config: pytest.Config) -> bool:
@@ -118,7 +136,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class SparkFirst(LoadScopeScheduling):
+    class SparkFirst(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             return nodeid if is_alone(config.rootpath / file) else file
@@ -143,7 +161,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @cache
 def uses_spark(file: Path) -> bool:
-    """Returns whether a file has tests with Spark: whoever gives them out knows their names only."""
+    """Returns whether a file has tests with Spark: xdist's controller knows their names only."""
     return "pytest.mark.spark" in file.read_text()
 
 
@@ -167,14 +185,16 @@ class Budgets:
     def __init__(self, seconds: dict[str, float], *, hold: bool) -> None:
         self._budgets = seconds
         self._hold = hold
-        self._took: Counter[str] = Counter()
+        self._took = defaultdict[str, float](float)
         self._left_out: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Counts a test."""
         group = next((name for name in self._budgets if name in report.keywords), UNIT)
         if report.when == "teardown":
-            self._took[group] += dict(report.user_properties).get(CPU_S, 0.0)  # type: ignore[assignment]
+            self._took[group] += sum(
+                took for name, took in report.user_properties if name == CPU_S and isinstance(took, float)
+            )
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Keeps what a run leaves out."""
@@ -204,6 +224,10 @@ class Budgets:
         if unseen:
             terminalreporter.section("no browser", yellow=True)
             terminalreporter.line(f"{unseen} tests of the page were left out: {NO_BROWSER}")
+        for server, reason in (("PostgreSQL", NO_POSTGRES), ("Redis", NO_REDIS)):
+            if unasked := sum(reason in str(report.longrepr) for report in skipped):
+                terminalreporter.section(f"no {server}", yellow=True)
+                terminalreporter.line(f"{unasked} tests of {server} were left out: {reason}")
         terminalreporter.section("not part of this run")
         if self._left_out:
             terminalreporter.line(f"make test-nightly: {len(self._left_out)} tests whose laws cheaper ones hold too")
