@@ -120,6 +120,7 @@ def test_each_record_is_in_the_store_once_and_nothing_is_reported_before(job: Pr
     wait_until(lambda: job.seen() == 3 * PART, HANGS_S, "records are staged")
     assert job.rows() < 3 * PART
     before_ms = job.published_ms()
+    wait_until(lambda: job.marked_ms() > before_ms, HANGS_S, "a later time is marked")
     process.terminate()
     assert process.wait(HANGS_S) == 0
     assert job.rows() == 3 * PART

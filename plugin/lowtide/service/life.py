@@ -186,12 +186,16 @@ class Life:
             await self.close()
             raise
 
-    async def drain(self) -> None:
-        """Have readers of staged sinks' stores see what was delivered, as far as they can, and publish it (R21)."""
+    async def drain(self, workers: Sequence[WorkerState]) -> None:
+        """Have readers of staged sinks' stores see what was delivered, as far as they can, and publish it (R21).
+
+        Args:
+            workers: The workers, which have ended, as they last reported.
+        """
         late = await self.carriers.drain(DRAIN_LIMIT_S)
         if late:
             LOG.warning("not all of sinks %s is visible yet; the next life makes it so", ", ".join(late))
-        visible = self.carriers.visible(self._durable)
+        visible = self._visible(workers)
         if self.setting.staged and not self.end.has_come(visible):
             self._store_delivered(visible)
             if self._publishing is not None:

@@ -160,7 +160,7 @@ class Lives:
         await _until_empty(links, limit_s)
         killed = await self._kill(register, links)
         if self.running is not None and not register.cause:
-            await self.running.life.drain()
+            await self.running.life.drain(figures.workers(self.register, self.gauges))
         await self.close()
         return killed
 

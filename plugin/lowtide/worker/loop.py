@@ -139,6 +139,8 @@ class Loop:
             if not idle:
                 self._turns.add(time.monotonic_ns() - self._watch.woke_ns)
         self._limit.end()
+        if not self._failed:
+            self._send_gauges()  # A stop publishes what these say is durable.
 
     def stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         """End soon, after finishing what is being processed."""
@@ -349,11 +351,14 @@ class Loop:
         now = time.monotonic()
         if now >= self._gauges_at:
             self._gauges_at = now + GAUGES_EVERY_S
-            gauges = {worker.name: _gauges(worker) for worker in self._down}
-            if self._down:
-                first = self._down[0].name
-                gauges[first] = replace(self._host.gauges(gauges[first]), turns=self._turns.counts)
-            self._send(Gauges(gauges))
+            self._send_gauges()
+
+    def _send_gauges(self) -> None:
+        gauges = {worker.name: _gauges(worker) for worker in self._down}
+        if self._down:
+            first = self._down[0].name
+            gauges[first] = replace(self._host.gauges(gauges[first]), turns=self._turns.counts)
+        self._send(Gauges(gauges))
 
     def _send(self, message: FromHost) -> None:
         self._control.send(Kind.ASK, encode(message))
@@ -387,7 +392,8 @@ class Loop:
             self._watch_host()
 
     def _service_gone(self) -> None:
-        LOG.info("the service closed the line: the life is over")
+        if not self._stopping:
+            LOG.info("the service closed the line: the life is over")
         self.stop()
 
 

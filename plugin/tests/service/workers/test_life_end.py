@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
@@ -22,6 +23,7 @@ from lowtide.assignment.messages import End, ServiceStart
 from lowtide.assignment.welcome import Welcome
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded
 from lowtide.process.wire import Kind, connect
+from lowtide.status.gauges import WorkerGauges
 from lowtide.worker.protocol import Frames
 from lowtide_snapshots.cause import Cause
 
@@ -45,6 +47,19 @@ class Wayward(IdleStage):
                 os._exit(0)
             answer.append((0, str(child).encode()))
         return answer
+
+
+class Delivering(IdleStage):
+    """A stage whose delivered time moves with each frame."""
+
+    tick = 0
+
+    def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
+        self.tick += len(messages)
+        return [(0, b"taken")]
+
+    def gauges(self) -> WorkerGauges:
+        return replace(super().gauges(), delivered_time=self.tick)
 
 
 class Misfit(StageDeployment):
@@ -118,6 +133,20 @@ def test_a_worker_that_hangs_is_killed_at_the_end_of_its_life(
     with ServiceClient(life.address, SECRET) as service:
         assert service.finish(life.incarnation) == ["1/0"]
     assert not alive(pid)
+
+
+def test_a_worker_reports_before_it_ends_what_it_has_delivered(life: Life) -> None:
+    life.begin(StageDeployment(Delivering))
+    task = life.attach("1/0", 0)
+    assert not isinstance(task, str), task
+    with ServiceClient(life.address, SECRET) as service:
+        for _ in range(3):
+            task.send(Kind.FRAME, b"x")
+            task.receive()
+        assert service.finish(life.incarnation) == []
+        (worker,) = service.status().workers
+    assert worker.gauges is not None
+    assert worker.gauges.delivered_time == 3
 
 
 def test_a_worker_of_a_life_that_has_ended_is_killed_when_the_next_begins(
