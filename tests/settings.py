@@ -15,7 +15,9 @@ def settings_of(kafka: Kafka, zookeeper: str, folder: Path, slots: int) -> dict[
     """Settings of a job on the tests' services, with everything that it writes in one folder."""
     return {
         "kafka.bootstrap_servers": kafka.address,
+        "kafka.reach_limit_ms": 30_000,
         "zookeeper.hosts": zookeeper,
+        "zookeeper.reach_limit_s": 30.0,
         "epoch.duration_s": 5.0,
         "job.start_limit_s": HANGS_S,
         "worker.start_limit_s": HANGS_S,

@@ -75,7 +75,9 @@ def test_a_short_run_delivers_every_record_once_and_leaves_nothing_behind(tmp_pa
     for side in (result, result["skeleton"], result["bare"]):
         assert (side["records"], side["lost"], side["duplicated"]) == (1000, 0, 0)
         assert 0 < side["p50_ms"] <= side["p90_ms"] <= side["p99_ms"] <= side["max_ms"]
-        assert {"kafka", "generator", "reader"} <= {kind for kind, used in side["cpu_by_process_s"].items() if used > 0}
+        used_s = side["cpu_by_process_s"]
+        assert min(used_s["kafka"], used_s["generator"]) > 0
+        assert "reader" in used_s, "it may take less than the 10 ms in which the kernel counts"
     for side in (result, result["skeleton"]):
         assert side["faults"] == 0
         # On a machine so busy that nothing came in time there is nothing to divide by.

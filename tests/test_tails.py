@@ -302,13 +302,15 @@ def test_a_broker_that_was_away_is_reported_once_and_grants_come_again(kafka: Ka
             granted = len(heard.grants)
             time.sleep(1)
             assert len(heard.grants) == granted
+            assert (len(heard.errors), heard.ends) == (1, 0), heard.errors
+            assert f"{topic}-2" in heard.errors[0]
             services.start("kafka")
             heard.wait_for(2, 0)
-            heard.wait(lambda: heard.ends)
-            assert (len(heard.errors), heard.ends) == (1, 1), heard.errors
-            assert f"{topic}-2" in heard.errors[0]
+            # A broker that has just come may be too slow once more: that is another episode.
+            heard.wait(lambda: heard.ends == len(heard.errors))
+            before = heard.ends
             services.stop("kafka", grace_s=0)
-            heard.wait(lambda: len(heard.errors) == 2)
+            heard.wait(lambda: len(heard.errors) > heard.ends >= before)
 
 
 def test_an_idle_job_costs_next_to_nothing(kafka: Kafka) -> None:
