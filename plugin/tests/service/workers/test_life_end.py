@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
@@ -52,14 +51,14 @@ class Wayward(IdleStage):
 class Delivering(IdleStage):
     """A stage whose delivered time moves with each frame."""
 
-    tick = 0
+    delivered = 0
 
     def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
-        self.tick += len(messages)
+        self.delivered += len(messages)
         return [(0, b"taken")]
 
     def gauges(self) -> WorkerGauges:
-        return replace(super().gauges(), delivered_time=self.tick)
+        return WorkerGauges(delivered_time=self.delivered)
 
 
 class Misfit(StageDeployment):
