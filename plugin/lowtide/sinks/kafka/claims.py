@@ -14,6 +14,9 @@ from lowtide.errors import ServiceUnavailable
 AT_ONCE = 8
 """Producers at a time: each has a connection and several threads."""
 RETRY_S = 0.05
+FIRST_CALL_S, LONGEST_CALL_S = 0.03, 2.0
+"""Limits of one call, doubled from each to the next: librdkafka looks for the coordinator when a call begins, or half a
+second later, and at the first call it has no broker yet."""
 
 
 def transactional_id(job: str, level: int, lane: int) -> str:
@@ -63,17 +66,21 @@ def claim(kafka: KafkaConf, ids: Iterable[str], limit_s: float) -> None:
 
 
 def _claim(settings: dict[str, str], name: str, deadline: float, limit_s: float) -> None:
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import KafkaError, KafkaException, Producer
 
     config: dict[str, Any] = {"transactional.id": name, "log_level": 0, "error_cb": lambda _: None}
     config |= {"retry.backoff.ms": 1, "retry.backoff.max.ms": 4, "reconnect.backoff.max.ms": 500}
     producer = Producer(settings | config)
+    call_s = FIRST_CALL_S
     while True:
         try:
-            producer.init_transactions(max(0.001, deadline - time.monotonic()))
+            producer.init_transactions(max(0.001, min(call_s, deadline - time.monotonic())))
             return
         except KafkaException as caught:
             error = caught.args[0]
+            if error.code() == KafkaError._TIMED_OUT and time.monotonic() < deadline:
+                call_s = min(2 * call_s, LONGEST_CALL_S)  # The call that follows goes on with what has begun.
+                continue
             if not error.retriable() or time.monotonic() + RETRY_S > deadline:
                 raise ServiceUnavailable(
                     f'Kafka did not grant the transactional id "{name}" within {limit_s:g} s: {error.str()}',
