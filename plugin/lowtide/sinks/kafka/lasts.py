@@ -65,6 +65,8 @@ READ_RECORDS = 10_000
 QUEUED_RECORDS = 50_000
 """Written ahead of what the broker has taken."""
 READ_S = 0.2
+FIRST_ANSWER_S = 2.0
+"""Waited for the first answer about a topic, and twice as long each time: a request may go unanswered."""
 SAY_EVERY_S = 5.0
 
 
@@ -302,13 +304,19 @@ def topic_id(settings: Mapping[str, str], topic: str, limit_s: float) -> str | N
     from confluent_kafka.admin import AdminClient
 
     client: Any = AdminClient({**settings, "log_level": 0})
-    try:
-        answer = client.describe_topics(TopicCollection([topic]), request_timeout=limit_s)
-        return str(answer[topic].result().topic_id)
-    except KafkaException as caught:
-        if caught.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return None
-        raise _unanswered(settings, topic, limit_s, caught) from caught
+    deadline, wait_s = time.monotonic() + limit_s, FIRST_ANSWER_S
+    while True:
+        wait_s = max(0.1, min(wait_s, deadline - time.monotonic()))
+        try:
+            answer = client.describe_topics(TopicCollection([topic]), request_timeout=wait_s)
+            return str(answer[topic].result().topic_id)
+        except KafkaException as caught:
+            code = caught.args[0].code()
+            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            if code != KafkaError._TIMED_OUT or time.monotonic() >= deadline:
+                raise _unanswered(settings, topic, limit_s, caught) from caught
+            wait_s *= 2
 
 
 def _end_offset(settings: Mapping[str, str], topic: str, limit_s: float, *, committed: bool) -> int:
