@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from lowtide.api import Flow
@@ -178,18 +178,29 @@ def committed(brokers: str, topic: str, limit_s: float) -> Iterator[bytes]:
         deadline = time.monotonic() + limit_s
         while any(positions[partition] < end for partition, end in ends.items()):
             assert time.monotonic() < deadline, f"a transaction stays open: {positions} of {ends}"
-            for message in consumer.consume(1000, 0.1):
-                error = message.error()
-                if error is None:
-                    yield message.value() or b""
-                elif error.code() != KafkaError._PARTITION_EOF:
-                    continue
-                positions[message.partition() or 0] = (message.offset() or 0) + (error is None)
+            message = consumer.poll(0.1)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                yield message.value() or b""
+            elif error.code() != KafkaError._PARTITION_EOF:
+                continue
+            positions[message.partition() or 0] = (message.offset() or 0) + (error is None)
 
 
 def _ends(brokers: str, partitions: list[int], topic: str, limit_s: float) -> dict[int, int]:
     """Return the offsets after the last message of each partition, committed or not."""
     client: Any = AdminClient({"bootstrap.servers": brokers, "log_level": 0})
     wanted = {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions}  # type: ignore[no-untyped-call]
-    answers = client.list_offsets(wanted, request_timeout=limit_s, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-    return {each.partition: answer.result().offset for each, answer in answers.items()}
+    isolation, deadline = IsolationLevel.READ_UNCOMMITTED, time.monotonic() + limit_s
+    while True:
+        left_s = max(0.1, deadline - time.monotonic())
+        try:
+            answers = client.list_offsets(wanted, request_timeout=left_s, isolation_level=isolation)
+            return {each.partition: answer.result().offset for each, answer in answers.items()}
+        except KafkaException:
+            # A topic that has just been made has no leaders yet.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
