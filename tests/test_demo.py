@@ -4,9 +4,7 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,7 @@ from demo.feeding import Feeder
 from demo.looking_up import documents_with
 from demo.reading import Reader, caught_up, steady
 from inverted_index import Document, flow
-from tests.waiting import HANGS_S
+from tests.waiting import HANGS_S, wait_until
 
 from lowtide.conf import KafkaConf
 from lowtide.flow.plan.compiler import compile_flow
@@ -28,13 +26,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 300
-
-
-def wait_until(done: Callable[[], bool], within_s: float = HANGS_S) -> None:
-    deadline = time.monotonic() + within_s
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture(name="folder")
@@ -127,7 +118,7 @@ def test_versions_go_in_order_from_two_producers_and_the_topic_answers(kafka: "K
     reader.start()
     try:
         feeder.open_gate()
-        wait_until(lambda: feeder.done)
+        wait_until(lambda: feeder.done, HANGS_S, "the feeder is done")
         sent = kafka.messages(source)
         assert feeder.changes == corpus.changes()
         assert feeder.sent == feeder.total == len(sent) == 2 * len(corpus.texts)
@@ -147,7 +138,7 @@ def test_versions_go_in_order_from_two_producers_and_the_topic_answers(kafka: "K
             for key, value, timestamp, _ in outputs:
                 producer.produce(sink, value, key, lane, timestamp=timestamp)
         producer.flush(30)
-        wait_until(lambda: len(reader) >= corpus.changes())
+        wait_until(lambda: len(reader) >= corpus.changes(), HANGS_S, "all changes are read")
         delivered = read_output(conf, sink)
         assert compare(plan, log, (), delivered).right
         everything = [output for lane in delivered.values() for output in lane]

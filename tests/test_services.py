@@ -6,14 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kazoo.client import KazooClient
-from tests.waiting import HANGS_S
+from tests.waiting import HANGS_S, wait_until
 
 from lowtide.conf import KafkaConf
 from lowtide.connectors.topics import TopicExists, TopicRefused, Topics
@@ -42,15 +41,6 @@ def lowtide(*arguments: str, folder: Path, ports: dict[str, int]) -> "subprocess
     chosen = [word for setting in (f"embedded.folder={folder}", *settings) for word in ("--set", setting)]
     command = [sys.executable, "-m", "lowtide.cli", *arguments, *chosen]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def eventually(true: Callable[[], object], timeout_s: float = HANGS_S) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def running(pid: int | None) -> bool:
@@ -119,7 +109,7 @@ def test_topics_are_created_described_and_deleted(shared: EmbeddedServices) -> N
     with pytest.raises(TopicRefused, match="invalid"):
         topics.create("no good")
     topics.delete("compacted")
-    assert eventually(lambda: "compacted" not in topics.names())
+    wait_until(lambda: "compacted" not in topics.names(), HANGS_S, "the topic is gone")
     with pytest.raises(TopicUnknown, match="lowtide topic create compacted"):
         topics.describe("compacted")
     with pytest.raises(TopicUnknown):
@@ -241,7 +231,7 @@ def test_a_stale_record_hurts_nobody(folder: Path) -> None:
     record = read_record(folder / "zookeeper" / "process.json")
     assert record is not None
     os.kill(record.pid, signal.SIGKILL)
-    assert eventually(lambda: not record.alive())
+    wait_until(lambda: not record.alive(), HANGS_S, "the server has ended")
     assert [service.state for service in service_status(folder)] == ["dead", "stopped"]
     # The id belongs to this very process now.
     stale = {"pid": os.getpid(), "start_time": record.start_time, "boot_id": record.boot_id}
@@ -260,7 +250,7 @@ def test_a_killed_parent_takes_its_services_along(folder: Path) -> None:
     assert record.parent == parent.pid
     parent.kill()
     parent.communicate()
-    assert eventually(lambda: not record.alive())
+    wait_until(lambda: not record.alive(), HANGS_S, "the server has ended")
 
 
 def test_services_that_are_up_outlive_whoever_started_them(folder: Path) -> None:
