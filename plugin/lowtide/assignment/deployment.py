@@ -54,6 +54,7 @@ class Deployment:
         delivery_limit_ms: How long Kafka may take for what a sink is given at once.
         max_queued_bytes: Input and output that may wait in one worker before its source is held back.
         call_limit_s: How long a call of the flow's functions may take.
+        sealed: Whether frames are sealed on their way through Spark.
         pace_ms: The least time between the beginnings of two transactions of one process while little waits.
         lasts_topic: The topic in which Kafka's lanes keep their `last`; empty if they do not.
         stores: The sinks in other stores, by store.
@@ -87,6 +88,7 @@ class Deployment:
     delivery_limit_ms: int
     max_queued_bytes: int
     call_limit_s: float = 300.0
+    sealed: bool = False
     pace_ms: int = 0
     lasts_topic: str = ""
     stores: Mapping[str, JobSinks] = field(default_factory=dict)

@@ -219,9 +219,14 @@ class SparkConf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeConf:
-    """The exchange between workers: hash units, the size of a full frame, and how long Spark waits for more."""
+    """The exchange between workers: hash units, the size of a full frame, and how long Spark waits for more.
+
+    Frames are `sealed` (AES-GCM) on their way between hosts, as Spark carries them in the clear: `auto` seals them
+    where executors are processes of their own.
+    """
 
     units: Annotated[int, Meta(ge=1, le=1 << 15)] = 128
+    sealed: Literal["auto", "always", "never"] = "auto"
     frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 24)] = 224 << 10
     max_frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 27)] = 4 << 20
     max_frame_rows: Annotated[int, Meta(ge=1, le=1 << 20)] = 8192

@@ -25,6 +25,7 @@ from lowtide.driver.frozen import job_record
 from lowtide.driver.opening import Opening
 from lowtide.driver.placement import text_of
 from lowtide.driver.preflight import Surroundings
+from lowtide.driver.session import has_executors
 from lowtide.driver.state import disk_of
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.segments import segments_of
@@ -58,6 +59,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         delivery_limit_ms=conf.kafka.delivery_limit_ms,
         max_queued_bytes=conf.worker.max_queued_bytes,
         call_limit_s=conf.worker.call_limit_s,
+        sealed=seals_frames(conf),
         pace_ms=conf.kafka.transaction_pace_ms,
         lasts_topic=opening.lasts_topic,
         stores=opening.stores,
@@ -78,6 +80,12 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         shares=opening.recovered is not None and opening.recovered.same_shapes(plan),
         disk=disk_of(plan, conf),
     )
+
+
+def seals_frames(conf: Conf) -> bool:
+    """Return whether frames between workers of different hosts are sealed."""
+    sealed = conf.exchange.sealed
+    return has_executors(conf.spark.master) if sealed == "auto" else sealed == "always"
 
 
 def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSetting:

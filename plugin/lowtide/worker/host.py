@@ -249,7 +249,7 @@ class LevelHost:
     def came_round(self) -> Emitted:
         """Take the frames that came through the topics of loops."""
         came = [(self._places[place], frames) for place, frames in self.rounds.came().items()]
-        return [(stage.name, stage.frames(frames, time.time_ns())) for stage, frames in came]
+        return [(stage.name, stage.came_round(frames, time.time_ns())) for stage, frames in came]
 
     def hear(self) -> Emitted:
         """Take the tracker's notices: first the local tracker, then every worker."""

@@ -50,7 +50,7 @@ from lowtide.worker.host import Handed, LevelHost
 from lowtide.worker.intake import Intake
 from lowtide.worker.key_lookup import KeyLookup
 from lowtide.worker.outputs import Outputs
-from lowtide.worker.stage_parts import early_of, make_core
+from lowtide.worker.stage_parts import early_of, make_core, seals_of
 from lowtide_tracker import Floor
 
 WAKE_S = 0.02
@@ -97,6 +97,7 @@ class LevelStage:
         self._cycles = [(each, early) for each, early in self._early.items() if isinstance(early, CycleInbox)]
         self._last = level == plan.levels - 1
         self._outbox = Outbox(birth.number, plan.parallelism)
+        self._seals = seals_of(deployment, birth, self.core.place)
         tails = [way for way in plan.feedbacks() if plan.sender_level(way) == level]
         self._ways = {way.id: Outbox(birth.number, plan.parallelism) for way in tails}
         """By way back to a loop's head, the numbering of frames that do not go through Spark."""
@@ -154,6 +155,11 @@ class LevelStage:
 
     def frames(self, messages: Sequence[bytes], now_ns: int) -> Out:
         """Take frames of the level before; those of one exchange that came together are handled together."""
+        seals = self._seals
+        return self.came_round(messages if seals is None else [seals.open(each) for each in messages], now_ns)
+
+    def came_round(self, messages: Sequence[bytes], now_ns: int) -> Out:
+        """Take frames that came through a loop's topic, which Kafka protects."""
         return self._take(self._intake.open(messages, now_ns), now_ns)
 
     def handed(self, came: Sequence[Handed], now_ns: int) -> Out:
@@ -228,7 +234,9 @@ class LevelStage:
     def end(self, epoch: int, now_ns: int) -> Out:
         """Check that the epoch's input was complete; return the marks for the next level."""
         self._intake.end(epoch)
-        return [] if self._last else self._outbox.marks(epoch, now_ns)
+        if self._last:
+            return []
+        return [(target, self._sealed(target, mark)) for target, mark in self._outbox.marks(epoch, now_ns)]
 
     def pulling(self) -> bool:
         """Return whether to read on from the source: its front is not stopped (R8), nor are all (R24)."""
@@ -414,9 +422,15 @@ class LevelStage:
                     self.host.rounds.send(way, frame)
                 continue
             if not self.host.hand_over(self, frame, self._numbered.get(target, 0)):
-                out.append((target, self._outbox.records(target, frame, time.time_ns())))
+                out.append((target, self._sealed(target, self._outbox.records(target, frame, time.time_ns()))))
                 self._numbered[target] = self._outbox.numbered(target)
         return out
+
+    def _sealed(self, target: int, frame: bytes) -> bytes:
+        """Return a frame that was numbered last, as it goes through Spark."""
+        if self._seals is None:
+            return frame
+        return self._seals.seal(target, self._outbox.sender, self._outbox.numbered(target) - 1, frame)
 
 
 def _calls(ask: AskNode) -> CallGauges:

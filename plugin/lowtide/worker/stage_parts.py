@@ -29,6 +29,7 @@ from lowtide.sinks.kafka.delivery import AtLeastOnce, ExactlyOnce
 from lowtide.sinks.kafka.transactions import Claimant
 from lowtide.sinks.stores import way_of
 from lowtide.worker.saver import Saver
+from lowtide.worker.seals import Seals
 from lowtide.worker.state_loader import load_state
 from lowtide.worker.state_on_disk import StateOnDisk
 from lowtide_tracker import LocalTracker
@@ -39,6 +40,14 @@ SHARED_BUNDLE_RECORDS = 4_000
 """A bundle's limit in flows with several sinks: until it is durable, others of its host wait."""
 SHARED_DELIVERY_RECORDS = 4_000
 """The number of records that fill a transaction there, however many lanes have some."""
+
+
+def seals_of(deployment: Deployment, birth: Birth, place: int) -> Seals | None:
+    """Return a worker's keys for frames that go through Spark; None where they go in the clear."""
+    if not deployment.sealed:
+        return None
+    life = deployment.plan.name, deployment.job_id, birth.incarnation
+    return Seals(birth.secret, life, birth.level, place, birth.name)
 
 
 def make_core(
