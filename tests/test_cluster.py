@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from tests.job_program import Program
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper]
 EPOCHS = 4
+EVERY_PROTOCOL = 3
+HEADERS_BYTES = 100
+"""More than the headers of Ethernet, IP and TCP take."""
 PROGRAM = """
 import json, sys
 from dataclasses import dataclass
@@ -56,13 +63,14 @@ def count(state: Count, order: Order) -> tuple[Count, Seen]:
     return after, Seen(order.user, order.number, after.so_far)
 
 
-name, source, sink, broker, zookeeper = sys.argv[1:]
+name, source, sink, broker, zookeeper, sealed = sys.argv[1:]
 flow = Flow(name)
 stream = flow.read("orders", kafka(source, as_json(Order))).key_by("user").scan("count", count, Count())
 stream.write("out", kafka(sink, as_json(Seen), key="user"))
 conf = Conf.load(None, {
     "kafka.bootstrap_servers": broker, "zookeeper.hosts": zookeeper, "epoch.duration_s": 5.0,
     "spark.master": "local-cluster[2,3,1024]", "spark.checkpoint_folder": "checkpoints",
+    "exchange.sealed": sealed,
 })
 job = Job.start(flow, conf)
 job.wait_for_workers(90)
@@ -81,13 +89,13 @@ job.stop()
 class Cluster:
     """The program above, running."""
 
-    def __init__(self, kafka: Kafka, zookeeper: str, folder: Path) -> None:
+    def __init__(self, kafka: Kafka, zookeeper: str, folder: Path, sealed: str = "auto") -> None:
         self.kafka = kafka
         self.source, self.sink = kafka.topic("orders", 2), kafka.topic("out", 2)
         program = folder / "program.py"
         program.write_text(PROGRAM)
         name = f"cluster-{uuid.uuid4().hex[:8]}"
-        command = [sys.executable, str(program), name, self.source, self.sink, kafka.address, zookeeper]
+        command = [sys.executable, str(program), name, self.source, self.sink, kafka.address, zookeeper, sealed]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=folder)
         assert self.line() == "ready"
@@ -170,6 +178,59 @@ def test_a_program_goes_on_in_its_session_when_an_executor_is_lost(
         program.stop()
     finally:
         program.close()
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(os.geteuid() != 0, reason="packets are seen by root alone")
+@pytest.mark.parametrize("sealed", ["auto", "never"])
+def test_frames_that_go_through_spark_are_read_by_nobody(
+    sealed: str, kafka: Kafka, zookeeper: str, tmp_path: Path
+) -> None:
+    """All packets of this machine are searched for a frame's first bytes and a user of its records."""
+    running = Cluster(kafka, zookeeper, tmp_path, sealed)
+    try:
+        with Packets(re.compile(rb"\x9c\x04\x00[\s\S]{0,400}user-[0-4]")) as packets:
+            for turn in range(20):
+                running.orders(range(20 * turn, 20 * (turn + 1)))
+                assert len(kafka.records(running.sink, 20 * (turn + 1))) == 20 * (turn + 1)
+        assert packets.seen > 1_000
+        assert bool(packets.found) == (sealed == "never"), packets.found
+    finally:
+        running.close()
+
+
+class Packets:
+    """Searches the packets on the loopback device.
+
+    Attributes:
+        seen: Number of packets with something in them.
+        found: Number of those in which the pattern was found.
+    """
+
+    def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        self.seen = self.found = 0
+        self._pattern = pattern
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._listen)
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(EVERY_PROTOCOL))
+        self._socket.bind(("lo", 0))
+        self._socket.settimeout(0.1)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._socket.close()
+
+    def _listen(self) -> None:
+        while not self._over.is_set():
+            with suppress(TimeoutError):
+                packet = self._socket.recv(1 << 17)
+                self.seen += len(packet) > HEADERS_BYTES
+                self.found += self._pattern.search(packet) is not None
 
 
 def wait_for_the_next_epoch(cluster: Cluster) -> None:

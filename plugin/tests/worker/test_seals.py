@@ -160,3 +160,11 @@ def test_a_frame_for_another_worker_ends_the_life(tracker: Served) -> None:
     for target, frame in source.rows(packed(orders(9)), 1):
         with pytest.raises(LifeEnded, match="cannot be opened"):
             other[target].frames([frame], 1)
+
+
+def test_a_worker_takes_no_frame_in_the_clear(tracker: Served) -> None:
+    source = stage_of(deployment(parallelism=1), "0/orders-1", 0, tracker.address)
+    target = stage_of(deployment(sealed=True, parallelism=1), "1/0", 1, tracker.address)
+    ((_, frame),) = source.rows(packed(orders(3)), 1)
+    with pytest.raises(LifeEnded, match="a frame in the clear reached worker 1/0"):
+        target.frames([frame], 1)
