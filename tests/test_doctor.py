@@ -17,6 +17,7 @@ from lowtide.cli.doctor import show_lateness
 from lowtide.conf import Conf
 from lowtide.connectors.topics import Topics
 from lowtide.doctor import CHECKS, Answer, Surroundings, ask
+from lowtide.doctor.network import network
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import TopicUnknown
 
@@ -227,3 +228,34 @@ def test_more_shards_than_cores_are_warned_of(tmp_path: Path) -> None:
     answer = answered("tracker", Surroundings(stopped(tmp_path, tracker__shards="64")))
     assert answer.found.startswith("64 shards and their merge, on ")
     assert answer.verdict == ("warn" if len(os.sched_getaffinity(0)) < 64 else "ok")
+
+
+def test_what_goes_over_the_network_unprotected_is_warned_of(tmp_path: Path) -> None:
+    def asked(**settings: object) -> Answer:
+        given = {key.replace("__", "."): value for key, value in settings.items()}
+        return network(Surroundings(Conf.load(None, given)))
+
+    alone = asked()
+    assert (alone.verdict, alone.way_out) == ("ok", "")
+    assert "all of a job is on this machine; Kafka: PLAINTEXT, in the clear" in alone.found
+    cluster: dict[str, object] = {"spark__master": "spark://spark:7077", "kafka__bootstrap_servers": "kafka:9092"}
+    found = asked(**cluster)
+    assert found.verdict == "warn"
+    assert "frames: sealed; Spark's own: without spark.authenticate;" in found.found
+    assert "set [kafka].security_protocol" in found.way_out
+    assert "[exchange]" not in found.way_out
+    clear = asked(**cluster, exchange__sealed="never")
+    assert "frames: in the clear" in clear.found
+    assert "leave [exchange].sealed at auto" in clear.way_out
+    sound = Conf.load(
+        None,
+        {
+            "spark.master": "spark://spark:7077",
+            "spark.properties": {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"},
+            "kafka.bootstrap_servers": "kafka:9092",
+            "kafka.security_protocol": "SSL",
+        },
+    )
+    answer = network(Surroundings(sound))
+    assert answer.verdict == "ok", answer
+    assert "Spark's own: encrypted" in answer.found

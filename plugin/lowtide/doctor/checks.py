@@ -3,6 +3,7 @@
 from lowtide.doctor.check import Check
 from lowtide.doctor.installation import class_archives, java, own_jar, pyspark, pyspark_python, python, third_party_jars
 from lowtide.doctor.machine import folders, loopback, memory, ports, slots, state, tracker
+from lowtide.doctor.network import network
 from lowtide.doctor.services import broker, clock, store, topics, zookeeper
 from lowtide.doctor.stores import files, postgres, puts, tables
 
@@ -30,4 +31,5 @@ CHECKS = (
     Check("files", files),
     Check("tables", tables),
     Check("clock", clock),
+    Check("network", network),
 )
