@@ -15,10 +15,9 @@ with DAG("revenue", schedule=[files_asset("orders", "archive")]):
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 from airflow.sdk import Asset, AssetWatcher
 
+from lowtide_airflow.asset_uris import FILES, uri_of
 from lowtide_airflow.jobs_file import name_in_ids
 from lowtide_airflow.triggers.watcher import FolderCompleteTrigger, event_payloads
 
@@ -41,5 +40,4 @@ def files_asset(job: str, sink: str, *, lowtide_conn_id: str = "lowtide_default"
     """
     trigger = FolderCompleteTrigger(job=job, sink=sink, lowtide_conn_id=lowtide_conn_id, poll_interval=poll_interval)
     name = f"lowtide_files__{name_in_ids(job)}__{name_in_ids(sink)}"
-    uri = f"lowtide://{quote(job, safe='')}/files/{quote(sink, safe='')}"
-    return Asset(name=name, uri=uri, watchers=[AssetWatcher(name=name, trigger=trigger)])
+    return Asset(name=name, uri=uri_of(job, FILES, sink), watchers=[AssetWatcher(name=name, trigger=trigger)])

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 from airflow.triggers.base import BaseEventTrigger
 
+from lowtide_airflow.asset_uris import uri_of
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.jobs_file import JobEntry
 from lowtide_airflow.operators.base import RETRIES, RETRY_DELAY
@@ -119,7 +119,7 @@ def parallelism_variable(entry: JobEntry) -> str:
 
 def asset_of(entry: JobEntry, what: str) -> Asset:
     """Return an asset of a job: "commits", "recoveries", "hours"."""
-    return Asset(name=f"lowtide_{what}__{entry.dag_name}", uri=f"lowtide://{quote(entry.name, safe='')}/{what}")
+    return Asset(name=f"lowtide_{what}__{entry.dag_name}", uri=uri_of(entry.name, what))
 
 
 def watched(entry: JobEntry, what: str, trigger: BaseEventTrigger) -> Asset:

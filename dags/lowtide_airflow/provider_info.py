@@ -58,6 +58,14 @@ def provider_info(version: str) -> dict[str, Any]:
                 },
             }
         ],
+        "asset-uris": [
+            {
+                "schemes": ["lowtide"],
+                "handler": "lowtide_airflow.asset_uris.sanitize_uri",
+                "factory": "lowtide_airflow.asset_uris.create_asset",
+                "to_openlineage_converter": "lowtide_airflow.asset_uris.convert_asset_to_openlineage",
+            }
+        ],
         "hooks": [_modules("hook")],
         "operators": [_modules("operators")],
         "sensors": [_modules("sensors")],

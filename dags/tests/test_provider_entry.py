@@ -15,7 +15,16 @@ manager = ProvidersManager()
 info = manager.providers["lowtide-airflow"]
 hook = manager.hooks["lowtide"]
 links = [name for name in manager.extra_links_class_names if "lowtide" in name]
-print(json.dumps({"version": info.version, "name": info.data["name"], "hook": hook.hook_class_name,
+uri = "lowtide://orders/files/lake"
+from airflow.sdk import Asset
+try:
+    refused = Asset("lowtide://orders/minutes").uri
+except ValueError as error:
+    refused = str(error)
+made = manager.asset_factories["lowtide"](job="orders", what="files", sink="lake")
+dataset = manager.asset_to_openlineage_converters["lowtide"].__name__
+print(json.dumps({"uris": [Asset(uri).uri, made.uri, refused[:56], dataset],
+                  "version": info.version, "name": info.data["name"], "hook": hook.hook_class_name,
                   "links": len(links), "modules": [each["python-modules"] for each in info.data["operators"]]}))
 """
 
@@ -40,6 +49,12 @@ def test_airflow_itself_loads_the_provider(tmp_path: Path) -> None:
         timeout=HANGS_S,
     )
     assert json.loads(answer.stdout.splitlines()[-1]) == {
+        "uris": [
+            "lowtide://orders/files/lake",
+            "lowtide://orders/files/lake",
+            '"lowtide://orders/minutes" is no asset of a Lowtide job:',
+            "convert_asset_to_openlineage",
+        ],
         "version": version("lowtide-airflow"),
         "name": "Lowtide",
         "hook": "lowtide_airflow.hook.LowtideHook",
