@@ -246,8 +246,10 @@ def at_once(order_: Order) -> Order:
 def test_r8_a_front_that_waits_with_its_log_read_to_the_end_lets_epochs_end(spark: Spark) -> None:
     source, sink = spark.kafka.topic("orders", 2), spark.kafka.topic("out", LANES)
 
+    name = f"waits-{source}"
+
     def flow_at(pace: Callable[[Order], Order]) -> Flow:
-        flow = Flow(f"waits-{source}")
+        flow = Flow(name)
         orders = flow.read("orders", kafka(source, as_json(Order))).map(pace, name="pace").key_by("user")
         orders.scan("bought", buy, Bought("", "", 0)).write("out", kafka(sink, as_json(Bought), key="user"))
         return flow
@@ -272,7 +274,7 @@ def test_r8_a_front_that_waits_with_its_log_read_to_the_end_lets_epochs_end(spar
                 if front.get("next_offset") != AHEAD:
                     continue
                 assert (front["parked"], front["pulling"]) == (AHEAD, False)
-                epochs.setdefault(ended_epoch(spark), status["totals"]["records_out"])
+                epochs.setdefault(ended_epoch(spark, name), status["totals"]["records_out"])
             time.sleep(0.1)
         ended = [count for epoch, count in sorted(epochs.items()) if epoch >= 0]
         assert len(ended) >= 2, f"it waited over fewer than two ends of epochs: {epochs}"
@@ -283,8 +285,8 @@ def test_r8_a_front_that_waits_with_its_log_read_to_the_end_lets_epochs_end(spar
         assert judge.right() == SLOW + AHEAD + 100
 
 
-def ended_epoch(spark: Spark) -> int:
-    """The epoch of the one query that has ended last, -1 before any has."""
-    (query,) = spark.session.streams.active
+def ended_epoch(spark: Spark, name: str) -> int:
+    """The epoch of a job's query that has ended last, -1 before any has; another job's may not have left yet."""
+    (query,) = [each for each in spark.session.streams.active if each.name == name]
     progress = query.lastProgress
     return -1 if progress is None else int(progress.batchId)
