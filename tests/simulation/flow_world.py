@@ -24,6 +24,8 @@ MAX_TURNS = 20_000
 """Portions of what comes round in a loop that are dealt with before time goes on."""
 MAX_DRAIN_ROUNDS = 600
 QUIET_ROUNDS = 12
+DRAIN_TICKS = 10
+"""Time goes on by so much in each round of the end: the quiet ones are longer than any window together."""
 BESIDE = 12
 """The factor by which snapshots are likelier while one is being written slowly."""
 FEW_QUIET_ROUNDS = 3
@@ -472,7 +474,7 @@ class FlowWorld(World):
         if not self.job.strikes:  # A life that ended while it was drained may have gone further.
             last = max(last, self.now_ms // self.job.slack_ms + 1)
         for round_ in range(MAX_DRAIN_ROUNDS):
-            quiet = 0 if self._round(last if self.job.strikes else last + round_) else quiet + 1
+            quiet = 0 if self._round(last if self.job.strikes else last + DRAIN_TICKS * round_) else quiet + 1
             self.check()
             if quiet > QUIET_ROUNDS:
                 break
