@@ -41,7 +41,7 @@ __all__ = [
     "type_of",
 ]
 
-MANIFEST_FORMAT = 3
+MANIFEST_FORMAT = 4
 _INITIAL = b"lowtide.initial"
 _SETTING = b"lowtide.setting"
 _TTL = b"lowtide.ttl"

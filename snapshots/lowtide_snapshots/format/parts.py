@@ -18,8 +18,8 @@ from lowtide_snapshots.format.names import part_name
 
 Data: TypeAlias = bytes | bytearray | memoryview
 
-PART_FORMAT = 3
-KINDS = ("scan", "last", "broadcast", "deduplicate", "window", "window_records", "table", "join")
+PART_FORMAT = 4
+KINDS = ("scan", "last", "broadcast", "deduplicate", "window", "window_records", "table", "join", "call")
 SHARED = frozenset(("broadcast",))
 """The kinds of which one part is the state of all hash units."""
 SHARED_UNIT = 0
@@ -44,6 +44,7 @@ _COLUMNS = {
     "window": ("key", *_BOUNDS, "state"),
     "table": ("key", "record"),
     "join": ("key", *_ORDER_KEY, "record", "paired"),
+    "call": ("key", *_ORDER_KEY, "record"),
     "window_records": ("key", *_BOUNDS, *_ORDER_KEY, "record"),
 }
 _OPTIONAL = {"scan": ("tick",), "table": ("tick",)}

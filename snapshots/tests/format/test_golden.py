@@ -96,7 +96,13 @@ FORMAT_2 = {
     ),
 }
 FORMAT_3 = {(vertex, 0 if vertex == "rates" else unit): table for (vertex, unit), table in FORMAT_2.items()}
-STATE = {1: FORMAT_1, 2: FORMAT_2, 3: FORMAT_3}
+FORMAT_4 = FORMAT_3 | {
+    ("scored", 2): pa.table(
+        {"key": pa.array([{"hash_unit": 2}] * 2, pa.struct([("hash_unit", pa.int64())]))}
+        | {**order_keys(16_990, 16_999), "record": orders(2.5, None)}
+    )
+}
+STATE = {1: FORMAT_1, 2: FORMAT_2, 3: FORMAT_3, 4: FORMAT_4}
 TYPES = {
     1: {
         "index": ("scan", (("word", "string"),), COUNT),
@@ -113,6 +119,7 @@ TYPES[2] = TYPES[1] | {
     "paid": ("join", BY_CUSTOMER, ORDER),
 }
 TYPES[3] = TYPES[2]
+TYPES[4] = TYPES[3] | {"scored": ("call", (("hash_unit", "int64"),), ORDER)}
 OLDER = (16_000, "000001-0002")
 NEWER = (17_000, "000003-0007")
 

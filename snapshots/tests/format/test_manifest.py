@@ -41,7 +41,7 @@ LITERAL = {
     "flow": [
         {"key": [["word", "string"], ["page", "int64"]], "kind": "scan", "state": INDEX.state, "vertex": "index"},
     ],
-    "format": 3,
+    "format": 4,
     "fronts": [
         {"label": 16999, "number": 0, "offset": 41, "partition": 0, "source": "orders", "topic_id": "x7"},
         {"label": None, "number": 1, "offset": 0, "partition": 1, "source": "orders", "topic_id": "x7"},
@@ -170,8 +170,8 @@ def test_a_manifest_that_is_cut_off_anywhere_is_damaged() -> None:
 
 
 def test_a_newer_format_is_refused_as_such_whatever_else_it_says() -> None:
-    with pytest.raises(FormatTooNew, match="format 4; this version of Lowtide reads up to 3"):
-        Manifest.from_json('{"format": 4, "all": "new"}', "x")
+    with pytest.raises(FormatTooNew, match="format 5; this version of Lowtide reads up to 4"):
+        Manifest.from_json('{"format": 5, "all": "new"}', "x")
     with pytest.raises(FormatTooNew, match="record has format 9"):
         Manifest.from_json(_changed(("record", "format"), 9), "x")
 

@@ -219,8 +219,8 @@ def test_a_part_of_format_1_is_read() -> None:
 
 
 def test_a_newer_format_is_refused_as_such() -> None:
-    with pytest.raises(FormatTooNew, match="format 4; this version of Lowtide reads up to 3"):
-        decode_part(_edited(format=4, more="fields"), HEAD.name)
+    with pytest.raises(FormatTooNew, match="format 5; this version of Lowtide reads up to 4"):
+        decode_part(_edited(format=5, more="fields"), HEAD.name)
 
 
 def test_names_are_those_of_the_document() -> None:

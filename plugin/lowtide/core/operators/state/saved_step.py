@@ -125,7 +125,7 @@ class SavedStep:
             LifeEnded: a state is not of the type that the step declares.
         """
         try:
-            if self.kind == "last":
+            if self.kind in _ELEMENTS:
                 return self._elements(entries)
             if self.kind in _WINDOWS:
                 return self._windows(entries)
@@ -168,7 +168,7 @@ class SavedStep:
     def _read(self, table: pa.Table) -> list[tuple[Key, Any]]:
         columns = {name: _whole(table.column(name)) for name in table.column_names}
         try:
-            if self.kind == "last":
+            if self.kind in _ELEMENTS:
                 return self._elements_of(columns)
             if self.kind in _WINDOWS:
                 return self._windows_of(columns)
@@ -221,7 +221,7 @@ class SavedStep:
         """The number of rows of a key's state."""
         if self.kind == "window_records":
             return sum(len(elements) for _, elements in state)
-        return len(state) if self.kind in ("last", "window", "join") else 1
+        return len(state) if self.kind in (*_ELEMENTS, "window", "join") else 1
 
     def _windows(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
         """One row per open window, or per record of one."""
@@ -338,6 +338,7 @@ def _saved(plan: Plan, vertex: Vertex, port: int = 0) -> Saved | None:
     return vertex.step.saved([plan.vertices[parent].gives for parent in vertex.parents], port)
 
 
+_ELEMENTS = ("last", "call")
 _WINDOWS = ("window", "window_records")
 _BOUNDS = ("window_start", "window_end")
 _MOMENTS = pa.timestamp("us", tz="UTC")
