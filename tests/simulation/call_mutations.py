@@ -8,6 +8,7 @@ from typing import Any
 from lowtide.core.ending_faults import Ending
 from lowtide.core.operators.asking import AskNode
 from lowtide.core.operators.barrier import Barrier
+from lowtide.core.operators.call_node import CallNode
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.questions import Answer
@@ -44,12 +45,12 @@ def through_before_it_is_durable() -> list[Patch]:
 
 def heedless_of_the_outlet() -> list[Patch]:
     """A call does not look at what may end the life before it."""
-    real = AskNode.rest_on
+    real = CallNode.rest_on
 
-    def rest_on(self: AskNode, floors: Iterable[Floor], _: int | None = None) -> None:
+    def rest_on(self: CallNode, floors: Iterable[Floor], _: int | None = None) -> None:
         real(self, floors)
 
-    return [(AskNode, "rest_on", rest_on)]
+    return [(CallNode, "rest_on", rest_on)]
 
 
 def answers_forgotten() -> list[Patch]:
@@ -79,10 +80,10 @@ def asked_on_any_floors() -> list[Patch]:
 def answers_not_kept() -> list[Patch]:
     """No answer is kept, as if all were the same again."""
 
-    def keep_in(_self: AskNode, _vertex: int, _log: Barrier) -> None:
+    def keep_in(_self: CallNode, _vertex: int, _log: Barrier) -> None:
         """Keep nothing."""
 
-    return [(AskNode, "keep_in", keep_in)]
+    return [(CallNode, "keep_in", keep_in)]
 
 
 def sinks_go_as_far_as_answers() -> list[Patch]:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from lowtide.core.ending_faults import Ending
 from lowtide.core.fronts.end import end_tick
-from lowtide.core.operators.asking import AskNode
 from lowtide.core.operators.barrier import Barrier
+from lowtide.core.operators.call_node import CallNode
 from lowtide.core.operators.held.ordered import Holding
 from lowtide.core.operators.program import Program
 from lowtide_tracker import LocalTracker
@@ -50,7 +50,7 @@ class Branch:
         self._tracker = tracker
         self.holding = holding
         self.ending = ending
-        self.sinks: list[tuple[int, Barrier, int | None, AskNode | None]] = []
+        self.sinks: list[tuple[int, Barrier, int | None, CallNode | None]] = []
         self.reached = self.min_time
         self._end = end_tick(slack_ms) if holding else None
         """The end of time; None where nobody needs it, or everybody has it."""

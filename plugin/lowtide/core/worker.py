@@ -58,6 +58,7 @@ class WorkerCore:
             branch; None for all.
         joint: Sinks whose bundles become durable together with the answers of calls that were given with them or
             before, or after those; they do not wait until these are durable.
+        relied_on: The largest tick that anything relied on before the life: what is delivered anywhere lies below it.
 
     Attributes:
         unfinished: Whether `moved` has left something for the next call, which may be made at once.
@@ -78,6 +79,7 @@ class WorkerCore:
         lead_ticks: int | None = None,
         portion: int | None = None,
         joint: Container[int] = (),
+        relied_on: int = FIRST_TICK,
     ) -> None:
         assert (front is not None) == (level == 0), "level 0 has a front, and only level 0"
         self.plan = plan
@@ -122,6 +124,7 @@ class WorkerCore:
         self._logs: set[int] = set()
         """The vertices that keep the answers of calls."""
         for ask in self.program.asking.values():
+            ask.rely_on(relied_on)
             log = plan.answers_of(ask.ask)
             if log is not None:
                 self._logs.add(log.id)
@@ -253,6 +256,7 @@ class WorkerCore:
     def _move(self, floors: tuple[Floor, ...], effects: Effects) -> None:
         for id_, ask in self.program.asking.items():
             outlet = self.program.segments.outlet_of.get(id_)
+            ask.lead_end = self._lead_end
             ask.rest_on(floors, None if outlet is None else self.tracker.min_time(outlet))
         self._advance(effects)
         self._release(floors, effects)

@@ -17,7 +17,7 @@ from lowtide.driver.recovery import refuse_shorter_lasts
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.schema import schema_of
-from lowtide.flow.steps.steps import Write
+from lowtide.flow.steps.steps import Ask, Write
 from lowtide.sinks.contract import LaneName
 from lowtide_snapshots.format.manifest import Manifest
 
@@ -29,7 +29,7 @@ EVER = 0
 
 def steps_of(plan: Plan) -> list[list[Any]]:
     """Of each step, in the order of the plan: name, kind, parents, loop's head, depth, columns and types of its key."""
-    return [[v.name, type(v.step).__name__, list(v.parents), v.back, v.depth, _keys(v)] for v in plan.vertices]
+    return [[v.name, _kind(v), list(v.parents), v.back, v.depth, _keys(v)] for v in plan.vertices]
 
 
 def text_of(plan: Plan) -> str:
@@ -126,6 +126,12 @@ def kept_steps(
     if last and delivered is not None:
         since = delivered["since"] if delivered["steps"] == steps else begins
     return {"steps": steps, "since": since}
+
+
+def _kind(vertex: Vertex) -> str:
+    """A step's kind; of a call with answers in their own order another one, as its order keys are others."""
+    kind = type(vertex.step).__name__
+    return f"{kind} by answer" if isinstance(vertex.step, Ask) and vertex.step.order == "answer" else kind
 
 
 def _keys(vertex: Vertex) -> list[list[str]]:

@@ -13,6 +13,7 @@ from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan.plan import Plan
+from lowtide.flow.steps.steps import Ask
 from lowtide.sinks.contract import LaneName
 from lowtide_snapshots.commits.choice import Choice, choose, manifest_of
 from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
@@ -118,6 +119,7 @@ def recover(
     commits = log.commits()
     if start.without_state(commits):
         if commits:
+            refuse_answers_twice(plan)
             say(f"the job has {len(commits)} commits, but begins without state because of --allow-no-state")
         log.set_restored(incarnation, None)
         return None
@@ -137,6 +139,22 @@ def recover(
         return Recovered(manifest, tuple(Steps(floor for each in manifests for floor in _floors_of(each))))
     finally:
         files.close()
+
+
+def refuse_answers_twice(plan: Plan) -> None:
+    """Refuse to begin without state where answers in the order of their coming have been cut below a commit.
+
+    Their records would be read and asked about again, and come out behind all that was delivered (errors: FlowError).
+    """
+    for ask in plan.those(Ask):
+        if ask.step.order == "answer":
+            raise FlowError(
+                f'call "{ask.name}" gives answers in the order in which they came, and those below the commits of the '
+                "job are no longer kept: without state, their records would be asked about and delivered again",
+                where=f"job {plan.name!r}",
+                way_out="start from a commit, without --allow-no-state; or give the flow another name: a new job reads "
+                "its sources from their beginning",
+            )
 
 
 def _chosen(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any, Self
 
 from lowtide.calls.once import Local
 from lowtide.calls.setting import setting_of
-from lowtide.core.operators.asking import instead_of
+from lowtide.core.operators.call_node import instead_of
 from lowtide.core.operators.faults.failure import Failure
-from lowtide.core.operators.order.order import SIGN_32, SIGN_64
+from lowtide.core.operators.order.order import SIGN_32, SIGN_64, tick_of
 from lowtide.core.operators.questions import Answer, call_key
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan, Vertex
@@ -20,7 +22,7 @@ from lowtide.flow.steps.steps import Ask, CallFailed
 from lowtide.local.calls import Failed
 from lowtide.local.items import Item, Order
 
-TRACE_BYTES = 8
+TICK_BYTES = TRACE_BYTES = 8
 JOB = "local"
 """The job id in call keys of a local run."""
 
@@ -28,7 +30,42 @@ Kept = Mapping[str, Mapping[bytes, Answer]]
 """By the name of a call the answers that a job has kept, by `place_of` their record."""
 
 Answering = Callable[[Vertex[Ask], Item], Any]
-"""Gives the answer to a record, or `CallFailed`."""
+"""Gives the answer to a record, or `CallFailed`; or one of these `Later`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """An answer that goes on at a later tick than its record, as the job has given it.
+
+    Attributes:
+        tick: The tick.
+        answer: The answer, or `CallFailed`.
+    """
+
+    tick: int
+    answer: Any
+
+
+class Coming:
+    """The answers of one call that are still to come: records in the places where these go on."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Order, Item, Any]] = []
+
+    def add(self, item: Item, later: Later) -> None:
+        """Have an answer come to a record."""
+        moved = item.at(later.tick)
+        heappush(self._waiting, (moved.order, moved, later.answer))
+
+    @property
+    def next(self) -> Order | None:
+        """Return the place of the first one; None if none is to come."""
+        return self._waiting[0][0] if self._waiting else None
+
+    def pop(self) -> tuple[Item, Any]:
+        """Take the first one: the record in its new place, and the answer."""
+        _, item, answer = heappop(self._waiting)
+        return item, answer
 
 
 def place_of(order: Order) -> bytes:
@@ -82,12 +119,20 @@ class Asked:
 
 def from_kept(kept: Kept, others: Answering) -> Answering:
     """Answer as a job was answered (errors, where it has not asked: KeyError); others answer what it has not kept."""
+    places: dict[str, dict[bytes, bytes]] = {}
 
     def answer(vertex: Vertex[Ask], item: Item) -> Any:
         if vertex.name not in kept:
             return others(vertex, item)
-        found = kept[vertex.name][place_of(item.order)]
-        return found.failure or decoder_of(vertex.gives)(found.value)[0]
+        answers, place, tick = kept[vertex.name], place_of(item.order), item.order.tick
+        if vertex.step.order == "answer":
+            if vertex.name not in places:
+                places[vertex.name] = {each[TICK_BYTES:]: each for each in answers}
+            place = places[vertex.name][place[TICK_BYTES:]]
+            tick = tick_of(place)
+        found = answers[place]
+        given = found.failure or decoder_of(vertex.gives)(found.value)[0]
+        return given if tick == item.order.tick else Later(tick, given)
 
     return answer
 

@@ -40,7 +40,7 @@ from lowtide.flow.steps.steps import (
     Write,
 )
 from lowtide.flow.time.moments import moment
-from lowtide.local.asking import Answering, answered
+from lowtide.local.asking import Answering, Coming, Later, answered
 from lowtide.local.calls import Failed, call, called
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.joins import ROWS, AsofPairs, Pairs, Rows
@@ -63,6 +63,10 @@ class _Way:
 
 OnCall = Callable[[Vertex, object, object], None]
 """Called with a step, its function's record, and the results with the state after it; None if it failed."""
+
+
+Clocked = dict[int, TimedWindows | Pairs | TimedScanned | Coming]
+"""By vertex what gives records that no other record causes at once."""
 
 
 class Run:
@@ -115,6 +119,7 @@ class Run:
             vertex.id: PAIRED[type(vertex.step)](plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
             for vertex in plan.those(Join)
         }
+        self._coming = {vertex.id: Coming() for vertex in plan.those(Ask) if vertex.step.order == "answer"}
         self._tables = {vertex.id: Rows(plan, vertex) for vertex in plan.those(JoinTable)}
         self._watches = {vertex.id: record_watch(vertex) for vertex in plan.vertices}
         self._scanned = {
@@ -158,7 +163,7 @@ class Run:
         if order is None and self._until is None:
             for timer in self._timers.values():
                 timer.time_ends()
-        clocked: dict[int, TimedWindows | Pairs | TimedScanned] = {**self._timed, **self._pairs, **self._timers}
+        clocked: Clocked = {**self._timed, **self._pairs, **self._timers, **self._coming}
         while clocked:
             dues = [(place, id_) for id_, timed in clocked.items() if (place := timed.next) is not None]
             if not dues:
@@ -166,18 +171,33 @@ class Run:
             place, id_ = min(dues)
             if (order is not None and place > order) or (self._until is not None and place.tick > self._until):
                 return
-            vertex = self._plan.vertices[id_]
-            if id_ in self._pairs:
-                for item, left, right in self._pairs[id_].fire():
-                    self._go(self._paired(vertex, item, left, right, self._pairs[id_].pairing))
-                continue
-            limited = order is None and self._until is None
-            fired = self._timed[id_].fire() if id_ in self._timed else self._timers[id_].fire(limited=limited)
-            for item, failure in fired:
-                if failure is None:
-                    self._walk(vertex, item)
-                else:
-                    self._fail(vertex, item, failure)
+            self._fire(self._plan.vertices[id_], limited=order is None and self._until is None)
+
+    def _fire(self, vertex: Vertex, *, limited: bool) -> None:
+        """Take what is due first at a step through the rest of the flow."""
+        id_ = vertex.id
+        if id_ in self._pairs:
+            for item, left, right in self._pairs[id_].fire():
+                self._go(self._paired(vertex, item, left, right, self._pairs[id_].pairing))
+            return
+        if id_ in self._coming:
+            self._complete(vertex, *self._coming[id_].pop())
+            return
+        fired = self._timed[id_].fire() if id_ in self._timed else self._timers[id_].fire(limited=limited)
+        for item, failure in fired:
+            if failure is None:
+                self._walk(vertex, item)
+            else:
+                self._fail(vertex, item, failure)
+
+    def _complete(self, vertex: Vertex[Any], item: Item, answer: Any) -> None:
+        """Take an answer that has come through the rest of the flow."""
+        try:
+            item = answered(vertex, item, answer)
+        except Failed as failed:
+            self._fail(vertex, item, failed.failure)
+        else:
+            self._walk(vertex, item)
 
     def _walk(self, vertex: Vertex, item: Item) -> None:
         """Take an item that came out of a vertex through the rest of the flow."""
@@ -292,7 +312,11 @@ class Run:
 
     def _ask(self, vertex: Vertex[Ask], _port: int, item: Item) -> list[_Way]:
         assert self._answering is not None, "somebody answers"
-        return _out(vertex, [answered(vertex, item, self._answering(vertex, item))])
+        answer = self._answering(vertex, item)
+        if isinstance(answer, Later):
+            self._coming[vertex.id].add(item, answer)
+            return []
+        return _out(vertex, [answered(vertex, item, answer)])
 
     def _scan(self, vertex: Vertex[Scan], port: int, item: Item) -> list[_Way]:
         if port == 0:

@@ -85,6 +85,10 @@ class Item:
         """Return the item with another record."""
         return Item(record, self.order, self.message, self.unit)
 
+    def at(self, tick: int) -> Item:
+        """Return the item at another tick."""
+        return Item(self.record, self.order._replace(tick=tick), self.message, self.unit)
+
     def into(self, unit: int) -> Item:
         """Return the item in a hash unit."""
         return Item(self.record, self.order, self.message, unit)

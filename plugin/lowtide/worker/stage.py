@@ -36,7 +36,7 @@ from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.frames import Outbox
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.core.operators.asking import AskNode
+from lowtide.core.operators.call_node import CallNode
 from lowtide.core.operators.faults.failure import AtRecord, clock_of
 from lowtide.core.operators.order.late_seen import LateSeen
 from lowtide.core.operators.order.order import CLOCK
@@ -433,6 +433,6 @@ class LevelStage:
         return self._seals.seal(target, self._outbox.sender, self._outbox.numbered(target) - 1, frame)
 
 
-def _calls(ask: AskNode) -> CallGauges:
+def _calls(ask: CallNode) -> CallGauges:
     """Return the calls of a step."""
     return CallGauges(open=ask.open_calls, waiting=ask.waiting, reused=ask.reused, first=ask.first_open)

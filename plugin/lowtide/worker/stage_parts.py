@@ -72,6 +72,7 @@ def make_core(
         lead_ticks=deployment.window.lead_ticks,
         portion=PORTION,
         joint=joint_sinks(deployment),
+        relied_on=deployment.relied_on,
     )
     if start is not None:
         core.read_by(each.id for each in deployment.plan.sources() if each.step.source.topic == start.topic)

@@ -15,46 +15,34 @@ those to other questions, or be kept nowhere: the life ends (`CallChanged`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
 from lowtide.core.operators.barrier import Barrier
-from lowtide.core.operators.faults.failure import CallChanged, CallGivenUp, Failure, Fault, raised
-from lowtide.core.operators.held.ordered import Holding
+from lowtide.core.operators.call_node import CallNode, Found
+from lowtide.core.operators.faults.failure import CallChanged
 from lowtide.core.operators.held.pending import Pending
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
-from lowtide.core.operators.order.order import FIRST_TICK, position_of, tick_of
+from lowtide.core.operators.order.order import position_of, tick_of
 from lowtide.core.operators.order.portion import Portion
-from lowtide.core.operators.plain.per_record import said_type
 from lowtide.core.operators.questions import Answer, Answered, Question, asked_of
 from lowtide.flow.plan.plan import Vertex
-from lowtide.flow.schema.fields import decoder_of
-from lowtide.flow.steps.steps import Ask, CallFailed
-from lowtide_tracker import Floor
+from lowtide.flow.steps.steps import Ask
 
 
-class AskNode(Holding):
-    """One `call` at one worker.
+class AskNode(CallNode):
+    """One `call` at one worker, whose answers have the places of their records.
 
     Args:
         vertex: The step.
         at_once: True if its records are certain as they come (`Segments.certain`).
-
-    Attributes:
-        ask: The step.
-        given: The tick below which all is answered, and the answers are in the log or on their way there.
-        reused: The number of answers of earlier lives that were used again.
-        first_open: The lowest tick whose answers are not all durable; None if there is none.
     """
 
     def __init__(self, vertex: Vertex[Ask], *, at_once: bool = False) -> None:
         super().__init__(vertex)
-        self.ask = vertex
         self._at_once = at_once
-        self._step = vertex.step
-        self._decode = decoder_of(vertex.gives)
         self._pending = Pending(f'step "{vertex.name}"')
         self._ready: list[tuple[bytes, int, Any]] = []
         """A heap of the records that are certain and not asked about: order key, hash unit, record."""
@@ -65,26 +53,11 @@ class AskNode(Holding):
         self._known: dict[bytes, Answer] = {}
         self._since: bytes | None = None
         """The order key from which on the log has all answers; None if nothing is known of it."""
-        self._cleared: int | None = None
-        self._log: Barrier | None = None
-        self._log_vertex = -1
-        self.given = FIRST_TICK
-        self.reused = 0
-        self.first_open: int | None = None
 
     # -- as it begins ----------------------------------------------------------------------------------------------
 
-    def keep_in(self, vertex: int, log: Barrier) -> None:
-        """Have answers kept by the barrier of a vertex, which nobody else advances."""
-        self._log_vertex, self._log = vertex, log
-
     def know(self, answers: Mapping[bytes, Answer], since: bytes | None = None) -> None:
-        """Take the answers that earlier lives have kept, by order key.
-
-        Args:
-            answers: The answers.
-            since: The order key from which on none of the log's is missing; None if that is not known.
-        """
+        """See `CallNode`."""
         self._known.update(answers)
         self._since = since
 
@@ -111,17 +84,6 @@ class AskNode(Holding):
         else:
             self._pending.add(batch)
         self.hold(batch.ticks, feed)
-
-    def rest_on(self, floors: Iterable[Floor], cleared: int | None = None) -> None:
-        """Take what is known besides min time.
-
-        Args:
-            floors: Those that came with min times.
-            cleared: The tick below which nothing before the step can end the life any more; None if nothing can at all.
-        """
-        self._cleared = cleared
-        if self._log is not None:
-            self._log.rest_on(floors)
 
     def advance(self, min_time: int, feed: Feed) -> None:
         """See `Holding`; what has no answer stays."""
@@ -156,7 +118,7 @@ class AskNode(Holding):
 
     def _ask(self, feed: Feed, portion: Portion) -> None:
         """Ask about certain records in order, as far as there is room; those with a known answer need none."""
-        answered: list[tuple[bytes, int, Any, Answer]] = []
+        answered: list[Found] = []
         while self._ready and not portion.spent:
             at, unit, row = self._ready[0]
             answer = self._known.pop(at, None)
@@ -173,22 +135,18 @@ class AskNode(Holding):
             heappush(self._open_ats, at)
             feed.questions.append(Question(self.vertex.id, at, row))
         if answered:
-            self._give(answered, feed)
+            self._pass(answered, feed)
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def answered(self, answers: Sequence[Answered], feed: Feed) -> None:
-        """Take answers to open questions.
-
-        Raises:
-            CallGivenUp: one has failed for good, which is to end the life.
-        """
+        """See `CallNode`."""
         found = []
         for at, answer in answers:
             unit, row = self._open.pop(at)
             found.append((at, unit, row, answer if self._log is None else answer._replace(asked=asked_of(row))))
         found.sort(key=lambda each: each[0])
-        self._give(found, feed)
+        self._pass(found, feed)
 
     def _settled(self, min_time: int, feed: Feed) -> int:
         """Hand the log what nothing before it is missing of; return the tick below which it is durable."""
@@ -229,49 +187,9 @@ class AskNode(Holding):
                 feed.kept.append((self._log_vertex, bundle))
         return min(below, log.durable_time)
 
-    def _give(self, found: list[tuple[bytes, int, Any, Answer]], feed: Feed) -> None:
+    def _pass(self, found: list[Found], feed: Feed) -> None:
         """Pass answers on, and put them into the log."""
-        ats, units, rows, failed = list[bytes](), list[int](), list[Any](), list[tuple[bytes, int, Fault]]()
-        for at, unit, row, answer in found:
-            made = self._made(at, row, answer)
-            if isinstance(made, Failure):
-                failed.append((at, unit, Fault(self.vertex, made, None)))
-            else:
-                ats.append(at)
-                units.append(unit)
-                rows.append(made)
+        self._give(found, feed)
         if self._log is not None:
             kept = [each[3] for each in found]
             self._log.add(Batch([each[0] for each in found], [each[1] for each in found], kept))
-        if ats:
-            self.pass_on(Batch(ats, units, rows), feed)
-        if failed:
-            feed.fail(Batch([each[0] for each in failed], [each[1] for each in failed], [each[2] for each in failed]))
-
-    def _made(self, at: bytes, row: Any, answer: Answer) -> Any:
-        """Return the record of an answer, or a `Failure`."""
-        failure = answer.failure
-        if failure is None:
-            return self._decode(answer.value)[0]
-        if self._step.failed == "raise":
-            raise CallGivenUp(self.vertex, position_of(at), given_up(row, failure))
-        return instead_of(self.ask, row, failure)
-
-
-def given_up(row: Any, failure: CallFailed) -> Failure:
-    """Return the failure of a record whose call has failed for good."""
-    return Failure(0, row, f"{failure.what} (try {failure.tries})", failure.traceback_text)
-
-
-def instead_of(ask: Vertex[Ask], row: Any, failure: CallFailed) -> Any:
-    """Return what goes on in the place of an answer that has failed for good, or a `Failure`."""
-    otherwise = ask.step.otherwise
-    if otherwise is None:
-        return given_up(row, failure)
-    try:
-        result = otherwise(row, failure)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
-        return raised(0, row, error)
-    if type(result) is ask.gives:
-        return result
-    return Failure(0, row, f"otherwise returned {said_type(result)}, expected {ask.gives.__qualname__}")

@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 from lowtide.core.operators.asking import AskNode
+from lowtide.core.operators.call_node import CallNode
+from lowtide.core.operators.completing import CompletingNode
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.core.operators.held.ordered import OrderedNode
 from lowtide.core.operators.joins.join_asof import AsofNode
@@ -140,6 +142,12 @@ def _join_table(vertex: Vertex[steps.JoinTable], at: Level) -> Node:
     return TableJoinNode(vertex, at.plan, at.ticks(vertex.step.table.ttl))
 
 
+def _call(vertex: Vertex[steps.Ask], at: Level) -> CallNode:
+    if vertex.step.order == "answer":
+        return CompletingNode(vertex)
+    return AskNode(vertex, at_once=vertex.id in at.segments.certain)
+
+
 def _again(vertex: Vertex[steps.Again], at: Level) -> Node:
     feedback = at.plan.feedback_of(vertex)
     if feedback is not None:
@@ -179,7 +187,7 @@ NODES: dict[type[Step], Callable[[Vertex[Any], Level], Node]] = {
     steps.JoinAsof: _join_asof,
     steps.Loop: lambda vertex, at: LoopNode(vertex, crosses=at.plan.crosses(vertex)),
     steps.Again: _again,
-    steps.Ask: lambda vertex, at: AskNode(vertex, at_once=vertex.id in at.segments.certain),
+    steps.Ask: _call,
     steps.Answers: lambda vertex, _: ThroughNode(vertex),
     steps.Write: lambda vertex, at: WriteNode(vertex, at.plan.units),
 }

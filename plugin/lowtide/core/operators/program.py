@@ -17,7 +17,8 @@ from itertools import chain
 from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.core.operators.asking import AskNode
+from lowtide.core.operators.call_node import CallNode
+from lowtide.core.operators.completing import CompletingNode
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.core.operators.held.ordered import Holding
 from lowtide.core.operators.joins.join_side import JoinSide
@@ -82,11 +83,11 @@ class Program:
             if vertex.level == level or (vertex.is_exchange and plan.sender_level(vertex) == level):
                 made.make(vertex)
         self.holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
-        self.asking = {node.vertex.id: node for node in self.holding if isinstance(node, AskNode)}
+        self.asking = {node.vertex.id: node for node in self.holding if isinstance(node, CallNode)}
         self._clocks = [node for node in self.holding if node.vertex.id in plan.clocked]
         self._sources = {id_: node for id_, node in self._nodes.items() if isinstance(node, SourceNode)}
         self._besides = [node for node in self.holding if isinstance(node, BesideNode)]
-        self._states: dict[str, KeyedState | WindowNode | JoinSide] = {}
+        self._states: dict[str, KeyedState | WindowNode | JoinSide | CompletingNode] = {}
         """By the name of the step, or of a join's side."""
         for node in self._nodes.values():
             self._states |= node.states

@@ -58,6 +58,11 @@ def asked_of(row: Any) -> bytes:
     return blake2b(encode_rows([row]), digest_size=ASKED_BYTES).digest()
 
 
+def place_of(at: bytes) -> bytes:
+    """Return the name of a record within a call: its order key, without the tick where it has another name."""
+    return at if position_of(at).front == CLOCK else at[TICK_BYTES:]
+
+
 def call_key(job_id: str, step: str, at: bytes) -> str:
     """Return the key of a call: 32 characters, the same in every life, as the record's place in its log is.
 
@@ -70,6 +75,4 @@ def call_key(job_id: str, step: str, at: bytes) -> str:
         >>> len(call_key("1f0c", "score", OrderKey(7, 0, 41).packed()))
         32
     """
-    # A record of the clock has no other name than its tick.
-    place = at if position_of(at).front == CLOCK else at[TICK_BYTES:]
-    return blake2b(f"{job_id}\n{step}\n".encode() + place, digest_size=16).hexdigest()
+    return blake2b(f"{job_id}\n{step}\n".encode() + place_of(at), digest_size=16).hexdigest()

@@ -11,6 +11,7 @@ from lowtide.conf import Conf
 from lowtide.errors import FlowError
 from lowtide.flow.formats.endpoints import Sink
 from lowtide.flow.plan.plan import Grouping, Plan, Vertex
+from lowtide.flow.plan.segments import segments_of, uncertain_before
 from lowtide.flow.site import Site
 from lowtide.flow.steps.calls import Call
 from lowtide.flow.steps.clocks import Sighted
@@ -33,7 +34,7 @@ from lowtide.flow.steps.steps import (
     Write,
 )
 from lowtide.flow.steps.when_done import ENDED, ended_of
-from lowtide.flow.types.findings import FlowRefused
+from lowtide.flow.types.findings import Finding, FlowRefused
 from lowtide.flow.types.inference import Inference
 
 ANSWERS = "answers"
@@ -91,6 +92,8 @@ def compile_flow(
     levels = 1 + max(vertex.level for vertex in vertices)
     size = levels, units, lanes, parallelism
     plan = Plan(flow.name, vertices, *size, flow.dead_letters, slack_ms, grouping, dict(flow.parameters))
+    if findings := _unordered(plan):
+        raise FlowRefused(flow.name, findings)
     return _with_depths(plan)
 
 
@@ -288,6 +291,20 @@ FOLLOWS: dict[type[Step], Callable[[_Layout, Call[Any], Vertex], None]] = {
     Ask: _Layout._answered,
 }
 """Vertices added after a call."""
+
+
+def _unordered(plan: Plan) -> list[Finding]:
+    """Find the calls with `order="answer"` that ask about what other records may change, each with a reason."""
+    found = []
+    for ask in plan.those(Ask):
+        if ask.step.order == "answer" and ask.id not in segments_of(plan).certain:
+            step = plan.vertices[uncertain_before(plan, ask)[0]]
+            what = (
+                f'order="answer" asks about each record as it comes, but what {step.step.word} "{step.name}" gives '
+                'depends on more than one record; leave order="answer" out, or put the call before that step'
+            )
+            found.append(Finding(ask.site, ask.name, what))
+    return found
 
 
 def _without_idle(vertices: Sequence[Vertex]) -> list[Vertex]:

@@ -82,6 +82,24 @@ def segments_of(plan: Plan) -> Segments:
     return _Layout(plan).segments()
 
 
+def uncertain_before(plan: Plan, ask: Vertex[Ask]) -> list[int]:
+    """Return the steps before a call, or in a loop with it, that do not look at one record alone, in plan's order."""
+    before, left = set[int](), [ask.id]
+    while left:
+        reached = left.pop()
+        for vertex in plan.vertices:
+            leads = vertex.back == reached or vertex.id in plan.vertices[reached].parents
+            if leads and vertex.id not in before:
+                before.add(vertex.id)
+                left.append(vertex.id)
+    found = (plan.vertices[each] for each in sorted(before - {ask.id}))
+    return [vertex.id for vertex in found if _keeps(vertex) or vertex.step.silent]
+
+
+def _keeps(vertex: Vertex) -> bool:
+    return vertex.step.stateful or vertex.step.clocked
+
+
 class _Layout:
     """Numbers segments level by level, then outlets."""
 
@@ -251,11 +269,10 @@ class _Layout:
 
     def _keeps(self, vertex: int) -> bool:
         """Return whether what a step gives hangs on more than one record."""
-        return self._vertices[vertex].step.stateful or self._vertices[vertex].step.clocked
+        return _keeps(self._vertices[vertex])
 
     def _is_certain(self, ask: Vertex[Ask]) -> bool:
-        before = [each for each in self._vertices if each is not ask and ask.id in self._below[each.id]]
-        return not any(self._keeps(each.id) or each.step.silent for each in before)
+        return not uncertain_before(self._plan, ask)
 
     # -- what may end the life -------------------------------------------------------------------------------------
 

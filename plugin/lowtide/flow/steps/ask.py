@@ -13,11 +13,13 @@ from typing_extensions import override
 from lowtide.errors import FlowError
 from lowtide.flow.site import Function
 from lowtide.flow.steps.signature import NOTHING, Unreadable, accepts, said, says_nothing
-from lowtide.flow.steps.step import Asked, Step, called
+from lowtide.flow.steps.step import Asked, Saved, Step, called
 from lowtide.flow.time.moments import said_duration
 
 Failed = Literal["raise", "value", "letter"]
 """The fate of a record whose call has failed for good."""
+Ordered = Literal["record", "answer"]
+"""The order of the answers: that of their records, or that in which they come."""
 _LISTS = (list, Sequence)
 _KEYS = ("key", "keys")
 """The names by which a function takes its call key or keys."""
@@ -25,7 +27,7 @@ _KEYS = ("key", "keys")
 
 @dataclass(frozen=True, slots=True)
 class Ask(Step):
-    """Asks an outside service about every record, many at a time; the answers have the records' places.
+    """Asks an outside service about every record, many at a time; the answers have the records' places, or later ticks.
 
     Attributes:
         function: Takes a record, what `resource` gave if there is one, and the call's key if it has an argument `key`;
@@ -40,6 +42,7 @@ class Ask(Step):
         failed: What becomes of a record whose last try has failed.
         otherwise: Takes the record and the failure, and gives the answer instead, if `failed` is "value".
         repeatable: Whether an answer is always the same, so that none is kept.
+        order: The order of the answers.
     """
 
     word: ClassVar[str] = "call"
@@ -61,12 +64,32 @@ class Ask(Step):
     failed: Failed = "raise"
     otherwise: Function | None = None
     repeatable: bool = False
+    order: Ordered = "record"
 
     @property
     @override
     def functions(self) -> dict[str, Function]:
         found = {"function": self.function, "resource": self.resource, "otherwise": self.otherwise}
         return {word: function for word, function in found.items() if function is not None}
+
+    @property
+    @override
+    def clocked(self) -> bool:
+        return self.order == "answer"
+
+    @property
+    @override
+    def later(self) -> bool:
+        return self.order == "answer"
+
+    @property
+    @override
+    def by_unit(self) -> bool:
+        return self.order == "answer"
+
+    @override
+    def saved(self, takes: Sequence[Any], port: int = 0) -> Saved | None:
+        return Saved("call", takes[0]) if self.order == "answer" else None
 
     def answers(self, asked: Asked) -> Any:
         """Return the type of the answers, as `gives` does for other steps."""
@@ -80,9 +103,9 @@ class Ask(Step):
         batch = "" if self.batch is None else f", {self.batch} records at a time"
         kept = ", asked again in each life" if self.repeatable else ""
         tries = "" if not self.retries else f", {self.retries + 1} tries"
-        return (
-            f" -> {gives}, {self.concurrency} open at most{batch}, {said_duration(self.timeout)} for a try{tries}{kept}"
-        )
+        order = ", in the order of the answers" if self.order == "answer" else ""
+        most = f"{self.concurrency} open at most{batch}"
+        return f" -> {gives}, {most}, {said_duration(self.timeout)} for a try{tries}{kept}{order}"
 
     def _returned(self, asked: Asked, takes: Any) -> Any:
         """Return the type of the answers, by the function's annotations or `returns`."""

@@ -50,7 +50,7 @@ class Step:
         silent: It takes a parent's records on the side, and has no number in a child path.
         own: Its functions are Lowtide's own: they do not fail.
         stateful: Its work needs to be in order, and so min time.
-        waits: Its output for a record may be of a later tick.
+        waits: Its output waits for time, as a window's does: for a record it may be of a later tick.
         exchange: Its records are sent by another level: the one before its own, or a loop's tail.
         to_all: It sends every record to every hash unit.
         appends: It appends an element to the child path of each record.
@@ -95,6 +95,11 @@ class Step:
     @property
     def clocked(self) -> bool:
         """True if it sends records that time alone causes, and says what is due (R6b)."""
+        return self.waits
+
+    @property
+    def later(self) -> bool:
+        """True if its output for a record may be of a later tick."""
         return self.waits
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowtide.flow.steps.ask import Answers, Ask, CallFailed, Failed, passes_keys
+from lowtide.flow.steps.ask import Answers, Ask, CallFailed, Failed, Ordered, passes_keys
 from lowtide.flow.steps.ends import Merge, Read, Write
 from lowtide.flow.steps.exchange import KeyBy, Relay, check_columns
 from lowtide.flow.steps.join import Connect, Join, JoinAsof, JoinTable, Table
@@ -43,6 +43,7 @@ __all__ = [
     "Map",
     "MapBatches",
     "Merge",
+    "Ordered",
     "Read",
     "Reduce",
     "Reduced",

@@ -70,7 +70,7 @@ def done_fault(
             f"{names[through]!r} has no records that come from {names[stream]!r} or its sources; "
             "give through= a stream that is made from these records, or from those that they are made from"
         )
-    late = [each for each in sorted(between) if calls[each].step.waits]
+    late = [each for each in sorted(between) if calls[each].step.later]
     if late:
         word = calls[late[0]].step.word
         return (

@@ -30,8 +30,8 @@ def test_every_step_has_a_twin_in_local_runs() -> None:
 
 
 def test_every_step_with_state_says_how_it_is_saved() -> None:
-    # Streams that are connected, heads of loops, and calls keep nothing themselves.
-    assert overriding("saved") == {kind for kind in KINDS if kind.stateful} - {steps.Connect, steps.Loop, steps.Ask}
+    # Streams that are connected, and heads of loops, keep nothing themselves.
+    assert overriding("saved") == {kind for kind in KINDS if kind.stateful} - {steps.Connect, steps.Loop}
 
 
 def test_every_step_with_a_type_of_its_own_says_it_once() -> None:
