@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import socket
 import struct
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.chaos.processes import of_program
@@ -24,6 +28,9 @@ from tests.waiting import HANGS_S, wait_until
 from lowtide.cli.running_jobs import control_of
 from lowtide.conf import Conf
 from lowtide.connectors.topics import Topics
+from lowtide.core.operators.questions import place_of
+from lowtide.flow.plan.own_topics import answers_topic
+from lowtide.sinks.answers.encoder import answer_of
 from lowtide.status.control_client import ControlClient
 
 if TYPE_CHECKING:
@@ -69,12 +76,14 @@ class Service:
         asked: By key how often it was asked.
         effects: By key its number.
         answers: While it is clear, questions wait.
+        slow_s: Of every tenth key the first answer takes so long.
     """
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
         self.answers = threading.Event()
         self.answers.set()
+        self.slow_s = 0.0
         self.effects: dict[str, int] = {}
         self._lock, self._chance = threading.Lock(), random.Random(5)
         outer = self
@@ -105,6 +114,8 @@ class Service:
     def answer(self, key: str) -> tuple[int, bool]:
         """The number of a key, and whether its connection is reset."""
         self.answers.wait()
+        if int(key, 16) % 10 == 0 and not self.asked[key]:
+            time.sleep(self.slow_s)
         with self._lock:
             self.asked[key] += 1
             number = self.effects.setdefault(key, 1000 + len(self.effects))
@@ -174,6 +185,48 @@ class Branched(Job):
         return [int(each.name) for each in committed if each.name.isdigit()]
 
 
+class Completing(Job):
+    """The flow with a call right after its source, whose answers go on as they come."""
+
+    def __init__(self, folder: Path, kafka: Kafka, zookeeper: str, url: str) -> None:
+        super().__init__(folder, kafka, zookeeper, url)
+        self.settings = {**self.settings, "snapshots.keep": 1_000}
+        flow, counted = self.flow.read_text(), '.key_by("user").scan("counted", count, 0)'
+        assert counted in flow
+        self.flow.write_text(flow.replace(counted, ""))
+
+    def sinks(self, url: str) -> str:
+        return super().sinks(url).replace("concurrency=16", 'concurrency=16, order="answer"')
+
+    def parted(self) -> list[list[dict[str, Any]]]:
+        """What has come out, by partition."""
+        found: dict[int, list[dict[str, Any]]] = {}
+        for message in self._kafka.messages(self._out):
+            found.setdefault(message.partition(), []).append(json.loads(message.value()))
+        return list(found.values())
+
+    def kept(self) -> list[str]:
+        """The call keys in the answers that are kept, in the order of the log (errors: AssertionError)."""
+        topics = Topics(Conf.load(None, {"kafka.bootstrap_servers": self._kafka.address}).kafka)
+        (topic,) = (name for name in topics.names() if name == answers_topic(self.name, "score"))
+        lanes: dict[int, list[bytes]] = {}
+        keys: dict[bytes, str] = {}
+        for message in self._kafka.messages(topic):
+            at, answer = answer_of(message)
+            lanes.setdefault(message.partition(), []).append(at)
+            (keys[at],) = (text for text in words_in(msgspec.msgpack.decode(answer.value)) if len(text) == 32)
+        assert all(ats == sorted(ats) for ats in lanes.values()), "keys rise in each lane"
+        assert len({place_of(at) for at in keys}) == len(keys), "each place is answered once"
+        return [keys[at] for at in sorted(keys)]
+
+
+def words_in(value: Any) -> list[str]:
+    """The texts in a value, however deep."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [text for each in value for text in words_in(each)] if isinstance(value, list) else [str(value)]
+
+
 @pytest.fixture
 def service() -> Iterator[Service]:
     service = Service()
@@ -215,6 +268,38 @@ def test_each_record_has_one_answer_over_kills_of_driver_host_and_caller(job: Jo
     assert {each["key"] for each in found} == set(service.effects), "nobody is asked about what is no record"
     assert sum(service.asked.values()) > len(given), "resets and kills have had effects"
     wait_until(lambda: job.cut() > 0, HANGS_S, "answers below the commit are cut")
+
+
+def test_answers_go_on_as_they_come_and_in_the_kept_order_over_a_kill(
+    kafka: Kafka, zookeeper: str, tmp_path: Path, service: Service
+) -> None:
+    job = Completing(tmp_path, kafka, zookeeper, service.url)
+    given = orders(2 * PART)
+    service.slow_s = 1.0
+    try:
+        process = job.start()
+        job.produce(given[:PART])
+        job.have(PART // 2, lambda: len(job.rows()))
+        process.kill()
+        process.wait(HANGS_S)
+        job.start()
+        job.produce(given[PART:])
+        job.have(len(given), lambda: len(job.rows()))
+        found, kept = job.rows(), job.kept()
+        assert sorted(each["number"] for each in found) == [each["number"] for each in given], "each comes out once"
+        assert all(each["score"] == service.effects[each["key"]] for each in found)
+        assert {each["key"] for each in found} == set(service.effects)
+        overtaken = 0
+        for part in job.parted():
+            # Answers below the first commit are cut, and come before all others.
+            keys = [each["key"] for each in part]
+            later = [key for key in keys if key in set(kept)]
+            assert keys[len(keys) - len(later) :] == later == [key for key in kept if key in set(keys)]
+            numbers = [each["number"] for each in part]
+            overtaken += sum(one > other for one, other in pairwise(numbers))
+        assert overtaken > 0, "slow ones are overtaken"
+    finally:
+        job.close()
 
 
 def test_a_service_that_does_not_answer_is_named_and_counted(job: Job, service: Service) -> None:

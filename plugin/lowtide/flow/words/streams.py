@@ -68,6 +68,22 @@ def _failed(failed: Any, otherwise: object, batch: object, within: object) -> st
     return found
 
 
+def _ordered(order: Any, repeatable: object) -> steps.Ordered:
+    """Return the order of a call's answers; refuse what does not fit."""
+    what = ""
+    if order not in get_args(steps.Ordered):
+        what = f'call takes order="record" or "answer", found {order!r}'
+    elif order == "answer" and repeatable:
+        what = (
+            'call takes order="answer" without repeatable=True: the order of the answers is kept with them, '
+            "and repeatable=True keeps none"
+        )
+    if what:
+        raise FlowError(what, where=str(user_site()))
+    found: steps.Ordered = order
+    return found
+
+
 class Stream(Generic[T]):
     """The records that come out of a step; any number of steps may take them.
 
@@ -138,6 +154,7 @@ class Stream(Generic[T]):
         failed: Literal["raise", "value", "letter"] = "raise",
         otherwise: Callable[[T, CallFailed], Any] | None = None,
         repeatable: bool = False,
+        order: Literal["record", "answer"] = "record",
         returns: type[U] | None = None,
     ) -> Stream[U]: ...
 
@@ -155,6 +172,7 @@ class Stream(Generic[T]):
         failed: Literal["raise", "value", "letter"] = "raise",
         otherwise: Callable[[T, CallFailed], Any] | None = None,
         repeatable: bool = False,
+        order: Literal["record", "answer"] = "record",
         returns: type[U] | None = None,
     ) -> Stream[U]: ...
 
@@ -173,6 +191,7 @@ class Stream(Generic[T]):
         failed: Literal["raise", "value", "letter"] = "raise",
         otherwise: Callable[[T, CallFailed], Any] | None = None,
         repeatable: bool = False,
+        order: Literal["record", "answer"] = "record",
         returns: type[U] | None = None,
     ) -> Stream[U]: ...
 
@@ -191,6 +210,7 @@ class Stream(Generic[T]):
         failed: Literal["raise", "value", "letter"] = "raise",
         otherwise: Callable[[T, CallFailed], Any] | None = None,
         repeatable: bool = False,
+        order: Literal["record", "answer"] = "record",
         returns: type[U] | None = None,
     ) -> Stream[U]: ...
 
@@ -208,9 +228,10 @@ class Stream(Generic[T]):
         failed: Literal["raise", "value", "letter"] = "raise",
         otherwise: Callable[[T, CallFailed], Any] | None = None,
         repeatable: bool = False,
+        order: Literal["record", "answer"] = "record",
         returns: type[U] | None = None,
     ) -> Stream[Any]:
-        """Ask an outside service about every record, many at a time; the answers come in the order of the records.
+        """Ask an outside service about every record, many at a time; by default answers keep the order of the records.
 
         A record is asked about once nothing before it can come any more. Its answer is kept in the job's own topic
         `lowtide.<job>.answers.<name>` before anything that rests on it is delivered, and a later life takes it from
@@ -235,6 +256,9 @@ class Stream(Generic[T]):
                 answer ("value"), or it becomes a dead letter ("letter").
             otherwise: Takes the record and the `CallFailed`, and returns the answer.
             repeatable: True if the answer is always the same: none is kept, and every life asks again.
+            order: "record" gives answers the places of their records. With "answer" each one goes on as it comes, at
+                the log time of that moment, so that a slow call delays no other record; what is kept of the answers
+                decides their order in every life. All steps before such a call look at one record alone.
             returns: The type of the answers if the function's annotations do not say it.
 
         Example:
@@ -257,6 +281,7 @@ class Stream(Generic[T]):
             _failed(failed, otherwise, batch, within),
             otherwise,
             bool(repeatable),
+            _ordered(order, repeatable),
         )
         return self._then(step, name)
 
