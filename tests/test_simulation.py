@@ -14,10 +14,10 @@ STEPS = 500
 FIRST = {
     "archive-unread": 91,
     "asked-as-they-come": 10,
-    "asked-before-floors": 26,
+    "asked-before-floors": 34,
     "base-not-held": 106,
     "base-too-old": 37,
-    "call-without-outlet": 79,
+    "call-without-outlet": 40,
     "caps-forgotten": 12,
     "clock-stopped": 13,
     "closed-again": 16,

@@ -474,7 +474,8 @@ class FlowWorld(World):
         if not self.job.strikes:  # A life that ended while it was drained may have gone further.
             last = max(last, self.now_ms // self.job.slack_ms + 1)
         for round_ in range(MAX_DRAIN_ROUNDS):
-            quiet = 0 if self._round(last if self.job.strikes else last + DRAIN_TICKS * round_) else quiet + 1
+            far = last if self.job.strikes or self.job.ended else last + DRAIN_TICKS * round_
+            quiet = 0 if self._round(far) else quiet + 1
             self.check()
             if quiet > QUIET_ROUNDS:
                 break

@@ -15,14 +15,17 @@ from lowtide.core import frames as frames_module
 from lowtide.core.cycle_inbox import CycleInbox
 from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
+from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
+from lowtide.core.operators.asking import AskNode
+from lowtide.core.operators.completing import CompletingNode
 from lowtide.core.operators.order.bundle import NO_KEY, Bundle
 from lowtide.core.operators.order.order import FIRST_TICK, position_of, tick_of
-from lowtide.core.operators.questions import Answered, Question
+from lowtide.core.operators.questions import Answered, Question, place_of
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.plan.plan import Plan, Vertex
-from lowtide.flow.plan.segments import segments_of
+from lowtide.flow.plan.plan import Plan, Vertex, is_of
+from lowtide.flow.plan.segments import segments_of, uncertain_before
 from lowtide.flow.schema.fields import kept
 from lowtide.flow.steps.steps import Answers, Ask, Read
 from lowtide.local.run import Message, label_log
@@ -160,8 +163,12 @@ class Life:
         """(worker, sink, lane): what is durable, and its worker does not know yet."""
         self.asked: list[tuple[int, Question]] = []
         """(worker, question): those that have no answer."""
-        self.owing: dict[tuple[int, int], set[bytes]] = {}
-        """By worker and call the order keys that were asked about, and whose answers are not durable."""
+        self.given: dict[tuple[int, int], dict[bytes, int]] = {}
+        """By worker and call with `order="answer"` the ticks of this life's answers, by their records' places."""
+        self.heard: dict[tuple[int, int], int] = {}
+        """By worker and such call the last min time before the end of time."""
+        self.owing: dict[tuple[int, int], dict[bytes, int]] = {}
+        """By worker and call the places that were asked about, and whose answers are not durable, with their ticks."""
         self.takings: list[Taking] = []
         self.slow = rng.choice([0, 0, 0.95])
         """The share of looks at which a snapshot's parts are not there yet, unless another one could be sealed too."""
@@ -212,6 +219,7 @@ class Life:
             ),
             offset=offset,
             before=before,
+            stop=log.stop,
         )
         self.logs[log.front] = log
         self.of_front[log.front] = len(self.cores)
@@ -238,6 +246,7 @@ class Life:
             lead_ticks=self.window.lead_ticks,
             portion=self.portion,
             joint=self.joint,
+            relied_on=self.relied_on,
         )
         for sink, barrier in core.barriers.items():
             if sink in self.users_sinks and self.mark_every:
@@ -307,6 +316,15 @@ class Life:
         self._follow(core.front)
         self.promise(floor.front)
         return taken
+
+    def stop(self, log: Log) -> None:
+        """A partition ends here, as its front has known all along."""
+        front = self.cores[self.of_front[log.front]].front
+        assert front is not None
+        assert log.stop is not None
+        front._stop_at = log.stop
+        front._heartbeat = front._settled()
+        self.promise(log.front)
 
     def _follow(self, front: Front) -> None:
         """R2: the floors that a front has set by itself rest on what it was granted."""
@@ -498,7 +516,7 @@ class Life:
     def _store(self, worker: int, sink: int, bundle: Bundle) -> None:
         self.sinks.send(self._delivery(sink, bundle))
         self.answers.append((worker, sink, bundle.lane))
-        for parent in self.plan.vertices[sink].parents if sink >= 0 else ():
+        for parent in self.plan.vertices[sink].parents if sink in self.logs_of_calls else ():
             self._settle(worker, parent, chain.from_iterable(piece.ats for piece in bundle.pieces))
 
     def _delivery(self, sink: int, bundle: Bundle) -> Delivery:
@@ -518,14 +536,29 @@ class Life:
         vertex = self.cores[worker].program.asking[ask].ask
         answers = [Answered(each.at, self.services.answer(vertex, each, calm=calm)) for _, each in given]
         effects = self.cores[worker].answered(ask, answers)
+        node = self.cores[worker].program.asking[ask]
+        if isinstance(node, CompletingNode):
+            self._note_given(worker, node, answers)
         if vertex.step.repeatable:
             self._settle(worker, ask, [each.at for each in answers])
         self.spread(worker, effects)
 
+    def _note_given(self, worker: int, node: CompletingNode, answers: Sequence[Answered]) -> None:
+        """Note the ticks of answers: none is below its record's, or an earlier one's, or far above what asks for it."""
+        call = worker, node.vertex.id
+        given = self.given.setdefault(call, {})
+        keys = {at: tick_of(kept) for kept, at, _, _ in node._answered}
+        for at, _ in answers:
+            last = max(given.values(), default=NO_TICK)
+            most = max(tick_of(at), last + 1, self.heard.get(call, NO_TICK), self.relied_on)
+            if not max(last, tick_of(at)) <= keys[at] <= most:
+                raise Violation("output", f'"{node.vertex.name}" gives {keys[at]} after {last}, for {tick_of(at)}')
+            given[place_of(at)] = keys[at]
+
     def _settle(self, worker: int, ask: int, ats: Iterable[bytes]) -> None:
         """Note that nothing waits for these answers any more."""
-        if (worker, ask) in self.owing:
-            self.owing[worker, ask].difference_update(ats)
+        for at in ats:
+            self.owing.get((worker, ask), {}).pop(place_of(at), None)
 
     def keep_floors(self, worker: int) -> bool:
         """A worker hands on floors that no bundle has carried."""
@@ -597,10 +630,10 @@ class Life:
     def _ask(self, worker: int, question: Question) -> None:
         """A service is asked."""
         ask = self.cores[worker].program.asking[question.ask].ask
-        owing = self.owing.setdefault((worker, question.ask), set())
-        if question.at in owing:
+        owing = self.owing.setdefault((worker, question.ask), {})
+        if place_of(question.at) in owing:
             raise Violation("output", f'"{ask.name}" asks twice about {question.at.hex()}')
-        owing.add(question.at)
+        owing[place_of(question.at)] = tick_of(question.at)
         if ask.id not in self.segments.certain:
             self._check_durable(ask, question.at)
         self.services.ask(ask, question.at, self.sinks.answers(self.plan.answers_of(ask), range(self.plan.lanes)))
@@ -609,6 +642,13 @@ class Life:
     def _check_durable(self, ask: Vertex[Ask], at: bytes) -> None:
         """R2: a life that began now would give a record that anybody is asked about the same label."""
         position = position_of(at)
+        steps = [self.plan.vertices[each] for each in uncertain_before(self.plan, ask)]
+        if logs := [self.plan.answers_of(each) for each in steps if is_of(each, Ask) and each.step.order == "answer"]:
+            # It is asked about at the tick of an answer, which has to be durable, or comes by another way.
+            lanes = range(self.plan.lanes)
+            known = {(position_of(key), tick_of(key)) for log in logs for key in self.sinks.answers(log, lanes)}
+            if (position, tick_of(at)) in known:
+                return
         # Nobody keeps what a repeatable call answers; and a clock's record, or a window's, is in no log.
         if ask.step.repeatable or position.front not in self.logs:
             return
@@ -644,6 +684,8 @@ class Life:
         core = self.cores[self.of_front[front]]
         assert core.front is not None
         least = labels.peek(waiting[0], self.caps) if waiting else labels.least(core.front.next_offset)
+        if core.front.heartbeat >= end_tick(self.plan.slack_ms):
+            least = core.front.heartbeat
         self.model.label(front, least, self.feeds(self.logs[front]))
 
     def _note_held(self, worker: int, core: WorkerCore) -> None:
@@ -656,8 +698,19 @@ class Life:
     def _note_asked(self, worker: int, core: WorkerCore) -> None:
         """R23: what is asked about counts as being in the segments that answers go to until these are durable."""
         for id_, node in core.program.asking.items():
-            ready = [at for at, _, _ in islice(node._ready, 1)]
-            tick = min(map(tick_of, [*self.owing.get((worker, id_), ()), *ready]), default=None)
+            owing = list(self.owing.get((worker, id_), {}).values())
+            if isinstance(node, AskNode):
+                owing += [tick_of(at) for at, _, _ in islice(node._ready, 1)]
+            else:
+                # No answer will be given below min time here, as far as it has been heard, or before one that was.
+                heard = min(core.tracker.min_time(segment) for segment in self.segments.waits[id_])
+                if heard < end_tick(self.plan.slack_ms):
+                    self.heard[worker, id_] = heard
+                given = self.given.get((worker, id_), {})
+                earliest = max([heard, *given.values()])
+                places = self.owing.get((worker, id_), {})
+                owing = [given.get(place, max(tick, earliest)) for place, tick in places.items()]
+            tick = min(owing, default=None)
             for segment in self.segments.sends[id_]:
                 self._note(segment, CALLS - MOST_WORKERS * id_ - worker, tick)
 

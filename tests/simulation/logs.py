@@ -38,6 +38,7 @@ class Log:
         opening: Its opening floor in the register, a tick; None until it is registered.
         age_ms: How much older than when they come a backfill's messages are; 0 where there is none.
         aged_from: The backfill begins at the message of this index.
+        stop: The offset at which the source ends; None where it does not.
     """
 
     front: int
@@ -47,6 +48,7 @@ class Log:
     opening: int | None = None
     age_ms: int = 0
     aged_from: int = 0
+    stop: int | None = None
 
     def age(self, rng: Random) -> None:
         """Somebody writes older messages into this partition from some moment on: a backfill."""

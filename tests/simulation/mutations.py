@@ -5,6 +5,7 @@ from __future__ import annotations
 from .call_mutations import CALLS
 from .carrier_mutations import CARRIERS
 from .commit_mutations import COMMIT
+from .completing_mutations import COMPLETING
 from .cycle_mutations import CYCLE
 from .due_mutations import DUE
 from .flow_mutations import FLOW
@@ -17,6 +18,6 @@ from .tracking_mutations import TRACKING
 from .worker_mutations import WORKER
 
 MUTATIONS: list[Mutation] = [
-    *TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *FLOW, *CALLS, *RECOVERY, *COMMIT,
+    *TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *FLOW, *CALLS, *COMPLETING, *RECOVERY, *COMMIT,
     *CARRIERS,
 ]  # fmt: skip

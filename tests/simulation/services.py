@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
-from lowtide.core.operators.questions import Answer, Question
+from lowtide.core.operators.questions import Answer, Question, place_of
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.fields import encode_rows
 from lowtide.flow.steps.steps import Ask, CallFailed
@@ -40,7 +40,7 @@ class Services:
 
     def ask(self, vertex: Vertex[Ask], at: bytes, kept: Mapping[bytes, Answer]) -> None:
         """Take a question (errors, where its answer is durable: Violation)."""
-        if at in kept:
+        if at in kept or (vertex.step.order == "answer" and place_of(at) in map(place_of, kept)):
             raise Violation("output", f'"{vertex.name}" asks again about {at.hex()}, whose answer is durable')
         self.asked.setdefault(vertex.name, set()).add(at)
 

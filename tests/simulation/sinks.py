@@ -15,7 +15,7 @@ from lowtide.core.operators.faults.failure import Dead
 from lowtide.core.operators.order.bundle import NO_KEY, Bundle
 from lowtide.core.operators.order.order import OrderKey, tick_of
 from lowtide.core.operators.plain.sink import SinkEncoder
-from lowtide.core.operators.questions import Answer
+from lowtide.core.operators.questions import Answer, place_of
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide_tracker import Floor
 
@@ -35,6 +35,8 @@ class Lane:
     letters: list[Dead] = field(default_factory=list)
     answers: dict[bytes, Answer] = field(default_factory=dict)
     """Of a call's log, by order key."""
+    places: set[bytes] = field(default_factory=set)
+    """Those of the records that were answered: each once, whatever its tick."""
     ticks: list[int] = field(default_factory=list)
     last: bytes = NO_KEY
     mark: int = NO_TICK
@@ -109,9 +111,12 @@ class Sinks:
         if sink < 0:
             lane.letters += bundle.rows
         elif sink not in self._encoders:
-            lane.answers |= {
-                at: answer for each in bundle.pieces for at, answer in zip(each.ats, each.rows, strict=True)
-            }
+            given = {at: answer for each in bundle.pieces for at, answer in zip(each.ats, each.rows, strict=True)}
+            twice = lane.places & {place_of(at) for at in given}
+            if twice:
+                raise Violation("output", f"lane {bundle.lane} keeps two answers for {min(twice).hex()}")
+            lane.places |= {place_of(at) for at in given}
+            lane.answers |= given
         elif len(bundle):
             messages = self._encoders[sink].encode(bundle.lane, bundle.pieces)
             lane.messages += [(key, value, timestamp) for _, _, key, value, timestamp, _ in messages]

@@ -108,6 +108,29 @@ def calls_beside(flow: Flow) -> None:
     )
 
 
+def call_as_answers_come(flow: Flow) -> None:
+    """Steps behind it at its level, which may fail, and a sink there; then what the order of the answers decides."""
+    answered = asked(source(flow).flat_map(words), order="answer", concurrency=3)
+    answered.map(louder).write("beside", kafka("beside", json(Count), key="key"))
+    answered.key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count), key="key"))
+
+
+def call_as_answers_come_alone(flow: Flow) -> None:
+    """Nothing behind it but a sink of its level."""
+    asked(source(flow).map(size), order="answer", concurrency=100).write("out", kafka("out", json(Count)))
+
+
+def call_as_answers_come_before_windows(flow: Flow) -> None:
+    """Beside records that come at once; windows go by the ticks of the answers."""
+    worded = source(flow).flat_map(timed)
+    some = asked(worded, "words", ask_about_word, order="answer", concurrency=5).key_by("key")
+    spells = some.window("spells", tumbling(millis(40))).aggregate(Spell, words=agg.count(), total=agg.sum("count"))
+    counts = asked(spells.map(spelt), "spells-asked", concurrency=2)
+    more = source(flow, "more").flat_map(words, name="others")
+    both = counts.merge(asked(more, "more-asked", order="answer", failed="letter"), name="both")
+    both.key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
 CALLING: list[Callable[[Flow], None]] = [
     call_at_once,
     call_then_steps,
@@ -119,6 +142,9 @@ CALLING: list[Callable[[Flow], None]] = [
     calls_in_a_row,
     call_repeatable,
     calls_beside,
+    call_as_answers_come,
+    call_as_answers_come_alone,
+    call_as_answers_come_before_windows,
 ]
 
 
@@ -155,7 +181,8 @@ class _Drawn:
         counts = begin()
         for number in range(rng.randint(2, 4)):
             asks = number == 0 or rng.random() < 0.4
-            counts = self._asked(counts) if asks else self._further(counts)
+            certain = number == 0 and begin == self._words
+            counts = self._asked(counts, certain=certain) if asks else self._further(counts)
             if rng.random() < 0.25:
                 name = self._name("beside")
                 counts.write(name, kafka(name, json(Count)))
@@ -165,12 +192,14 @@ class _Drawn:
         self._steps += 1
         return f"{word}-{self._steps}"
 
-    def _asked(self, counts: Any) -> Any:
+    def _asked(self, counts: Any, *, certain: bool) -> Any:
         rng = self._rng
         failed: dict[str, Any] = {}
         if self._fails:
             failed = rng.choice([{}, {"failed": "letter"}, {"failed": "value", "otherwise": instead}])
-        if rng.random() < 0.15:
+        if certain and rng.random() < 0.5:
+            failed["order"] = "answer"
+        elif rng.random() < 0.15:
             failed["repeatable"] = True
         return asked(counts, self._name("ask"), concurrency=rng.choice([1, 2, 5, 100]), **failed)
 
@@ -178,6 +207,8 @@ class _Drawn:
         if self._rng.random() >= chance:
             return stream
         failed = {"failed": "letter"} if self._fails and self._rng.random() < 0.5 else {}
+        if self._rng.random() < 0.4:
+            failed["order"] = "answer"
         return asked(stream, self._name("ask"), ask_about_word, concurrency=self._rng.choice([2, 100]), **failed)
 
     def _words(self) -> Any:
