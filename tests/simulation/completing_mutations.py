@@ -101,6 +101,20 @@ def far_ahead() -> list[Patch]:
     return [(CompletingNode, "_may_leave", lambda _self, _tick: True)]
 
 
+def through_before_it_is_durable() -> list[Patch]:
+    """The step is through with a tick once its answers have gone on, and they are due no longer."""
+    real = CompletingNode.due_tick.fget  # type: ignore[attr-defined]
+
+    def due_tick(self: CompletingNode) -> Any:
+        log, self._log = self._log, None
+        try:
+            return real(self)
+        finally:
+            self._log = log
+
+    return [(CompletingNode, "due_tick", property(due_tick))]
+
+
 def completes(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
     options = {"flow": "call_as_answers_come", "faults": OFTEN, "snapshots": 4} | options
     return Mutation(name, rule, what, "calls", patches, options, seeds=300)
@@ -117,5 +131,7 @@ COMPLETING = [
     completes("answer-kept-anew", "R23", "known answers are kept once more", kept_anew),
     completes("answer-at-the-end", "R12", "infinite min time gives ticks", ticks_of_infinite_min_time, ending=1.0),
     completes("answers-at-one-tick", "R12", "at the end all answers have one tick", one_tick_at_the_end, ending=1.0),
+    completes("answer-due-briefly", "R6b, R23", "an answer is due until it goes on, not until it is durable",
+              through_before_it_is_durable),
     completes("answer-far-ahead", "R8", "answers go on however far ahead they lie", far_ahead),
-]
+]  # fmt: skip
