@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
@@ -190,7 +191,7 @@ class Completing(Job):
 
     def __init__(self, folder: Path, kafka: Kafka, zookeeper: str, url: str) -> None:
         super().__init__(folder, kafka, zookeeper, url)
-        self.settings = {**self.settings, "snapshots.keep": 1_000}
+        self.settings = {**self.settings, "snapshots.keep": 1_000, "job.lanes": 2}
         flow, counted = self.flow.read_text(), '.key_by("user").scan("counted", count, 0)'
         assert counted in flow
         self.flow.write_text(flow.replace(counted, ""))
@@ -270,20 +271,29 @@ def test_each_record_has_one_answer_over_kills_of_driver_host_and_caller(job: Jo
     wait_until(lambda: job.cut() > 0, HANGS_S, "answers below the commit are cut")
 
 
-def test_answers_go_on_as_they_come_and_in_the_kept_order_over_a_kill(
+def test_answers_go_on_as_they_come_and_open_questions_outlive_a_kill(
     kafka: Kafka, zookeeper: str, tmp_path: Path, service: Service
 ) -> None:
     job = Completing(tmp_path, kafka, zookeeper, service.url)
-    given = orders(2 * PART)
+    given, half = orders(2 * PART), PART // 2
     service.slow_s = 1.0
     try:
         process = job.start()
-        job.produce(given[:PART])
-        job.have(PART // 2, lambda: len(job.rows()))
+        job.produce(given[:half])
+        job.have(half, lambda: len(job.rows()))
+        service.answers.clear()
+        job.produce(given[half : half + 16])
+        control = job.control()
+        wait_until(lambda: counted(control) == (16, 0), HANGS_S, "questions are open")
+        for _ in range(2):
+            last = control.status().snapshots.last
+            wait_until(partial(has_newer, control, last), HANGS_S, "a snapshot does not wait for answers")
         process.kill()
         process.wait(HANGS_S)
+        service.answers.set()
+        job.settings = {**job.settings, "job.parallelism": 1}
         job.start()
-        job.produce(given[PART:])
+        job.produce(given[half + 16 :])
         job.have(len(given), lambda: len(job.rows()))
         found, kept = job.rows(), job.kept()
         assert sorted(each["number"] for each in found) == [each["number"] for each in given], "each comes out once"
@@ -368,6 +378,11 @@ def pulling(control: ControlClient) -> dict[str, float]:
     families = text_string_to_metric_families(control.metrics())
     samples = [sample for family in families for sample in family.samples]
     return {each.labels["partition"]: each.value for each in samples if each.name == "lowtide_front_pulling"}
+
+
+def has_newer(control: ControlClient, commit: str) -> bool:
+    """Whether there is another last commit."""
+    return control.status().snapshots.last != commit
 
 
 def counted(control: ControlClient) -> tuple[int, int]:

@@ -22,7 +22,8 @@ class Holding(Node):
     One whose step is `clocked` also sends what time alone brings. For that:
 
     * `due_tick` is the smallest tick at which it will send without further input. What it holds has the ticks of its
-      records, and need not be in it. It may lie as far ahead as it likes, and never below what `advance` was given.
+      records, and need not be in it. It may lie as far ahead as it likes, and never below what `advance` was given; but
+      what waits for the outside, or to be durable, stays due where it was (`CompletingNode`).
     * `advance(min_time)` processes in order all records held below `min_time` and all that is due below it. A due at
       `min_time` itself waits for the next call: records of this tick may still come from a clock upstream.
     * After `restore(…, tick)` it is as it was at `tick`, so `due_tick` is at least that.
