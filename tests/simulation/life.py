@@ -272,7 +272,11 @@ class Life:
         })  # fmt: skip
         if host.request is not None:
             core.pin(host.request)
-        self.spread(worker, core.moved(tuple(host.floors)))
+        forgets = not (host.floors or core.ready)
+        effects = core.moved(tuple(host.floors))
+        if forgets:
+            self._check_idle(worker, effects)
+        self.spread(worker, effects)
         return core
 
     def _host(self) -> Host:
@@ -393,11 +397,16 @@ class Life:
             if forgets and self.rng.random() < 0.5:
                 continue  # It would only forget; the next notice may tell it of this one as well.
             effects = core.moved(notice.floors)
-            if forgets and (effects.frames or effects.bundles or effects.questions):
-                raise Violation("liveness", f"worker {worker} is not ready, and has something to send all the same")
+            if forgets:
+                self._check_idle(worker, effects)
             self.spread(worker, effects)
             for segment, early in self.early[worker].items():
                 self._process(worker, early, early.due(core.tracker.min_time(segment)))
+
+    def _check_idle(self, worker: int, effects: Effects) -> None:
+        """See that a worker that said so has nothing to send: its host would not have asked it to go on."""
+        if effects.frames or effects.bundles or effects.questions:
+            raise Violation("liveness", f"worker {worker} is not ready, and has something to send all the same")
 
     def go_on(self, worker: int) -> bool:
         """A worker does a further portion of what min time has let go on; whether it had something left."""

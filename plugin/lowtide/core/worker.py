@@ -61,7 +61,7 @@ class WorkerCore:
         relied_on: The largest tick that anything relied on before the life: what is delivered anywhere lies below it.
 
     Attributes:
-        unfinished: Whether `moved` has left something for the next call, which may be made at once.
+        unfinished: Whether `moved`, or a snapshot, has left something for the next call, which may be made at once.
     """
 
     def __init__(
@@ -421,6 +421,7 @@ class WorkerCore:
     def restore(self, state: Captured, tick: int) -> None:
         """Take over state from snapshots at one T; see `Program.restore`."""
         self.program.restore(state, tick)
+        self.unfinished = any([ask.waiting for ask in self.program.asking.values()])
         self.report_due()
 
     @property

@@ -290,6 +290,7 @@ class LevelStage:
         effects = self.core.moved(())
         assert not effects.frames, "nothing was ready"
         assert not effects.bundles, "nothing was ready"
+        assert not effects.questions, "nothing was ready"
 
     @property
     def settled(self) -> bool:

@@ -284,6 +284,7 @@ def test_a_life_from_a_snapshot_asks_about_its_open_questions_and_knows_its_answ
     worker = Completing(last=last, known=above, relied_on=21)
     worker.core.restore(state, 15)
     assert worker.core.program.capture(15) == state, "a snapshot at the same T is the same"
+    assert (worker.core.ready, worker.core.unfinished) == (True, True), "it asks without a notice"
     assert worker.due == 15
     worker.hear(15)
     assert worker.numbers() == [1]
