@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import ClassVar
 
+from cold_stores import drawn_shelves
 from state_flows import Document
 
 from lowtide.core.operators.faults.failure import AtRecord
@@ -57,6 +58,7 @@ class FlowWorld(World):
         wrong: How likely it is, without them, that a life begins with a function that is wrong about some records.
         at_sinks: How likely what it gives is refused by the sinks' formats, in a flow in which it can be.
         refusals: How likely a service fails, in a flow with calls.
+        shelved: How likely lives may have state on disk.
     """
 
     name: ClassVar[str] = "flow"
@@ -81,6 +83,7 @@ class FlowWorld(World):
         silent: float = 0.3,
         at_sinks: float = 0.3,
         refusals: float = 0.0,
+        shelved: float = 0.7,
     ) -> None:
         super().__init__(seed, trace)
         self.grouping = grouping
@@ -91,6 +94,9 @@ class FlowWorld(World):
             self.rng, flow, longest, letters=letters, older=self.older, backfills=backfills, refusals=refusals
         )
         self.job.sinks.mark_every = (1, 7, 40)[seed // 4 % 3] if seed % 4 == 3 else 0
+        self._shelving = Random(f"{self.name}/{seed}/shelved")
+        """Chance apart, so that a seed's execution is the same without a disk."""
+        self._shelved = self._shelving.random() < shelved
         self.snapshots = snapshots
         self.rewinds = rewinds
         self.silent = self.older.random() < silent
@@ -117,7 +123,8 @@ class FlowWorld(World):
         self.above = job.committed_tick
         """Below this nothing is committed, wherever the life begins (R16)."""
         known = job.logs, job.sinks, commit, manifests, archive, job.told_time, self.above
-        self.life = Life(rng, self.lives, plan, *known, job.services)
+        shelves = drawn_shelves(self._shelving) if self._shelved else None
+        self.life = Life(rng, self.lives, plan, *known, job.services, shelves)
         if rng.random() >= SHARING:
             self.life.restored = None
         self.model, self.tracking = self.life.model, self.life.tracking
@@ -132,9 +139,14 @@ class FlowWorld(World):
         """The life ends, and the next one begins; often with a partition that nobody has seen."""
         self.job.left += self.life.left_in_topics()
         self.life.end()
+        self.count_evicted()
         self.begin()
         if self.rng.random() < 0.7:
             self.discover()
+
+    def count_evicted(self) -> None:
+        """Note what has left memory in a life that is over."""
+        self.counts["evicted"] += 0 if self.life.shelves is None else self.life.shelves.evicted
 
     def correct(self, error: AtRecord) -> None:
         """The life has ended at a record: the function that is wrong is corrected, and the next one begins."""
@@ -458,6 +470,7 @@ class FlowWorld(World):
             else:
                 break
         self.job.check(self.life)
+        self.count_evicted()
 
     def _drain(self) -> None:
         if any(channel.broken for channel in self.life.channels.values()):

@@ -23,6 +23,7 @@ from lowtide.core.operators.completing import CompletingNode
 from lowtide.core.operators.order.bundle import NO_KEY, Bundle
 from lowtide.core.operators.order.order import FIRST_TICK, position_of, tick_of
 from lowtide.core.operators.questions import Answered, Question, place_of
+from lowtide.core.operators.state.shelf import Shelves
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan.plan import Plan, Vertex, is_of
 from lowtide.flow.plan.segments import segments_of, uncertain_before
@@ -88,6 +89,7 @@ class Life:
         told: The largest delivered time that the outside has heard.
         committed: T of the newest commit, which need not be the one where it begins.
         services: The outside.
+        shelves: Where groups at rest lie; None if all is in memory.
     """
 
     def __init__(
@@ -103,9 +105,11 @@ class Life:
         told: int,
         committed: int,
         services: Services,
+        shelves: Shelves | None = None,
     ) -> None:
         self.rng = rng
         self.services = services
+        self.shelves = shelves
         self.plan = plan
         self.logs = dict(logs)
         self.sinks = sinks
@@ -256,6 +260,8 @@ class Life:
             log = self.plan.answers_of(node.ask)
             answers = self.sinks.answers(log, () if log is None else core.barriers[log.id].lanes, self.start)
             core.know(id_, answers, NO_KEY)
+        if level and self.shelves is not None:
+            core.program.shelve(self.shelves)
         if commit:
             core.restore(share(self.plan, self.parts, place), commit.tick)
         core.report_due()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from random import Random
 from typing import ClassVar
 
 import interpreter
@@ -28,13 +29,19 @@ class LivesWorld(World):
         seed: The seed.
         trace: Told every start, snapshot and death.
         having: A kind of step that the flow has to have, `join`; None for any flow.
+        shelved: How likely lives may have state on disk.
     """
 
     name: ClassVar[str] = "lives"
 
-    def __init__(self, seed: int, trace: Trace | None = None, *, having: str | None = None) -> None:
+    def __init__(
+        self, seed: int, trace: Trace | None = None, *, having: str | None = None, shelved: float = 0.5
+    ) -> None:
         super().__init__(seed, trace)
         self._having = having
+        dice = Random(f"{self.name}/{seed}/shelved")
+        """Chance apart, so that a seed's execution is the same without a disk."""
+        self._shelved = dice if dice.random() < shelved else None
 
     def run(self, steps: int) -> None:
         """Live all lives, however many steps were asked for.
@@ -49,11 +56,12 @@ class LivesWorld(World):
         log = {name: list(map(message_of, came)) for name, came in logs(rng, again).items()}
         self.steps = steps
         try:
-            lives = Lives(plan, log, rng, self.trace or _silent)
+            lives = Lives(plan, log, rng, self.trace or _silent, self._shelved)
             lives.run()
         except Forgotten as error:
             raise Violation("output", str(error)) from error
         self.counts["live"] = lives.number
+        self.counts["evicted"] = lives.evicted
 
     def _written(self) -> tuple[lowtide.Flow, interpreter.Flow]:
         """The flow, for both interpreters."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
+from random import Random
 
 from lowtide.core.operators.state.cold import LONGEST_KEY_BYTES, Entry
+from lowtide.core.operators.state.shelf import Shelves
 
 
 class DictStore:
@@ -83,6 +85,12 @@ class CruelStore(DictStore):
         self.calls += 1
         if self.calls == self.fails_at:
             raise StoreFailed(f"call {self.calls}")
+
+
+def drawn_shelves(dice: Random) -> Shelves | None:
+    """The shelves of one life, on a store that takes no misuse; None for a life that has all in memory."""
+    limit = dice.choice([None, 0, 0, 3_000])
+    return None if limit is None else Shelves(CruelStore(), limit, write_at=dice.choice([1, 3, 16]))
 
 
 def _check(keys: Sequence[bytes]) -> None:

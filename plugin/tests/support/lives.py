@@ -13,6 +13,7 @@ from random import Random
 from typing import get_args
 
 import pyarrow as pa
+from cold_stores import drawn_shelves
 from programs import END, Programs, by_lane
 from step_kinds import KINDS as STEPS
 
@@ -22,6 +23,7 @@ from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.program import Captured, Program
 from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.saved_step import saved_steps
+from lowtide.core.operators.state.shelf import Shelves
 from lowtide.flow.plan.plan import Plan, side_of
 from lowtide.flow.steps.steps import Ask, Clock, Connect, Join, Loop, WindowBy
 from lowtide.flow.steps.windows import Windows
@@ -36,6 +38,7 @@ Changed = dict[str, dict[int, pa.Table | None]]
 """The parts that changed since another; None for a unit whose state has gone."""
 
 MOST_CUTS = 4
+STEPS_NEAR = 6
 BEYOND = 40
 """Min time comes at most so many ticks beyond the last record."""
 
@@ -53,10 +56,16 @@ class OneLife(Programs):
         grouping: The mode.
         parts: The snapshot's; nothing for a first life.
         tick: Its T.
+        shelves: Where groups at rest lie; None if all is in memory.
     """
 
-    def __init__(self, plan: Plan, dice: Random, grouping: str, parts: Parts, tick: int) -> None:
+    def __init__(
+        self, plan: Plan, dice: Random, grouping: str, parts: Parts, tick: int, shelves: Shelves | None = None
+    ) -> None:
         super().__init__(plan, dice.randrange, grouping)
+        if shelves is not None:
+            for program in [each for programs in self.levels for each in programs]:
+                program.shelve(shelves)
         if parts:
             for programs in self.levels:
                 for place, program in enumerate(programs):
@@ -76,6 +85,11 @@ class OneLife(Programs):
             for place, program in enumerate(programs):
                 self._take((level, place), level, program.advance(tick))
             self.run()
+
+    def prune(self, tick: int) -> None:
+        """Forget what only records below a tick could need."""
+        for program in [each for programs in self.levels for each in programs]:
+            program.prune(tick)
 
     def deliver(self, tick: int) -> None:
         """Deliver what lies below a tick; the rest dies with the life."""
@@ -161,9 +175,11 @@ class Lives:
         log: The messages of each source; sources of one topic have the same.
         dice: What draws.
         say: Hears of each start, snapshot and death.
+        shelved: What draws which lives have state on shelves, and how much of it in memory; None for none.
 
     Attributes:
         number: How many lives there have been.
+        evicted: How many groups have left memory.
         covered: What a life has got back; see `to_be_covered`.
     """
 
@@ -173,8 +189,12 @@ class Lives:
         log: Mapping[str, Sequence[Message]],
         dice: Random,
         say: Callable[[str], None] = lambda _: None,
+        shelved: Random | None = None,
     ) -> None:
         self.number = 0
+        self.evicted = 0
+        self._shelved = shelved
+        self._shelves: Shelves | None = None
         self.covered: set[str] = set()
         self._plan = plan
         self._log = log
@@ -213,6 +233,8 @@ class Lives:
         cuts = sorted(set(cuts))
         for place, tick in enumerate(cuts):
             reached = tick if self._dice.random() < 0.5 else self._dice.randint(tick, ticks[-1] + beyond)
+            if self._shelves is not None:
+                self._come_near(tick)
             for each in (*(cut for cut in cuts[place:] if cut <= reached), reached):
                 self._go_on(each)
             self._snapshot(tick)
@@ -221,13 +243,16 @@ class Lives:
                 self._begin(alive(self._plan, self._parts, tick), tick)
         self._feed(END)
         self._life.finish()
+        self._count()
         self._compare()
 
     def _begin(self, parts: Parts, tick: int) -> None:
         dice, before = self._dice, getattr(self, "_life", None)
         plan = replace(self._plan, parallelism=dice.randint(1, self._plan.lanes))
         grouping = dice.choice(["optimistic", "ordered"])
-        self._life: OneLife = OneLife(plan, dice, grouping, parts, tick)
+        self._count()
+        self._shelves = None if self._shelved is None else drawn_shelves(self._shelved)
+        self._life: OneLife = OneLife(plan, dice, grouping, parts, tick, self._shelves)
         self.number += 1
         self._say(f"life {self.number} begins at {tick}, {grouping}, parallelism {plan.parallelism}")
         self._parts, self._reached = parts, tick
@@ -242,6 +267,18 @@ class Lives:
             self._read[front] = sum(label < tick for label, _ in rows)
             if self._read[front]:
                 self._life._labels[front] = rows[self._read[front] - 1][0]
+
+    def _come_near(self, tick: int) -> None:
+        """Min time comes to a tick in steps, each of which lets groups come to rest, and leave memory."""
+        assert self._shelved is not None
+        first = max(self._reached, min([row[0] for rows in self._rows.values() for row in rows], default=tick))
+        for each in sorted(self._shelved.randint(first, tick) for _ in range(STEPS_NEAR)) if first < tick else ():
+            self._go_on(each)
+            self._life.prune(each)
+
+    def _count(self) -> None:
+        """Note what has left memory in a life that is over."""
+        self.evicted += 0 if self._shelves is None else self._shelves.evicted
 
     def _go_on(self, tick: int) -> None:
         """Min time comes to a tick, if it has not yet; what a snapshot has then is what it is to have later."""
@@ -273,8 +310,7 @@ class Lives:
 
     def _snapshot(self, tick: int) -> None:
         if self._dice.random() < 0.3:
-            for program in [each for programs in self._life.levels for each in programs]:
-                program.prune(tick)
+            self._life.prune(tick)
         if (now := self._whole(tick)) != self._then[tick]:
             at = f"at {self._reached} a snapshot as of {tick}"
             raise Forgotten(f"{at} would have {differing(self._then[tick], now)}")

@@ -16,6 +16,8 @@ import pytest
 from cold_stores import CruelStore, StoreFailed
 
 import lowtide as lt
+from lowtide.core.operators.joins.join_table import RECORDS as RECORDS_PORT
+from lowtide.core.operators.joins.join_table import ROWS, TableJoinNode
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.order import FIRST_TICK, OrderKey
@@ -25,7 +27,7 @@ from lowtide.core.operators.state.keyed_state import NOTHING, KeyedState
 from lowtide.core.operators.state.packing import ColdDamaged, Packing
 from lowtide.core.operators.state.shelf import Shelf, Shelves
 from lowtide.flow.plan.compiler import compile_flow
-from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide_snapshots.keys.hashing import hash_unit
 
 UNITS = 8
@@ -63,6 +65,15 @@ class Total:
     number: int
 
 
+@dataclass(frozen=True)
+class Row:
+    key: str
+    part: int
+    number: int
+    gone: bool = False
+    shares: tuple[float, ...] = ()
+
+
 def remember(state: Seen, event: Event) -> tuple[Seen, Out]:
     """A state that is none again after every third record, and a function that fails now and then."""
     if event.number % 97 == 0:
@@ -91,6 +102,12 @@ def window(events: tuple[Event, ...]) -> Out:
     return Out(events[-1].key, len(events), sum(event.number for event in events))
 
 
+def beside_its_row(event: Event, row: Row | None) -> Out:
+    if event.number % 97 == 0:
+        raise ValueError("ninety-seven")
+    return Out(event.key, event.number, -1 if row is None else row.number)
+
+
 def larger(one: Event, other: Event) -> Event:
     return replace(other, number=max(one.number, other.number) % 1_000)
 
@@ -114,6 +131,16 @@ def plan_beside() -> Plan:
     return compile_flow(flow, units=UNITS, parallelism=1, slack_ms=1)
 
 
+def plan_of_table(ttl: timedelta | None = None) -> Plan:
+    flow = lt.Flow("test")
+    keyed = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key", "part")
+    rows = flow.read("rows", lt.kafka("rows", lt.json(Row))).key_by("key", "part")
+    table = rows.table("table", deleted="gone", ttl=ttl)
+    joined = keyed.join_table("seen", table, beside_its_row, how="left")
+    joined.write("out", lt.kafka("out", lt.json(Out)))
+    return compile_flow(flow, units=UNITS, parallelism=1, slack_ms=1)
+
+
 PLANS: dict[str, Callable[[], Plan]] = {
     "scan": lambda: plan_of(lambda keyed: keyed.scan("seen", remember, NONE)),
     "scan that forgets": lambda: plan_of(lambda keyed: keyed.scan("seen", remember, NONE, ttl=BRIEF), ("key",)),
@@ -129,6 +156,8 @@ PLANS: dict[str, Callable[[], Plan]] = {
     ),
     "deduplicate": lambda: plan_of(lambda keyed: keyed.deduplicate("seen", within=BRIEF), gives=Event),
     "beside": plan_beside,
+    "table": plan_of_table,
+    "table that forgets": lambda: plan_of_table(4 * BRIEF),
 }
 CACHES = (0, 4_000, 30_000)
 """Of these many bytes the groups at rest have room for none, for some, and for about an eighth of all."""
@@ -143,49 +172,63 @@ class Act:
         self.batch = batch
 
 
+class Stream:
+    """What may come for one exchange: records that are held back, and those that may be taken back."""
+
+    def __init__(self, vertex: Vertex) -> None:
+        self.vertex = vertex.id
+        self.record = vertex.gives
+        self.held: list[tuple[bytes, int, Any]] = []
+        self.alive: list[tuple[bytes, int, Any]] = []
+
+    def made(self, key: int, number: int) -> Any:
+        """A record; every fourth row says that its key is gone."""
+        named, part = f"user-{key:05d}", key % 2
+        return Event(named, part, number) if self.record is Event else Row(named, part, number, number % 4 == 0, (0.5,))
+
+
 def log_of(plan: Plan, seed: int, records: int = RECORDS) -> list[Act]:  # noqa: C901 - one branch for each event
     """Batches of one to seven records, some late, some tombstones; the prune time is eight ticks behind."""
     chosen = Random(seed)
-    taken = {vertex.name: vertex.id for vertex in plan.exchanges() if vertex.level == 1}
-    entry = next(id_ for name, id_ in taken.items() if name != "fold")
-    columns = plan.keyed(plan.vertices[entry]).step.columns
+    taken = {vertex.name: vertex for vertex in plan.exchanges() if vertex.level == 1}
+    streams = [Stream(vertex) for name, vertex in taken.items() if name != "fold"]
+    columns = plan.keyed(plan.vertices[streams[0].vertex]).step.columns
     mends = "fold" not in taken
     acts: list[Act] = []
-    held: list[tuple[bytes, int, Event]] = []
-    alive: list[tuple[bytes, int, Event]] = []
     tick = number = 0
     while number < records:
-        items: list[tuple[bytes, int, Event, bool]] = []
+        stream = chosen.choice(streams) if len(streams) > 1 else streams[0]
+        items: list[tuple[bytes, int, Any, bool]] = []
         for _ in range(chosen.randrange(1, 8)):
             number += 1
             tick = 100 + number // 12
             key = chosen.randrange(KEYS // 50) if chosen.random() < 0.3 else chosen.randrange(KEYS)
-            event = Event(f"user-{key:05d}", key % 2, number)
+            event = stream.made(key, number)
             unit = hash_unit([getattr(event, column) for column in columns], UNITS)
             at = OrderKey(tick, 0, number, (), 7).packed()
             if mends and chosen.random() < 0.05:
-                held.append((at, unit, event))
+                stream.held.append((at, unit, event))
                 continue
             items.append((at, unit, event, False))
-            alive.append((at, unit, event))
-        if held and chosen.random() < 0.3:
-            items += [(*each, False) for each in held]
-            held = []
-        if mends and alive and chosen.random() < 0.2:
-            alive = [each for each in alive if OrderKey.of(each[0]).tick > tick - 6]
-            gone = chosen.choice(alive or [(b"", 0, Event("", 0, 0))])
-            if gone in alive and gone[0] not in [item[0] for item in items]:
-                alive.remove(gone)
+            stream.alive.append((at, unit, event))
+        if stream.held and chosen.random() < 0.3:
+            items += [(*each, False) for each in stream.held]
+            stream.held = []
+        if mends and stream.alive and chosen.random() < 0.2:
+            stream.alive = [each for each in stream.alive if OrderKey.of(each[0]).tick > tick - 6]
+            gone = chosen.choice(stream.alive or [(b"", 0, Event("", 0, 0))])
+            if gone in stream.alive and gone[0] not in [item[0] for item in items]:
+                stream.alive.remove(gone)
                 items.append((*gone, True))
         if items:
             ats, units, rows, flags = map(list, zip(*items, strict=True))
-            acts.append(Act(tick, entry, Batch(ats, units, rows, flags if any(flags) else None)))
+            acts.append(Act(tick, stream.vertex, Batch(ats, units, rows, flags if any(flags) else None)))
         if not mends and chosen.random() < 0.1:
             at = OrderKey(tick, 1, number, (1,), 7).packed()
-            acts.append(Act(tick, taken["fold"], Batch([at], [0], [Event("more", 0, number)])))
+            acts.append(Act(tick, taken["fold"].id, Batch([at], [0], [Event("more", 0, number)])))
+        held = [OrderKey.of(at).tick for each in streams for at, _, _ in each.held]
         if held:
-            first = min(OrderKey.of(at).tick for at, _, _ in held)
-            acts.append(Act(min(first, tick - 8)))
+            acts.append(Act(min([*held, tick - 8])))
         elif chosen.random() < 0.7:
             acts.append(Act(tick - 8))
     return acts
@@ -267,7 +310,7 @@ class Pair:
 def test_a_step_on_shelves_gives_what_it_gives_in_memory(name: str, limit_bytes: int) -> None:
     plan = PLANS[name]()
     pair, chosen = Pair(plan, limit_bytes), Random(3)
-    for act in log_of(plan, seed=limit_bytes):
+    for act in log_of(plan, limit_bytes, 2 * RECORDS if "table" in name else RECORDS):
         pair.do(act)
         if act.batch is None and chosen.random() < 0.03:
             pair.compare(act.tick + chosen.randrange(6), chosen)
@@ -364,6 +407,16 @@ def _fill_without_the_tick(shelf: Shelf, key: Key, unit: int, value: bytes) -> G
     return group
 
 
+def _admit_for(ports: Sequence[int]) -> Callable[..., None]:
+    """Admit what some ports ask for, and not the others."""
+    admit = TableJoinNode._admit
+
+    def some(node: TableJoinNode, shelf: Shelf, batches: Sequence[Batch | None]) -> None:
+        admit(node, shelf, [batch if port in ports else None for port, batch in enumerate(batches)])
+
+    return some
+
+
 def _forget_what_is_in_memory(shelf: Shelf, ttl: int) -> None:
     for unit in shelf._units:
         for place, value in shelf._shelves.page(*shelf._packing.bounds(unit), 8):
@@ -382,6 +435,10 @@ MUTATIONS: dict[str, tuple[str, type, str, Any]] = {
     "the state before the elements is written": ("last", Shelf, "evict", _evict_the_base),
     "the tick of the last record is lost": ("scan that forgets", Shelf, "_loaded", _fill_without_the_tick),
     "the tick of the last that went on is lost": ("deduplicate", Shelf, "_loaded", _fill_without_the_tick),
+    "a row that is on disk is not looked at": ("table", TableJoinNode, "_admit", _admit_for([ROWS])),
+    "a row comes beside the one on disk": ("table", TableJoinNode, "_admit", _admit_for([RECORDS_PORT])),
+    "a row that is gone comes back": ("table", Shelf, "rest", _rest_without_deleting),
+    "the tick of the last row is lost": ("table that forgets", Shelf, "_loaded", _fill_without_the_tick),
     "what is in the buffer is forgotten": ("scan that forgets", Shelf, "_forget", _forget_what_is_in_memory),
 }
 
@@ -463,6 +520,22 @@ def test_the_group_goes_first_that_has_been_at_rest_for_longest() -> None:
             program.prune(tick)
     assert shelf_of(hot).misses <= 8
     assert shelf_of(cold).evicted > 400
+
+
+def test_a_row_that_is_looked_at_stays() -> None:
+    """Nothing changes it, so it is at rest all the time."""
+    plan = plan_of_table()
+    pair = Pair(plan, 20_000)
+    entries = {vertex.gives: vertex.id for vertex in plan.exchanges()}
+    for tick in range(100, 500):
+        # A row for a new key each time; the first one's is looked at.
+        records: list[Any] = [Row(f"user-{tick:05d}", 0, 1), Event("user-00100", 0, 1)]
+        for port, record in enumerate(records):
+            at = OrderKey(tick, port, tick, (), 7).packed()
+            pair.do(Act(tick, entries[type(record)], Batch([at], [hash_unit([record.key, 0], UNITS)], [record])))
+        pair.do(Act(tick + 1))
+    assert pair.shelf.misses <= 402, "each key once, when its row comes"
+    assert pair.shelf.evicted > 300
 
 
 def test_a_step_may_stay_in_memory() -> None:

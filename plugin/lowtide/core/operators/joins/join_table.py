@@ -6,6 +6,7 @@ ports until nothing before it can come any more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -19,6 +20,7 @@ from lowtide.core.operators.order.memory import Kept, Scale
 from lowtide.core.operators.order.order import position_of, tick_of
 from lowtide.core.operators.state.group import Group, Key
 from lowtide.core.operators.state.keyed_state import ValueState
+from lowtide.core.operators.state.shelf import Shelf
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.fields import key_of
 from lowtide.flow.steps.steps import JoinTable
@@ -74,6 +76,8 @@ class TableJoinNode(PortsNode, ValueState):
         """Process everything below the level's min time, in order: outputs, then faults."""
         batches = self.released(min_time)
         records, rows = batches
+        if self._shelf is not None:
+            self._admit(self._shelf, batches)
         outs, failures, changed = dict[int, Any](), dict[int, Failure](), list[Group]()
         for at, port, index in in_turn(batches):
             if port == ROWS and rows is not None:
@@ -94,6 +98,19 @@ class TableJoinNode(PortsNode, ValueState):
         if records is not None and failures:
             faults = [Fault(self.vertex, failure, None) for failure in failures.values()]
             feed.fail(records.pick(list(failures)).with_rows(list[Any](faults)))
+
+    def _admit(self, shelf: Shelf, batches: Sequence[Batch | None]) -> None:
+        """Bring the rows into memory that the records of either port ask for, or take the place of."""
+        keys, units = list[Key](), list[int]()
+        for port, batch in enumerate(batches):
+            if batch is not None:
+                keys += map(self._keys[port], batch.rows)
+                units += batch.units
+        if any(map(meets_nothing, keys)):
+            some = [(key, unit) for key, unit in zip(keys, units, strict=True) if not meets_nothing(key)]
+            keys, units = [key for key, _ in some], [unit for _, unit in some]
+        shelf.use(keys)
+        shelf.admit(keys, units)
 
     def _put(self, at: bytes, unit: int, row: Any) -> list[Group]:
         """Take a row; return its group, or none where no record can have its key."""

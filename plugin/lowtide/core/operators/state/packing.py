@@ -18,7 +18,7 @@ from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.fields import encode_rows, is_made_by_code
 from lowtide.flow.schema.schema import hints_of, kind_of
 from lowtide.flow.steps.step import Saved, Step
-from lowtide.flow.steps.steps import Aggregated, Deduplicate, FlatScan, Last, Reduce, Scan
+from lowtide.flow.steps.steps import Aggregated, Deduplicate, FlatScan, JoinTable, Last, Reduce, Scan
 from lowtide_snapshots.keys.canonical import encode_key, encode_value
 from lowtide_snapshots.keys.hashing import hash_unit
 
@@ -29,7 +29,7 @@ HEAD = struct.Struct(">HHB")
 WHOLE_BYTES, DIGEST_BYTES = 384, 16
 """Of a longer key so much is at its place, and so much of the whole key's SHA-256; the value has all of it."""
 
-SHELVED: frozenset[type[Step]] = frozenset({Scan, FlatScan, Reduce, Aggregated, Last, Deduplicate})
+SHELVED: frozenset[type[Step]] = frozenset({Scan, FlatScan, Reduce, Aggregated, Last, Deduplicate, JoinTable})
 """The steps whose groups need not be in memory: they bring those into it that they need."""
 
 _CHECK = struct.Struct(">I")
@@ -131,8 +131,9 @@ def packs(plan: Plan, vertex: Vertex) -> bool:
 def packing_of(plan: Plan, vertex: Vertex) -> Packing:
     """Return the packing of the groups of a step of which `packs` is true."""
     assert packs(plan, vertex), f"the groups of {vertex.name} are in memory"
-    saved, hints = _saved(plan, vertex), hints_of(plan.keyed(vertex).gives)
-    keys = [hints[column] for column in plan.key_of(vertex)]
+    saved = _saved(plan, vertex)
+    hints = hints_of(plan.keyed(vertex, saved.port).gives)
+    keys = [hints[column] for column in plan.key_of(vertex, saved.port)]
     state: Any = saved.content
     if saved.kind == "last":
         state = list[tuple[bytes, saved.content]]  # type: ignore[name-defined]  # a type made here

@@ -253,6 +253,14 @@ class Shelf(Groups):
                 self._stored[key] = True
                 self._resting[key] = self._shelves.stamp(), group
 
+    def use(self, keys: Iterable[Key]) -> None:
+        """Have the groups of keys go later that are looked at without being changed: those at rest, as if they came."""
+        resting, stamp = self._resting, self._shelves.stamp
+        for key in keys:
+            if key in resting:
+                resting[key] = stamp(), resting[key][1]
+                resting.move_to_end(key)
+
     def touch(self, last: int, groups: list[Group]) -> None:
         """See `Groups`; such a group is not at rest, and not clean any more."""
         super().touch(last, groups)
