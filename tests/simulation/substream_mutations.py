@@ -8,7 +8,7 @@ from typing import Any
 from lowtide.core import worker as worker_module
 from lowtide.core.operators import program as program_module
 from lowtide.core.operators.keyed.beside import BesideNode
-from lowtide.core.operators.state.group import Group
+from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.timers.clock_node import ClockNode
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
 from lowtide.core.worker import WorkerCore
@@ -57,8 +57,8 @@ def a_tick_early() -> list[Patch]:
     """A clock strikes a tick before its moment, when records of this tick are still to come."""
     real = TimedScanNode._ask
 
-    def ask(self: TimedScanNode, group: Group, asked: int | None, fires: int | None) -> None:
-        real(self, group, asked, None if fires is None else fires - 1)
+    def ask(self: TimedScanNode, key: Key, unit: int, asked: int | None, fires: int | None) -> None:
+        real(self, key, unit, asked, None if fires is None else fires - 1)
 
     return [(TimedScanNode, "_ask", ask)]
 

@@ -42,6 +42,8 @@ def test_the_first_is_the_smallest_of_what_was_put_last(given_steps: list[tuple[
             del model[first[4]]
         dues.check()
         assert len(dues) == len(model)
+        for tick in (0, 7, 31):
+            assert sorted(dues.before(tick)) == sorted((key, unit_of(key)) for key in model if model[key][0] < tick)
         assert dues.first == min((each[0] for each in model.values()), default=None)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -26,11 +26,13 @@ from lowtide.core.operators.state.group import Group, Groups, Key
 from lowtide.core.operators.state.keyed_state import NOTHING, KeyedState
 from lowtide.core.operators.state.packing import ColdDamaged, Packing
 from lowtide.core.operators.state.shelf import Shelf, Shelves
+from lowtide.core.operators.timers.timed_scan import TimedScanNode
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide_snapshots.keys.hashing import hash_unit
 
 UNITS = 8
+BRIEF = timedelta(milliseconds=9)
 KEYS = 200
 RECORDS = 1_500
 END = 1 << 40
@@ -102,6 +104,41 @@ def window(events: tuple[Event, ...]) -> Out:
     return Out(events[-1].key, len(events), sum(event.number for event in events))
 
 
+@dataclass(frozen=True)
+class Asking:
+    """A state that asks to be called, up to forty ticks on."""
+
+    key: str = ""
+    count: int = 0
+    until: datetime | None = None
+
+
+def at_tick(tick: int) -> datetime:
+    return datetime.fromtimestamp(tick / 1_000, UTC)
+
+
+def ask(state: Asking, event: Event) -> tuple[Asking, list[Out]]:
+    """A state that is none again after every third record."""
+    if event.number % 97 == 0:
+        raise ValueError("ninety-seven")
+    out = Out(event.key, state.count, event.number)
+    if state.count % 3 == 2:
+        return Asking(), [out]
+    until = at_tick(100 + event.number // 12 + event.number % 40)
+    return Asking(event.key, state.count + 1, until if event.number % 5 else None), [out]
+
+
+def asks(state: Asking) -> datetime | None:
+    return state.until
+
+
+def called(state: Asking, moment: datetime) -> tuple[Asking, list[Out]]:
+    if state.count % 11 == 7:
+        raise ValueError("seven")
+    outs = [Out(state.key, -state.count, round(moment.timestamp() * 1_000))]
+    return Asking() if state.count > 8 else Asking(state.key, state.count + 3, moment + 2 * BRIEF), outs
+
+
 def beside_its_row(event: Event, row: Row | None) -> Out:
     if event.number % 97 == 0:
         raise ValueError("ninety-seven")
@@ -113,7 +150,6 @@ def larger(one: Event, other: Event) -> Event:
 
 
 NONE = Seen(0, 0, {})
-BRIEF = timedelta(milliseconds=9)
 
 
 def plan_of(write: Callable[[Any], Any], columns: tuple[str, ...] = ("key", "part"), gives: type = Out) -> Plan:
@@ -129,6 +165,10 @@ def plan_beside() -> Plan:
     keyed = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key")
     keyed.scan("seen", remember_beside, NONE, broadcast=broadcast).write("out", lt.kafka("out", lt.json(Out)))
     return compile_flow(flow, units=UNITS, parallelism=1, slack_ms=1)
+
+
+def plan_of_timers(ttl: timedelta | None = None) -> Plan:
+    return plan_of(lambda keyed: keyed.flat_scan("seen", ask, Asking(), timer=asks, on_timer=called, ttl=ttl), ("key",))
 
 
 def plan_of_table(ttl: timedelta | None = None) -> Plan:
@@ -156,6 +196,8 @@ PLANS: dict[str, Callable[[], Plan]] = {
     ),
     "deduplicate": lambda: plan_of(lambda keyed: keyed.deduplicate("seen", within=BRIEF), gives=Event),
     "beside": plan_beside,
+    "timers": plan_of_timers,
+    "timers that forget": lambda: plan_of_timers(3 * BRIEF),
     "table": plan_of_table,
     "table that forgets": lambda: plan_of_table(4 * BRIEF),
 }
@@ -283,6 +325,8 @@ class Pair:
             for program in (self.memory, self.shelved):
                 program.prune(act.tick)
         assert shown(found[0]) == shown(found[1])
+        due, on_disk = self.memory.first_due, self.shelved.first_due
+        assert due is None or (on_disk is not None and on_disk <= due), "a due is known without its group"
 
     def compare(self, tick: int, chosen: Random) -> None:
         since = chosen.choice([FIRST_TICK, tick - 5])
@@ -321,7 +365,10 @@ def test_a_step_on_shelves_gives_what_it_gives_in_memory(name: str, limit_bytes:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_a_life_on_shelves_goes_on_from_one_in_memory_and_the_other_way_round(name: str) -> None:
-    plan = PLANS[name]()
+    live_twice(PLANS[name]())
+
+
+def live_twice(plan: Plan) -> None:
     pair, chosen = Pair(plan, 4_000), Random(5)
     for act in log_of(plan, seed=11, records=800):
         # A snapshot's T is the prune time, and what lies above it is read again: here nothing does.
@@ -417,11 +464,23 @@ def _admit_for(ports: Sequence[int]) -> Callable[..., None]:
     return some
 
 
+def _admit_without_dues(node: TimedScanNode, shelf: Shelf, batch: Batch | None, min_time: int) -> None:
+    if batch is not None:
+        shelf.admit(list(map(node._key, batch.rows)), batch.units)
+
+
+def _admit_what_is_due_now(node: TimedScanNode, shelf: Shelf, batch: Batch | None, min_time: int) -> None:
+    """Of the keys with timers only those of the last tick."""
+    dues = [each for each in node._dues.before(min_time) if each not in node._dues.before(min_time - 1)]
+    keys, units = ([], []) if batch is None else (list(map(node._key, batch.rows)), list(batch.units))
+    shelf.admit(keys + [key for key, _ in dues], units + [unit for _, unit in dues])
+
+
 def _forget_what_is_in_memory(shelf: Shelf, ttl: int) -> None:
     for unit in shelf._units:
         for place, value in shelf._shelves.page(*shelf._packing.bounds(unit), 8):
             key, state = shelf._packing.unpack(value)
-            if shelf._now(key, 0, state, shelf.pruned - 1) is NOTHING:
+            if shelf.now(key, 0, state, shelf.pruned - 1) is NOTHING:
                 shelf._shelves._late[place] = None
 
 
@@ -435,6 +494,9 @@ MUTATIONS: dict[str, tuple[str, type, str, Any]] = {
     "the state before the elements is written": ("last", Shelf, "evict", _evict_the_base),
     "the tick of the last record is lost": ("scan that forgets", Shelf, "_loaded", _fill_without_the_tick),
     "the tick of the last that went on is lost": ("deduplicate", Shelf, "_loaded", _fill_without_the_tick),
+    "time calls nobody who is on disk": ("timers", TimedScanNode, "_admit", _admit_without_dues),
+    "of those whom time calls some are left on disk": ("timers", TimedScanNode, "_admit", _admit_what_is_due_now),
+    "who is called and is none then comes back": ("timers", Shelf, "rest", _rest_without_deleting),
     "a row that is on disk is not looked at": ("table", TableJoinNode, "_admit", _admit_for([ROWS])),
     "a row comes beside the one on disk": ("table", TableJoinNode, "_admit", _admit_for([RECORDS_PORT])),
     "a row that is gone comes back": ("table", Shelf, "rest", _rest_without_deleting),
@@ -449,6 +511,18 @@ def test_a_mutation_is_found(mutation: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(changed, method, mutant)
     with pytest.raises(AssertionError):
         run(Pair(PLANS[name](), 4_000))
+
+
+def test_timers_of_keys_on_disk_that_a_life_gets_back_unasked_for_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more mutation."""
+    restore = TimedScanNode.restore
+
+    def unasked(node: TimedScanNode, parts: Any, tick: int) -> None:
+        (restore if node._shelf is None else KeyedState.restore)(node, parts, tick)
+
+    monkeypatch.setattr(TimedScanNode, "restore", unasked)
+    with pytest.raises(AssertionError):
+        live_twice(PLANS["timers"]())
 
 
 def test_the_order_in_which_a_store_is_walked_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -493,6 +567,25 @@ def test_what_is_too_old_is_deleted_from_the_store() -> None:
     pair.shelves.flush()
     assert not pair.store.values
     assert not pair.shelf.by_key
+
+
+@pytest.mark.parametrize("limit_bytes", CACHES)
+def test_a_key_that_is_forgotten_on_disk_has_no_timer_any_more(limit_bytes: int) -> None:
+    """However far ahead it is: what is due is in memory for all keys."""
+    pair = Pair(plan_of_timers(BRIEF), limit_bytes)
+    for act in log_of(pair.plan, 4, 600):
+        pair.do(act)
+    (node,) = pair.shelved._besides
+    assert isinstance(node, TimedScanNode)
+    assert len(node._dues) > 20
+    dues, end = node._dues, act.tick
+    for key, unit in dues.before(END):
+        dues.put(key, unit, END, END * 1_000, lambda key: key.encode())
+    pair.shelved.advance(end)
+    for tick in range(end, end + 200):
+        pair.shelved.prune(tick)
+    pair.shelved.prune(end + 1_000)
+    assert len(dues) == 0
 
 
 def test_memory_is_bounded_by_the_limit_once_groups_rest() -> None:

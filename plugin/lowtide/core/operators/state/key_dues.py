@@ -65,6 +65,20 @@ class KeyDues:
         """The entry of the first key, of which there is one at `first`."""
         return self._heap[0]
 
+    def before(self, tick: int) -> list[tuple[Key, int]]:
+        """The keys that are due before a tick, each with its hash unit, in no order; O(entries before the tick)."""
+        heap, due, entries = self._heap, self._due, self._entries
+        found, places = list[tuple[Key, int]](), [0]
+        while places:
+            place = places.pop()
+            if place < len(heap) and heap[place][0] < tick:
+                places += (2 * place + 1, 2 * place + 2)
+                entry = heap[place]
+                key = entry[4]
+                if entries.get(key) is entry and key in due and due[key][0] < tick:
+                    found.append((key, entry[1]))
+        return found
+
     def put(self, key: Key, unit: int, tick: int, moment: int, key_bytes: Callable[[Key], bytes]) -> None:
         """Have a key be due at a tick, and at no other.
 

@@ -18,7 +18,7 @@ from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.fields import encode_rows, is_made_by_code
 from lowtide.flow.schema.schema import hints_of, kind_of
 from lowtide.flow.steps.step import Saved, Step
-from lowtide.flow.steps.steps import Aggregated, Deduplicate, FlatScan, JoinTable, Last, Reduce, Scan
+from lowtide.flow.steps.steps import Aggregated, Deduplicate, FlatScan, JoinTable, Last, Reduce, Scan, TimedScan
 from lowtide_snapshots.keys.canonical import encode_key, encode_value
 from lowtide_snapshots.keys.hashing import hash_unit
 
@@ -29,7 +29,9 @@ HEAD = struct.Struct(">HHB")
 WHOLE_BYTES, DIGEST_BYTES = 384, 16
 """Of a longer key so much is at its place, and so much of the whole key's SHA-256; the value has all of it."""
 
-SHELVED: frozenset[type[Step]] = frozenset({Scan, FlatScan, Reduce, Aggregated, Last, Deduplicate, JoinTable})
+SHELVED: frozenset[type[Step]] = frozenset(
+    {Scan, FlatScan, TimedScan, Reduce, Aggregated, Last, Deduplicate, JoinTable}
+)
 """The steps whose groups need not be in memory: they bring those into it that they need."""
 
 _CHECK = struct.Struct(">I")

@@ -182,6 +182,7 @@ class Shelf(Groups):
         hits: The number of keys of batches that were in memory.
         misses: Of those that were not.
         evicted: The number of groups that have left memory.
+        gone: Told the key of a group that was not none when it came to rest, and has been forgotten since.
     """
 
     __slots__ = (
@@ -197,6 +198,7 @@ class Shelf(Groups):
         "_ttl",
         "_units",
         "evicted",
+        "gone",
         "hits",
         "misses",
     )
@@ -233,6 +235,7 @@ class Shelf(Groups):
         self.hits = 0
         self.misses = 0
         self.evicted = 0
+        self.gone: Callable[[Key], None] | None = None
         shelves.add(self)
 
     # -- in and out of memory --------------------------------------------------------------------------------------
@@ -310,8 +313,10 @@ class Shelf(Groups):
             state = self._state(group, len(group.elements), self.pruned)
             if state is not self._nothing:
                 self.put(group.unit, key, state)
-            elif clean is not None:
-                self._shelves.write(self._packing.place(group.unit, key), None)
+            else:
+                self._tell_gone(key)
+                if clean is not None:
+                    self._shelves.write(self._packing.place(group.unit, key), None)
         del self.by_key[key]
         if self._expiry is not None:
             self._expiry.bound(self.by_key)
@@ -338,7 +343,7 @@ class Shelf(Groups):
             key, state = self._packing.unpack(value)
             if key not in self.by_key:
                 if self._ttl is not None:
-                    state = self._now(key, unit, state, tick)
+                    state = self.now(key, unit, state, tick)
                 if state is not self._nothing:
                     found.append((key, state))
         return found
@@ -353,11 +358,17 @@ class Shelf(Groups):
         (value,) = self._shelves.read([self._packing.place(unit, key)])
         if value is None:
             return self._nothing
-        return self._now(key, unit, self._unpacked(key, value), tick)
+        return self.now(key, unit, self._unpacked(key, value), tick)
+
+    def now(self, key: Key, unit: int, state: Any, tick: int) -> Any:
+        """The state at a tick of a key that was saved with a state; `nothing` if it is too old by then."""
+        group = Group(key, unit, None)
+        self._fill(group, state, tick)
+        return self._state(group, len(group.elements), tick)
 
     def restore(self, unit: int, keys: Iterable[tuple[Key, Any]], tick: int) -> None:
         """Have what a snapshot at a tick has of a hash unit: in the store, as it may be more than fits memory."""
-        now, nothing = self._now, self._nothing
+        now, nothing = self.now, self._nothing
         # Without a time to live it is as it was saved.
         current = (
             keys
@@ -385,11 +396,9 @@ class Shelf(Groups):
         self._fill(group, self._unpacked(key, value), self.pruned)
         return group
 
-    def _now(self, key: Key, unit: int, state: Any, tick: int) -> Any:
-        """The state at a tick of a key that was saved with a state; `nothing` if it is too old by then."""
-        group = Group(key, unit, None)
-        self._fill(group, state, tick)
-        return self._state(group, len(group.elements), tick)
+    def _tell_gone(self, key: Key) -> None:
+        if self.gone is not None:
+            self.gone(key)
 
     def _forget(self, ttl: int) -> None:
         """Delete from the store what is too old: `SWEEP` entries at a time, once in a sixteenth of `ttl`."""
@@ -406,7 +415,8 @@ class Shelf(Groups):
             if self._shelves.waits(place):
                 continue
             key, state = self._packing.unpack(value)
-            if key not in self.by_key and self._now(key, 0, state, self.pruned) is self._nothing:
+            if key not in self.by_key and self.now(key, 0, state, self.pruned) is self._nothing:
                 self._shelves.write(place, None)
+                self._tell_gone(key)
         if len(page) == SWEEP:
             self._sweep.append((page[-1][0] + b"\0", end))

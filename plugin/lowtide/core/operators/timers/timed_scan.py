@@ -11,14 +11,18 @@ from typing import Any
 
 from lowtide.core.operators.faults.failure import Fault, UserError
 from lowtide.core.operators.held.ports import in_turn
-from lowtide.core.operators.keyed.beside import BESIDE, BesideNode, newest
+from lowtide.core.operators.keyed.beside import BESIDE, KEYED, BesideNode, newest
 from lowtide.core.operators.node import Feed
+from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.clock import ClockKeys, before_clock
 from lowtide.core.operators.order.keys import plain
 from lowtide.core.operators.order.memory import Kept
 from lowtide.core.operators.order.order import position_of, tick_of, with_child
 from lowtide.core.operators.state.group import Group, Key
 from lowtide.core.operators.state.key_dues import KeyDues
+from lowtide.core.operators.state.keyed_state import NOTHING
+from lowtide.core.operators.state.packing import Packing
+from lowtide.core.operators.state.shelf import Shelf, Shelves
 from lowtide.core.operators.timers.timing import Timing
 from lowtide.core.operators.windows.folding import Refused
 from lowtide.core.operators.windows.window_node import Made
@@ -63,6 +67,8 @@ class TimedScanNode(BesideNode):
     def advance(self, min_time: int, feed: Feed) -> None:
         """Let records and the clock have their turns, in order, below the level's min time."""
         batches = self._released(min_time)
+        if self._shelf is not None:
+            self._admit(self._shelf, batches[KEYED], min_time)
         made, last = Made(), min_time - 1
         for at, port, index in in_turn(batches):
             tick = tick_of(at)
@@ -87,6 +93,16 @@ class TimedScanNode(BesideNode):
             self._put = []
         made.pass_on(self, feed)
 
+    def _admit(self, shelf: Shelf, batch: Batch | None, min_time: int) -> None:
+        """Bring the groups into memory that records ask for, or time calls: who is due is known without them."""
+        keys, units = list[Key](), list[int]()
+        if batch is not None:
+            keys, units = list(map(self._key, batch.rows)), list(batch.units)
+        for key, unit in self._dues.before(min_time):
+            keys.append(key)
+            units.append(unit)
+        shelf.admit(keys, units)
+
     def _called(self, group: Group, at: bytes, state: Any, row: Any) -> tuple[Any, Any]:
         """See `BesideNode`; what a key asks for with its new state takes the place of what it asked for before."""
         after, out = super()._called(group, at, state, row)
@@ -100,14 +116,14 @@ class TimedScanNode(BesideNode):
             if self._scan.states.is_initial(state):
                 self._dues.drop(group.key)
             return state, Fault(self.vertex, refused.failure, None)
-        self._ask(group, asked, None if asked is None else self._timing.fires(asked, tick_of(at)))
+        self._ask(group.key, group.unit, asked, None if asked is None else self._timing.fires(asked, tick_of(at)))
         return after, out
 
-    def _ask(self, group: Group, asked: int | None, fires: int | None) -> None:
+    def _ask(self, key: Key, unit: int, asked: int | None, fires: int | None) -> None:
         if asked is None or fires is None:
-            self._dues.drop(group.key)
+            self._dues.drop(key)
         else:
-            self._dues.put(group.key, group.unit, fires, asked, self._key_bytes)
+            self._dues.put(key, unit, fires, asked, self._key_bytes)
 
     def _key_bytes(self, key: Key) -> bytes:
         """The canonical bytes of a key."""
@@ -137,7 +153,7 @@ class TimedScanNode(BesideNode):
                 number += 1
                 made.fail(at_of(number), unit, Fault(self.vertex, refused.failure, None))
             else:
-                self._ask(group, again, None if again is None else self._timing.fires(again, tick))
+                self._ask(key, its_unit, again, None if again is None else self._timing.fires(again, tick))
                 for out in outs:
                     number += 1
                     made.give(at_of(number), unit, out)
@@ -153,19 +169,38 @@ class TimedScanNode(BesideNode):
 
     # -- state -----------------------------------------------------------------------------------------------------
 
+    def shelve(self, shelves: Shelves, packing: Packing) -> None:
+        """See `KeyedState`; who is due stays in memory."""
+        super().shelve(shelves, packing)
+        assert self._shelf is not None
+        self._shelf.gone = self._dues.drop  # Such a key is called no more.
+
     def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
         """See `BesideNode`; what the states ask for is known from them.
 
         Raises:
             UserError: the timer's function fails with a state that was saved.
         """
-        super().restore(parts, tick)
-        for group in self._groups.values():
-            if group.unit not in parts:
-                continue
-            position = self._clock.position(group.unit)
-            try:
-                asked = self._timing.asks(group.base, {"key": group.key, "state": group.base}, position)
-            except Refused as refused:
-                raise UserError(self.vertex, position, refused.failure) from None
-            self._ask(group, asked, None if asked is None else self._timing.fires_again(asked, tick))
+        shelf = self._shelf
+        if shelf is None:
+            super().restore(parts, tick)
+            for group in self._groups.values():
+                if group.unit in parts:
+                    self._ask_again(group.key, group.unit, group.base, tick)
+            return
+        for unit, keys in parts.items():
+            listed = list(keys)
+            super().restore({unit: listed}, tick)
+            for key, saved in listed:
+                state = shelf.now(key, unit, saved, tick)
+                if state is not NOTHING:
+                    self._ask_again(key, unit, state if self._ttl is None else state[0], tick)
+
+    def _ask_again(self, key: Key, unit: int, state: Any, tick: int) -> None:
+        """Have a key be due as its state asks for that was saved at a tick."""
+        position = self._clock.position(unit)
+        try:
+            asked = self._timing.asks(state, {"key": key, "state": state}, position)
+        except Refused as refused:
+            raise UserError(self.vertex, position, refused.failure) from None
+        self._ask(key, unit, asked, None if asked is None else self._timing.fires_again(asked, tick))
