@@ -124,7 +124,7 @@ class FlowWorld(World):
         """Below this nothing is committed, wherever the life begins (R16)."""
         known = job.logs, job.sinks, commit, manifests, archive, job.told_time, self.above
         shelves = drawn_shelves(self._shelving) if self._shelved else None
-        self.life = Life(rng, self.lives, plan, *known, job.services, shelves)
+        self.life = Life(rng, self.lives, plan, *known, job.services, shelves=shelves)
         if rng.random() >= SHARING:
             self.life.restored = None
         self.model, self.tracking = self.life.model, self.life.tracking

@@ -105,6 +105,7 @@ class Life:
         told: int,
         committed: int,
         services: Services,
+        *,
         shelves: Shelves | None = None,
     ) -> None:
         self.rng = rng

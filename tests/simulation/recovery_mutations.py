@@ -57,8 +57,8 @@ def told_forgotten() -> list[Patch]:
     """What the outside was told is not known to the next life."""
     real: Any = Life.__init__
 
-    def init(self: Life, *given: Any) -> None:
-        real(self, *given[:-3], NO_TICK, *given[-2:])
+    def init(self: Life, *given: Any, **more: Any) -> None:
+        real(self, *given[:-3], NO_TICK, *given[-2:], **more)
 
     return [(Life, "__init__", init)]
 
@@ -67,8 +67,8 @@ def commits_forgotten() -> list[Patch]:
     """A life that begins from an older commit does not know how far the newest one is."""
     real: Any = Life.__init__
 
-    def init(self: Life, *given: Any) -> None:
-        real(self, *given[:-2], NO_TICK, given[-1])
+    def init(self: Life, *given: Any, **more: Any) -> None:
+        real(self, *given[:-2], NO_TICK, given[-1], **more)
 
     return [(Life, "__init__", init)]
 

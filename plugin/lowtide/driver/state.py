@@ -50,8 +50,8 @@ def steps_on_disk(plan: Plan, conf: Conf) -> list[str]:
             raise ConfError(
                 f'the state of "{name}" can only be in memory',
                 where="[state.steps]",
-                way_out=f"these can be on disk: {', '.join(can) or 'none of this flow'}; not windows, joins of two "
-                "streams, and dataclasses with a constructor of their own",
+                way_out=f"these can be on disk: {', '.join(can) or 'none of this flow'}; not sessions, windows "
+                "that keep their records, joins of two streams, and dataclasses with a constructor of their own",
             )
     return [name for name in can if state.steps.get(name, state.backend) == "disk"]
 

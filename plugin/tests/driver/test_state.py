@@ -41,7 +41,7 @@ def plan(*, stateful: bool = True) -> Plan:
     if stateful:
         once = events.key_by("user").deduplicate("once", within=lt.hours(1))
         seen = once.key_by("number").scan("seen", count, 0)
-        minutes = seen.key_by("user").window("minutes", lt.tumbling(lt.minutes(1)))
+        minutes = seen.key_by("user").window("minutes", lt.session(lt.minutes(1)))
         minutes.aggregate(Counted, number=lt.agg.count()).write("counted", lt.kafka("counted", lt.json(Counted)))
     else:
         events.write("out", lt.kafka("out", lt.json(Event)))
@@ -83,7 +83,7 @@ def test_a_step_may_differ(settings: list[str], disk: str, memory: str) -> None:
     ("settings", "what", "way_out"),
     [
         (["state.steps.sen=disk"], 'no step "sen" with state', "once, seen, minutes"),
-        (["state.steps.minutes=disk"], '"minutes" can only be in memory', "once, seen; not windows"),
+        (["state.steps.minutes=disk"], '"minutes" can only be in memory', "once, seen; not sessions"),
     ],
 )
 def test_a_step_that_cannot_be_there_is_refused(settings: list[str], what: str, way_out: str) -> None:

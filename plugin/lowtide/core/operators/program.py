@@ -44,6 +44,9 @@ from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.plan.segments import segments_of
 from lowtide.flow.steps.steps import Late
 
+_LEAVING = (KeyedState, WindowNode)
+"""The states of which some may leave memory."""
+
 Captured = dict[str, dict[int, list[tuple[Key, Any]]]]
 """State by vertex and hash unit: each key with what is saved of it."""
 
@@ -209,13 +212,13 @@ class Program:
         for _, state, vertex in self._shelvable(in_memory):
             state.shelve(shelves, packing_of(self.plan, vertex))
 
-    def _shelvable(self, in_memory: Collection[str]) -> list[tuple[str, KeyedState, Vertex]]:
+    def _shelvable(self, in_memory: Collection[str]) -> list[tuple[str, KeyedState | WindowNode, Vertex]]:
         return [
             (name, state, node.vertex)
             for node in self._nodes.values()
             if packs(self.plan, node.vertex)
             for name, state in node.states.items()
-            if isinstance(state, KeyedState) and name not in in_memory
+            if isinstance(state, _LEAVING) and name not in in_memory
         ]
 
     def prune(self, tick: int) -> None:
@@ -235,7 +238,7 @@ class Program:
         """
         captured: Captured = {}
         for name, state in self._states.items():
-            if not whole and isinstance(state, KeyedState):
+            if not whole and isinstance(state, _LEAVING):
                 captured[name] = state.capture_here(tick, since)
             else:
                 captured[name] = state.capture(tick, since)
@@ -247,12 +250,12 @@ class Program:
     def away(self, name: str, unit: int, tick: int) -> list[tuple[Key, Any]]:
         """Return what `capture(tick, whole=False)` has left out of a step's hash unit."""
         state = self._states.get(name)
-        return state.away(unit, tick) if isinstance(state, KeyedState) else []
+        return state.away(unit, tick) if isinstance(state, _LEAVING) else []
 
     def has_away(self, name: str, unit: int) -> bool:
         """Return whether `away` may find anything."""
         state = self._states.get(name)
-        return isinstance(state, KeyedState) and state.has_away(unit)
+        return isinstance(state, _LEAVING) and state.has_away(unit)
 
     def look(self, name: str, key: Key, tick: int) -> Any:
         """The state of one key of a step below a tick; `NOTHING` if it has none here."""
@@ -267,7 +270,7 @@ class Program:
         state = self._states.get(name)
         if state is None:
             return iter(())
-        if isinstance(state, KeyedState):
+        if isinstance(state, _LEAVING):
             return state.walk(unit, tick)
         units = state.capture(tick)
         return chain.from_iterable(units.values() if unit is None else [units.get(unit, [])])
@@ -293,7 +296,7 @@ class Program:
     def restore_unit(self, name: str, unit: int, keys: Iterable[tuple[Key, Any]], tick: int) -> None:
         """Take over the captured state of one hash unit of a shelved step, before `restore`: all may not fit memory."""
         state = self._states[name]
-        assert isinstance(state, KeyedState)
+        assert isinstance(state, _LEAVING)
         state.restore({unit: keys}, tick)
 
     def restore(self, captured: Captured, tick: int) -> None:

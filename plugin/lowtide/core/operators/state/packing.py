@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Any
+from typing import Any, ClassVar
 from zlib import crc32
 
 import msgspec
@@ -18,23 +18,37 @@ from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.fields import encode_rows, is_made_by_code
 from lowtide.flow.schema.schema import hints_of, kind_of
 from lowtide.flow.steps.step import Saved, Step
-from lowtide.flow.steps.steps import Aggregated, Deduplicate, FlatScan, JoinTable, Last, Reduce, Scan, TimedScan
+from lowtide.flow.steps.steps import (
+    Aggregated,
+    Deduplicate,
+    FlatScan,
+    JoinTable,
+    Last,
+    Reduce,
+    Scan,
+    TimedScan,
+    WindowBy,
+)
+from lowtide.flow.steps.windows import Session, Span
 from lowtide_snapshots.keys.canonical import encode_key, encode_value
 from lowtide_snapshots.keys.hashing import hash_unit
 
-GROUP_KIND = 1
-"""What lies at a place: a key's state. Other kinds may follow, as an index of what is due."""
+GROUP_KIND, WINDOW_KIND = 1, 2
+"""What lies at a place: a key's state, or that of one of its windows. Others may follow, as an index of what is due."""
 HEAD = struct.Struct(">HHB")
 """Hash unit, vertex and kind before each key: a hash unit's keys of a step are one range."""
 WHOLE_BYTES, DIGEST_BYTES = 384, 16
 """Of a longer key so much is at its place, and so much of the whole key's SHA-256; the value has all of it."""
 
 SHELVED: frozenset[type[Step]] = frozenset(
-    {Scan, FlatScan, TimedScan, Reduce, Aggregated, Last, Deduplicate, JoinTable}
+    {Scan, FlatScan, TimedScan, Reduce, Aggregated, Last, Deduplicate, JoinTable, WindowBy}
 )
 """The steps whose groups need not be in memory: they bring those into it that they need."""
 
 _CHECK = struct.Struct(">I")
+_SPAN = struct.Struct(">QQ")
+"""End and start of a window, each so much above the lowest there is: by these windows close."""
+_LOWEST = -(1 << 63)
 
 
 class ColdDamaged(LifeEnded):
@@ -47,6 +61,9 @@ class Packing:
     A packed state is what a snapshot has of it, after a checksum: the store has none, and a wrong page must not become
     output.
 
+    Attributes:
+        kind: What lies at its places.
+
     Args:
         owner: The step, for errors.
         number: The step's number in the store.
@@ -56,22 +73,21 @@ class Packing:
         state: The type of what is saved of it.
     """
 
+    kind: ClassVar[int] = GROUP_KIND
+
     def __init__(self, owner: str, number: int, units: int, *, several: bool, key: Any, state: Any) -> None:
         self._owner = owner
         self._number = number
         self._units = units
         self._several = several
-        self._heads = [HEAD.pack(unit, number, GROUP_KIND) for unit in range(units)]
+        self._heads = [HEAD.pack(unit, number, self.kind) for unit in range(units)]
         self._type: Any = tuple[key, state]
         self._decode: Callable[[bytes | memoryview], tuple[Key, Any]] | None = None
         """Made when it is needed: it leaves a mark on the user's classes with which no plan can be pickled."""
 
     def place(self, unit: int, key: Key) -> bytes:
         """The key in the store of a step's key."""
-        packed = encode_key(self._columns(key)) if self._several else encode_value(plain(key))
-        if len(packed) > LONGEST_KEY_BYTES - HEAD.size:
-            packed = packed[:WHOLE_BYTES] + sha256(packed).digest()[:DIGEST_BYTES]
-        return self._heads[unit] + packed
+        return self._heads[unit] + self._placed(key, LONGEST_KEY_BYTES - HEAD.size)
 
     def unit_of(self, key: Key) -> int:
         """A key's hash unit."""
@@ -79,7 +95,7 @@ class Packing:
 
     def bounds(self, unit: int) -> tuple[bytes, bytes]:
         """The first place of a hash unit, and the first after it."""
-        return HEAD.pack(unit, self._number, GROUP_KIND), HEAD.pack(unit, self._number, GROUP_KIND + 1)
+        return HEAD.pack(unit, self._number, self.kind), HEAD.pack(unit, self._number, self.kind + 1)
 
     def pack(self, key: Key, state: Any) -> bytes:
         """The value of a key in the store."""
@@ -114,19 +130,44 @@ class Packing:
             "the disk and the memory of this machine",
         )
 
+    def _placed(self, key: Key, room: int) -> bytes:
+        packed = encode_key(self._columns(key)) if self._several else encode_value(plain(key))
+        return packed if len(packed) <= room else packed[:WHOLE_BYTES] + sha256(packed).digest()[:DIGEST_BYTES]
+
     def _columns(self, key: Key) -> list[Any]:
         return [plain(each) for each in key] if self._several else [plain(key)]
+
+
+class WindowPacking(Packing):
+    """The packing of one step's windows, in the order in which they close: what is saved is their span and state."""
+
+    kind: ClassVar[int] = WINDOW_KIND
+
+    def window(self, unit: int, span: Span, key: Key) -> bytes:
+        """The key in the store of a window of a step's key."""
+        return self._heads[unit] + self._span(span) + self._placed(key, LONGEST_KEY_BYTES - HEAD.size - _SPAN.size)
+
+    def bounds_of(self, unit: int, span: Span) -> tuple[bytes, bytes]:
+        """The first place of a hash unit's windows of a span, and the first after it."""
+        start, end = span
+        return self._heads[unit] + self._span(span), self._heads[unit] + self._span((start + 1, end))
+
+    @staticmethod
+    def _span(span: Span) -> bytes:
+        return _SPAN.pack(span[1] - _LOWEST, span[0] - _LOWEST)
 
 
 def packs(plan: Plan, vertex: Vertex) -> bool:
     """Return whether a step's groups need not be in memory; it leaves the plan as it is.
 
-    Not so of steps other than `SHELVED`, and where a dataclass of the state is made by code of the user's, which may
-    leave more in it than its fields.
+    Not so of steps other than `SHELVED`, of sessions and of windows that keep their records; and where a dataclass of
+    the state is made by code of the user's, which may leave more in it than its fields.
     """
     if type(vertex.step) not in SHELVED:
         return False
-    saved = _saved(plan, vertex)
+    step, saved = vertex.step, _saved(plan, vertex)
+    if isinstance(step, WindowBy) and (isinstance(step.windows, Session) or saved.kind != "window" or step.by_unit):
+        return False
     return saved.kind == "deduplicate" or not is_made_by_code(kind_of(saved.content, f"the state of {vertex.name}"))
 
 
@@ -141,11 +182,14 @@ def packing_of(plan: Plan, vertex: Vertex) -> Packing:
         state = list[tuple[bytes, saved.content]]  # type: ignore[name-defined]  # a type made here
     elif saved.kind == "deduplicate":
         state = int
+    elif saved.kind == "window":
+        state = tuple[Span, saved.content]  # type: ignore[name-defined]
     elif saved.ttl is not None:
         state = tuple[saved.content, int]  # type: ignore[name-defined]
     several = len(keys) > 1
     key = tuple[tuple(keys)] if several else keys[0]  # type: ignore[misc]
-    return Packing(f'step "{vertex.name}"', vertex.id, plan.units, several=several, key=key, state=state)
+    kind = WindowPacking if saved.kind == "window" else Packing
+    return kind(f'step "{vertex.name}"', vertex.id, plan.units, several=several, key=key, state=state)
 
 
 def _saved(plan: Plan, vertex: Vertex) -> Saved:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from lowtide.core.operators.order.memory import Kept
 from lowtide.core.operators.order.order import FIRST_TICK, tick_bytes
@@ -31,6 +31,29 @@ PAGE = 500
 """So many entries of the store are read at once where all are."""
 SWEEP = 32
 """So many entries of the store are looked at in one turn for what is to be forgotten."""
+
+
+class Shelved(Protocol):
+    """What a step keeps of which some may leave memory; see `Shelf`."""
+
+    hits: int
+    misses: int
+    evicted: int
+
+    @property
+    def oldest(self) -> int | None:
+        """The stamp of what goes next; None if nothing may."""
+
+    @property
+    def group_bytes(self) -> float:
+        """About how many bytes one takes in memory."""
+
+    @property
+    def all_bytes(self) -> float:
+        """About how many bytes all of them take."""
+
+    def evict(self) -> None:
+        """Let the one go that has been at rest for longest, of which there is one."""
 
 
 class Shelves:
@@ -53,14 +76,14 @@ class Shelves:
         self._limit_bytes = limit_bytes
         self._late: dict[bytes, bytes | None] = {}
         """What the store does not have yet: values by their places, None where one is to be deleted."""
-        self._shelves: list[Shelf] = []
+        self._shelves: list[Shelved] = []
         self._rested = 0
         self._told = False
         """Whether the store knows what is in the buffer, and will be given it."""
         self.held = False
         self.written = 0
 
-    def add(self, shelf: Shelf) -> None:
+    def add(self, shelf: Shelved) -> None:
         """Take one more shelf in."""
         self._shelves.append(shelf)
 

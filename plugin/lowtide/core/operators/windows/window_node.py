@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 from lowtide.core.operators.faults.failure import Fault
@@ -18,8 +18,11 @@ from lowtide.core.operators.order.order import FIRST_TICK, Position, position_of
 from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.state.group import Key, Touched
 from lowtide.core.operators.state.keyed_state import NOTHING
+from lowtide.core.operators.state.packing import Packing, WindowPacking
+from lowtide.core.operators.state.shelf import Shelves
+from lowtide.core.operators.windows.cold_windows import ColdWindows, merged
 from lowtide.core.operators.windows.folding import Folding, Refused, window_of
-from lowtide.core.operators.windows.windows import LATE, Arrival, Saved, open_windows, rows_of
+from lowtide.core.operators.windows.windows import LATE, Arrival, OpenWindows, Saved, open_windows, rows_of
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.fields import key_of
 from lowtide.flow.steps.steps import WindowBy
@@ -107,7 +110,9 @@ class WindowNode(Holding):
         self._ahead = self._slack_us - 1 + micros(step.ahead)
         self._updates = step.emit == "update"
         self._folding = Folding(vertex)
-        self._windows = open_windows(step, self._folding, self._slack_us, self._several)
+        self._windows: OpenWindows = open_windows(step, self._folding, self._slack_us, self._several)
+        self._cold: ColdWindows | None = None
+        """Where not all windows are in memory: `_windows`."""
         self._clock = ClockKeys(plan, vertex)
         self._pending = Pending(f'step "{vertex.name}"')
         self._touched = Touched()
@@ -185,6 +190,8 @@ class WindowNode(Holding):
         keys = batch.units if self._key is None else map(self._key, batch.rows)
         began = moment = tick * self._slack_us
         latest = moment + self._ahead
+        if self._cold is not None:
+            self._admit(self._cold, batch, began)
         late_seen = self._late_seen
         late_seen.records += len(batch.ats)
         for index, (at, unit, row, key) in enumerate(zip(batch.ats, batch.units, batch.rows, keys, strict=True)):
@@ -211,6 +218,13 @@ class WindowNode(Holding):
             if self._updates:  # One that is late for some of its windows gives results, too.
                 late = late.with_ats([with_child(at, LATE_NUMBER) for at in late.ats])
             self._lates[0].take(late, 0, feed)
+
+    def _admit(self, cold: ColdWindows, batch: Batch, began: int) -> None:
+        """Bring the windows of records into memory."""
+        assert self._key is not None, "windows by hash unit are in memory"
+        time = self._time
+        moments = repeat(began, len(batch)) if time is None else (micros_of(time(row)) for row in batch.rows)
+        cold.admit(map(self._key, batch.rows), batch.units, moments)
 
     def _update(self, at: bytes, unit: int, key: Key, taken: Sequence[tuple[Any, Any]], made: Made) -> None:
         """Give a result for each window that took a record; or none, where one fails."""
@@ -262,6 +276,14 @@ class WindowNode(Holding):
 
     # -- state -----------------------------------------------------------------------------------------------------
 
+    def shelve(self, shelves: Shelves, packing: Packing) -> None:
+        """Have windows at rest leave memory; before there are any."""
+        assert isinstance(packing, WindowPacking), "it was made for windows"
+        step = self.vertex.step
+        assert isinstance(step, WindowBy), "nothing else has windows"
+        self._cold = ColdWindows(step, self._folding, self._slack_us, self._several, shelves, packing)
+        self._windows = self._cold
+
     def prune(self, tick: int) -> None:
         """Forget how windows were before a tick; O(changes since)."""
         self._pruned = max(self._pruned, tick)
@@ -273,10 +295,32 @@ class WindowNode(Holding):
 
     def capture(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Saved]]]:
         """The windows that are open below a tick, by unit and key, of units that may have changed since; O(keys)."""
+        parts = self.capture_here(tick, since)
+        if self._cold is not None:
+            for unit, part in parts.items():
+                part[:] = merged([*part, *self._cold.away(unit)])
+        return parts
+
+    def capture_here(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Saved]]]:
+        """Return what `capture` does, without the windows that are not in memory."""
         assert tick >= self._pruned, "the state below a pruned tick is gone"
         parts: dict[int, list[tuple[Key, Saved]]] = {unit: [] for unit in self.changed(since)}
         self._windows.below(tick, parts)
         return parts
+
+    def away(self, unit: int, _tick: int) -> list[tuple[Key, Saved]]:
+        """Return the windows of a hash unit's keys that are not in memory: the rest of `capture`."""
+        return [] if self._cold is None else self._cold.away(unit)
+
+    def has_away(self, unit: int) -> bool:
+        """Return whether windows of a hash unit may not be in memory."""
+        return self._cold is not None and self._cold.has_away(unit)
+
+    def walk(self, unit: int | None, tick: int) -> Iterator[tuple[Key, Saved]]:
+        """Go through the keys with windows below a tick, of one hash unit or of all; nothing may change meanwhile."""
+        for each, part in self.capture_here(tick).items():
+            if unit in (None, each):
+                yield from merged([*part, *self.away(each, tick)])
 
     def look(self, key: Key, tick: int) -> Any:
         """The windows of one key that are open below a tick; `NOTHING` if there are none."""
@@ -284,9 +328,12 @@ class WindowNode(Holding):
 
     def restore(self, parts: Mapping[int, Iterable[tuple[Key, Saved]]], tick: int) -> None:
         """Take over what `capture(tick)` gave for these hash units; when they close is known from them."""
-        self._pruned = max(self._pruned, tick)
+        self.prune(tick)
         for unit, keys in parts.items():
             self._touched.add([unit], tick - 1)
+            if self._cold is not None:
+                self._cold.restore_unit(unit, keys)
+                continue
             for key, saved in keys:
                 self._windows.restore(unit, key, saved)
 

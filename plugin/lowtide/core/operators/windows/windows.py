@@ -174,7 +174,7 @@ class OpenWindows(ABC):
 
     def _in_order(self, saved: Saved, tick: int) -> Saved:
         """Return windows at a tick, sorted by their starts."""
-        saved.sort(key=_span)
+        saved.sort(key=by_start)
         return self._as_of(saved, tick)
 
     def _as_of(self, saved: Saved, tick: int) -> Saved:
@@ -185,7 +185,7 @@ class OpenWindows(ABC):
         return [(span, [element for element in _elements(state) if element[0] < end]) for span, state in saved]
 
 
-class _Open:
+class Open:
     """One open window of one key; `changed` is the tick of which the state before is noted."""
 
     __slots__ = ("changed", "state", "unit")
@@ -207,7 +207,7 @@ class FixedWindows(OpenWindows):
         assert not isinstance(step.windows, Session), "sessions have bounds of their own"
         self._spans = spans_of(step.windows)
         self._longest = longest_us(step.windows)
-        self._open: dict[Span, dict[Key, _Open]] = {}
+        self._open: dict[Span, dict[Key, Open]] = {}
         self._dues: list[tuple[int, Span]] = []
         """A heap of the spans that are open, by the tick at which they close."""
         self._before: deque[tuple[int, Span, Key, int, Any]] = deque()
@@ -256,7 +256,7 @@ class FixedWindows(OpenWindows):
         self._records_kept += int(self._keeps)
         if found is None:
             self._windows_kept += 1
-            keys[key] = _Open(unit, [arrival.at, arrival.row] if self._keeps else state, arrival.tick)
+            keys[key] = Open(unit, [arrival.at, arrival.row] if self._keeps else state, arrival.tick)
             self._before.append((arrival.tick, span, key, unit, EMPTY))
         elif self._keeps:
             found.state += arrival.at, arrival.row
@@ -266,7 +266,7 @@ class FixedWindows(OpenWindows):
                 found.changed = arrival.tick
             found.state = state
 
-    def _opened(self, span: Span) -> dict[Key, _Open]:
+    def _opened(self, span: Span) -> dict[Key, Open]:
         keys = self._open[span] = {}
         heappush(self._dues, (self.closes(span[1]), span))
         return keys
@@ -290,7 +290,11 @@ class FixedWindows(OpenWindows):
                 before.append((tick, span, key, unit, state))
                 yield due
         while self._dues and self._dues[0][0] == tick:
-            del opened[heappop(self._dues)[1]]
+            self._close_first()
+
+    def _close_first(self) -> None:
+        """Leave out the span that is due first: all its windows have closed."""
+        del self._open[heappop(self._dues)[1]]
 
     def below(self, tick: int, parts: Parts) -> None:
         """See `OpenWindows`."""
@@ -321,7 +325,7 @@ class FixedWindows(OpenWindows):
                 saved.append((span, state))
         for saved in found.values():
             if len(saved) > 1:
-                saved.sort(key=_span)
+                saved.sort(key=by_start)
 
     def _changed_since(self, tick: int) -> Iterator[tuple[Span, Key, int, Any]]:
         """The changes at a tick and later, the newest first: of each window the last one says what it was before."""
@@ -348,12 +352,12 @@ class FixedWindows(OpenWindows):
             keys = self._open.get(span)
             if keys is None:
                 keys = self._opened(span)
-            keys[key] = _Open(unit, self._opened_state(state))
+            keys[key] = Open(unit, self._opened_state(state))
             self._restored(keys[key].state)
 
 
 class _Session:
-    """One open session of one key; its state is `TAKEN_IN` once another session has it, `changed` as in `_Open`."""
+    """One open session of one key; its state is `TAKEN_IN` once another session has it, `changed` as in `Open`."""
 
     __slots__ = ("changed", "end", "key", "start", "state", "unit")
 
@@ -584,7 +588,8 @@ def _saved(sessions: Iterable[_Session]) -> Saved:
     return [((each.start, each.end), each.state) for each in sessions]
 
 
-def _span(saved: tuple[Span, Any]) -> Span:
+def by_start(saved: tuple[Span, Any]) -> Span:
+    """What to sort a key's windows by."""
     return saved[0]
 
 

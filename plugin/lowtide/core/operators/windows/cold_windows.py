@@ -1,0 +1,269 @@
+"""Windows of which only some are in memory; the others lie packed in a cold store, in the order in which they close.
+
+A window is *at rest* once its last record lies below the prune time: no note of an earlier state of it is left, and it
+may leave. It comes back before a record of its key and span is looked at, or as it closes. When it closes is known
+without it, as all keys share their spans; of one tick's windows those of one hash unit come back at a time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from typing_extensions import override
+
+from lowtide.core.operators.order.clock import Due
+from lowtide.core.operators.order.order import FIRST_TICK
+from lowtide.core.operators.state.group import Key
+from lowtide.core.operators.state.packing import WindowPacking
+from lowtide.core.operators.state.shelf import SHELF_BYTES, Shelves
+from lowtide.core.operators.windows.folding import Folding
+from lowtide.core.operators.windows.windows import WINDOW_BYTES, Arrival, FixedWindows, Open, Saved, by_start
+from lowtide.flow.steps.steps import WindowBy
+from lowtide.flow.steps.windows import Span
+
+Place = tuple[Span, Key]
+"""A window."""
+
+
+class ColdWindows(FixedWindows):
+    """Windows with bounds that all keys share, which keep a state; see `FixedWindows`.
+
+    Args:
+        step: The step.
+        folding: What is made of their records.
+        slack_us: The length of a tick.
+        several: Whether the key has several columns.
+        shelves: Those of its process.
+        packing: The packing of its windows.
+
+    Attributes:
+        pruned: The prune time.
+        hits: The number of windows of records that were in memory.
+        misses: Of those that may have been in the store.
+        evicted: The number of windows that have left memory.
+    """
+
+    def __init__(
+        self,
+        step: WindowBy,
+        folding: Folding,
+        slack_us: int,
+        several: bool,
+        shelves: Shelves,
+        packing: WindowPacking,
+    ) -> None:
+        super().__init__(step, folding, slack_us, several)
+        assert not folding.keeps, "windows that keep their records are in memory"
+        self._shelves = shelves
+        self._packing = packing
+        self._stored: dict[Place, bool] = {}
+        """By window in memory that the store has: whether it is clean, so that it may go without being written."""
+        self._resting: OrderedDict[Place, int] = OrderedDict()
+        """The windows at rest with their stamps, in the order in which they go."""
+        self._there: dict[Span, dict[int, int]] = {}
+        """By span and hash unit how many windows the store has."""
+        self._closes = False
+        """Whether a tick's windows are closing: none leaves meanwhile."""
+        self.pruned = FIRST_TICK
+        self.hits = 0
+        self.misses = 0
+        self.evicted = 0
+        shelves.add(self)
+
+    # -- in and out of memory --------------------------------------------------------------------------------------
+
+    def admit(self, keys: Iterable[Key], units: Sequence[int], moments: Iterable[int]) -> None:
+        """Bring the windows into memory that the store has of records: n keys, hash units and times."""
+        absent: dict[Place, int] = {}
+        for key, unit, moment in zip(keys, units, moments, strict=True):
+            for span in self._spans(moment):
+                opened = self._open.get(span)
+                if opened is not None and key in opened:
+                    self.hits += 1
+                elif unit in self._there.get(span, ()):
+                    absent[span, key] = unit
+        if not absent:
+            return
+        self.misses += len(absent)
+        at = self._packing.window
+        values = self._shelves.read([at(unit, span, key) for (span, key), unit in absent.items()])
+        for (place, unit), value in zip(absent.items(), values, strict=True):
+            if value is not None:
+                span, key = place
+                self._open[span][key] = Open(unit, self._unpacked(place, value))
+                self._windows_kept += 1
+                self._stored[place] = True
+                self._resting[place] = self._shelves.stamp()
+
+    @override
+    def _put(self, span: Span, arrival: Arrival, state: Any) -> None:
+        super()._put(span, arrival, state)
+        place = span, arrival.key
+        self._resting.pop(place, None)
+        if place in self._stored:
+            self._stored[place] = False
+
+    @property
+    def oldest(self) -> int | None:
+        """The stamp of the window that goes next; None if none may."""
+        if not self._closes:
+            for stamp in self._resting.values():
+                return stamp
+        return None
+
+    @property
+    def group_bytes(self) -> float:
+        """About how many bytes a window in memory takes."""
+        return WINDOW_BYTES + SHELF_BYTES + self._scale.mean
+
+    @property
+    def all_bytes(self) -> float:
+        """About how many bytes all of them take."""
+        return self.group_bytes * self._windows_kept
+
+    def evict(self) -> None:
+        """Let the window go that has been at rest for longest, of which there is one."""
+        place, _ = self._resting.popitem(last=False)
+        span, key = place
+        found = self._open[span].pop(key)
+        assert found.changed < self.pruned, "only windows at rest leave"
+        self._windows_kept -= 1
+        clean = self._stored.pop(place, None)
+        if not clean:
+            self._shelves.write(
+                self._packing.window(found.unit, span, key), self._packing.pack(key, (span, found.state))
+            )
+        if clean is None:
+            self._count(span, found.unit, 1)
+        self.evicted += 1
+
+    @override
+    def prune(self, tick: int) -> None:
+        """See `OpenWindows`; then too many windows at rest leave."""
+        self.pruned = max(self.pruned, tick)
+        before = self._before
+        while before and before[0][0] < tick:
+            _, span, key, _, _ = before.popleft()
+            found = self._open.get(span, {}).get(key)
+            if found is not None and found.changed < tick:
+                self._resting[span, key] = self._shelves.stamp()
+                self._resting.move_to_end((span, key))
+        self._shelves.settle()
+
+    @override
+    def close(self, tick: int) -> Iterator[Due]:
+        """See `OpenWindows`."""
+        opened, there = self._open, self._there
+        self._closes = True
+        spans = [span for due, span in self._dues if due == tick]
+        here: dict[int, list[tuple[Span, Key, Any]]] = {}
+        for span in spans:
+            for key, each in opened[span].items():
+                here.setdefault(each.unit, []).append((span, key, each.state))
+        for unit in sorted({*here, *(unit for span in spans for unit in there.get(span, ()))}):
+            found = here.pop(unit, [])
+            for span in spans:
+                if unit in there.get(span, ()):
+                    found += [(span, key, state) for key, state in self._away(unit, span)]
+            dues = [Due(unit, span[1], span[0], self.key_bytes(key), key, state) for span, key, state in found]
+            for due in sorted(dues, key=_place):
+                self._gone((due.start, due.end), due.key, unit)
+                self._before.append((tick, (due.start, due.end), due.key, unit, due.state))
+                yield due
+        while self._dues and self._dues[0][0] == tick:
+            self._close_first()
+        self._closes = False
+
+    def _gone(self, span: Span, key: Key, unit: int) -> None:
+        """Let a window go that closes."""
+        place = span, key
+        stored = True
+        found = self._open[span].pop(key, None)
+        if found is not None:
+            self._shut(found.state)
+            self._resting.pop(place, None)
+            stored = self._stored.pop(place, None) is not None
+        if stored:
+            self._shelves.write(self._packing.window(unit, span, key), None)
+            self._count(span, unit, -1)
+
+    # -- all there is ----------------------------------------------------------------------------------------------
+
+    def away(self, unit: int) -> list[tuple[Key, Saved]]:
+        """The keys of a hash unit with their windows that are not in memory: none has changed since the prune time."""
+        found: dict[Key, Saved] = {}
+        for key, window in self._walk(*self._packing.bounds(unit)):
+            found.setdefault(key, []).append(window)
+        for saved in found.values():
+            saved.sort(key=by_start)
+        return list(found.items())
+
+    def has_away(self, unit: int) -> bool:
+        """Return whether a hash unit may have windows that are not in memory."""
+        return any(unit in units for units in self._there.values())
+
+    @override
+    def of_key(self, key: Key, tick: int) -> Saved:
+        """See `OpenWindows`."""
+        unit = self._packing.unit_of(key)
+        spans = [span for span, units in self._there.items() if unit in units and key not in self._open[span]]
+        values = self._shelves.read([self._packing.window(unit, span, key) for span in spans]) if spans else []
+        found = [
+            (span, self._unpacked((span, key), value))
+            for span, value in zip(spans, values, strict=True)
+            if value is not None
+        ]
+        return merged([(key, super().of_key(key, tick)), (key, found)])[0][1]
+
+    def restore_unit(self, unit: int, keys: Iterable[tuple[Key, Saved]]) -> None:
+        """Have what a snapshot has of a hash unit: in the store, as it may be more than fits memory."""
+        entries: list[tuple[bytes, bytes | None]] = []
+        for key, saved in keys:
+            for span, state in saved:
+                if span not in self._open:
+                    self._opened(span)
+                entries.append((self._packing.window(unit, span, key), self._packing.pack(key, (span, state))))
+                self._count(span, unit, 1)
+        entries.sort()
+        self._shelves.take(entries)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _away(self, unit: int, span: Span) -> list[tuple[Key, Any]]:
+        """The keys of a hash unit whose windows of a span are not in memory, with their states."""
+        return [(key, state) for key, (_, state) in self._walk(*self._packing.bounds_of(unit, span))]
+
+    def _walk(self, first: bytes, end: bytes) -> Iterator[tuple[Key, tuple[Span, Any]]]:
+        for _, value in self._shelves.walk(first, end):
+            key, (span, state) = self._packing.unpack(value)
+            assert span in self._open, "what has closed is not in the store any more"
+            if key not in self._open[span]:
+                yield key, (span, state)
+
+    def _unpacked(self, place: Place, value: bytes) -> Any:
+        key, (span, state) = self._packing.unpack(value)
+        if (span, key) != place:
+            raise self._packing.damaged("another window lies in a window's place")
+        return state
+
+    def _count(self, span: Span, unit: int, more: int) -> None:
+        units = self._there.setdefault(span, {})
+        units[unit] = units.get(unit, 0) + more
+        if not units[unit]:
+            del units[unit]
+            if not units:
+                del self._there[span]
+
+
+def merged(entries: Iterable[tuple[Key, Saved]]) -> list[tuple[Key, Saved]]:
+    """Return keys with their windows by their starts, each key once."""
+    found: dict[Key, Saved] = {}
+    for key, saved in entries:
+        found[key] = sorted([*found[key], *saved], key=by_start) if key in found else saved
+    return list(found.items())
+
+
+def _place(due: Due) -> tuple[int, int, bytes]:
+    return due.end, due.start, due.key_bytes
