@@ -25,6 +25,7 @@ from lowtide.core.operators.program import Captured, Program
 from lowtide.core.operators.state.group import Group, Groups, Key
 from lowtide.core.operators.state.keyed_state import NOTHING, KeyedState
 from lowtide.core.operators.state.packing import ColdDamaged, Packing
+from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.core.operators.state.shelf import Shelf, Shelves
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
 from lowtide.core.operators.windows.cold_windows import ColdWindows
@@ -372,9 +373,19 @@ class Pair:
             looked = [repr(program.look("seen", key, tick)) for program in (self.memory, self.shelved)]
             assert looked[0] == looked[1]
 
+    def saved(self, program: Program, tick: int) -> Captured:
+        """A snapshot as it comes back: of what is not in memory each hash unit is asked for, as by a saver."""
+        steps, found = saved_steps(self.plan, 1), program.capture(tick, whole=False)
+        for name, units in found.items():
+            for unit, keys in units.items():
+                rows = keys + program.away(name, unit, tick)
+                assert program.has_away(name, unit) or rows == keys
+                units[unit] = steps[name].entries(steps[name].table(rows)) if rows else []
+        return found
+
     def restart(self, tick: int, chosen: Random) -> None:
         """Go on in new lives from a snapshot, each from the other's."""
-        states: list[Captured] = [program.capture(tick) for program in (self.memory, self.shelved)]
+        states = [self.saved(program, tick) for program in (self.memory, self.shelved)]
         self.memory = Program(self.plan, 1)
         self.begin(CruelStore())
         self.memory.restore(states[1], tick)

@@ -172,6 +172,7 @@ class ColdWindows(FixedWindows):
                 self._gone((due.start, due.end), due.key, unit)
                 self._before.append((tick, (due.start, due.end), due.key, unit, due.state))
                 yield due
+            self._shelves.settle()  # Or the next unit's walk would go through all that this one has deleted.
         while self._dues and self._dues[0][0] == tick:
             self._close_first()
         self._closes = False
