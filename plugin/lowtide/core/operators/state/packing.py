@@ -61,9 +61,6 @@ class Packing:
     A packed state is what a snapshot has of it, after a checksum: the store has none, and a wrong page must not become
     output.
 
-    Attributes:
-        kind: What lies at its places.
-
     Args:
         owner: The step, for errors.
         number: The step's number in the store.
@@ -71,6 +68,9 @@ class Packing:
         several: Whether a key is a tuple of several columns' values.
         key: The type of a key.
         state: The type of what is saved of it.
+
+    Attributes:
+        kind: What lies at its places.
     """
 
     kind: ClassVar[int] = GROUP_KIND

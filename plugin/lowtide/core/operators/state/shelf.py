@@ -34,7 +34,7 @@ SWEEP = 32
 
 
 class Shelved(Protocol):
-    """What a step keeps of which some may leave memory; see `Shelf`."""
+    """The state of a step of which some may leave memory; see `Shelf`."""
 
     hits: int
     misses: int

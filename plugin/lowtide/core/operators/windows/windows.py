@@ -589,7 +589,7 @@ def _saved(sessions: Iterable[_Session]) -> Saved:
 
 
 def by_start(saved: tuple[Span, Any]) -> Span:
-    """What to sort a key's windows by."""
+    """A key's windows are sorted by their bounds."""
     return saved[0]
 
 
