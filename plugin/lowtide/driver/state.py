@@ -10,7 +10,7 @@ from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.core.operators.state.shelf import SHELF_BYTES
 from lowtide.disk.store import lmdb
 from lowtide.errors import ConfError
-from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.plan import Plan, state_names
 
 MIB = 1 << 20
 GB = 10**9
@@ -38,7 +38,7 @@ def disk_of(plan: Plan, conf: Conf) -> DiskSetting | None:
 def steps_on_disk(plan: Plan, conf: Conf) -> list[str]:
     """Return the steps whose state is on disk, in the flow's order; errors: ConfError, as in `disk_of`."""
     state, known = conf.state, list(saved_steps(plan))
-    can = [vertex.name for vertex in plan.vertices if packs(plan, vertex)]
+    can = [name for vertex in plan.vertices if packs(plan, vertex) for name in state_names(vertex)]
     for name, backend in state.steps.items():
         if name not in known:
             raise ConfError(
@@ -51,7 +51,7 @@ def steps_on_disk(plan: Plan, conf: Conf) -> list[str]:
                 f'the state of "{name}" can only be in memory',
                 where="[state.steps]",
                 way_out=f"these can be on disk: {', '.join(can) or 'none of this flow'}; not sessions, windows "
-                "that keep their records, joins of two streams, and dataclasses with a constructor of their own",
+                "that keep their records, outer joins, and dataclasses with a constructor of their own",
             )
     return [name for name in can if state.steps.get(name, state.backend) == "disk"]
 

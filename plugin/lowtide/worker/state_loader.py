@@ -14,7 +14,7 @@ from lowtide.core.operators.program import Captured
 from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.errors import LifeEnded
-from lowtide.flow.plan.plan import Plan
+from lowtide.flow.plan.plan import Plan, state_names
 from lowtide.process.interpreter import without_collections
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.format.manifest import Part
@@ -94,8 +94,8 @@ def _loaded(pool: ThreadPoolExecutor, store: Store, parts: Sequence[Part], plan:
 
 def as_on_disk(parts: Sequence[Part], plan: Plan) -> list[Part]:
     """Return parts in the order in which their keys lie on disk, so that a store fills page after page."""
-    numbers = {vertex.name: vertex.id for vertex in plan.vertices}
-    # The sides of joins and the like are no vertices, and never on disk.
+    names = [name for vertex in plan.vertices for name in state_names(vertex)]
+    numbers = {name: number for number, name in enumerate(names)}
     return sorted(parts, key=lambda part: (part.unit, numbers.get(part.vertex, -1)))
 
 

@@ -21,10 +21,12 @@ from lowtide.core.operators.call_node import CallNode
 from lowtide.core.operators.completing import CompletingNode
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.core.operators.held.ordered import Holding
+from lowtide.core.operators.joins.cold_side import ColdSide
+from lowtide.core.operators.joins.join_node import JoinNode
 from lowtide.core.operators.joins.join_side import JoinSide
 from lowtide.core.operators.keyed.beside import BesideNode
 from lowtide.core.operators.keyed.ended import EndedGrouping
-from lowtide.core.operators.node import Feed
+from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.nodes import Level
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.late_seen import LateSeen
@@ -40,11 +42,11 @@ from lowtide.core.operators.state.packing import packing_of, packs
 from lowtide.core.operators.state.shelf import Shelves
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
 from lowtide.core.operators.windows.window_node import WindowNode
-from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.segments import segments_of
 from lowtide.flow.steps.steps import Late
 
-_LEAVING = (KeyedState, WindowNode)
+_LEAVING = (KeyedState, WindowNode, ColdSide)
 """The states of which some may leave memory."""
 
 Captured = dict[str, dict[int, list[tuple[Key, Any]]]]
@@ -205,20 +207,24 @@ class Program:
 
     def shelvable(self, in_memory: Collection[str] = ()) -> list[str]:
         """The names of the steps whose groups can lie on shelves, but for those named."""
-        return [name for name, _, _ in self._shelvable(in_memory)]
+        return [name for name, _ in self._shelvable(in_memory)]
 
     def shelve(self, shelves: Shelves, in_memory: Collection[str] = ()) -> None:
         """Have the groups of steps lie on the shelves of the process, but for those named; before there are any."""
-        for _, state, vertex in self._shelvable(in_memory):
-            state.shelve(shelves, packing_of(self.plan, vertex))
+        for name, node in self._shelvable(in_memory):
+            if isinstance(node, JoinNode):
+                node.shelve(name, shelves, packing_of(self.plan, node.vertex, list(node.states).index(name)))
+            else:
+                node.states[name].shelve(shelves, packing_of(self.plan, node.vertex))
+            self._states[name] = node.states[name]
 
-    def _shelvable(self, in_memory: Collection[str]) -> list[tuple[str, KeyedState | WindowNode, Vertex]]:
+    def _shelvable(self, in_memory: Collection[str]) -> list[tuple[str, Node]]:
         return [
-            (name, state, node.vertex)
+            (name, node)
             for node in self._nodes.values()
             if packs(self.plan, node.vertex)
-            for name, state in node.states.items()
-            if isinstance(state, _LEAVING) and name not in in_memory
+            for name in node.states
+            if name not in in_memory
         ]
 
     def prune(self, tick: int) -> None:

@@ -94,6 +94,12 @@ def side_of(join: Vertex, port: int) -> str:
     return f"{join.name}/{('left', 'right')[port]}"
 
 
+def state_names(vertex: Vertex) -> list[str]:
+    """Return the names of what a step with state keeps, in snapshots: its own, or those of a join's sides."""
+    sides = vertex.step.sides
+    return [side_of(vertex, port) for port in range(sides)] if sides > 1 else [vertex.name]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that workers need to know about a flow.

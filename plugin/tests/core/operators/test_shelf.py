@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from heapq import heappop
 from random import Random
 from typing import Any
 
@@ -16,6 +17,9 @@ import pytest
 from cold_stores import CruelStore, StoreFailed
 
 import lowtide as lt
+from lowtide.core.operators.joins.cold_side import ColdSide
+from lowtide.core.operators.joins.join_node import JoinNode
+from lowtide.core.operators.joins.join_side import JoinSide
 from lowtide.core.operators.joins.join_table import RECORDS as RECORDS_PORT
 from lowtide.core.operators.joins.join_table import ROWS, TableJoinNode
 from lowtide.core.operators.node import Feed
@@ -36,6 +40,7 @@ from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide_snapshots.keys.hashing import hash_unit
 
 UNITS = 8
+JOIN_ADMITS = JoinNode._admit
 BRIEF = timedelta(milliseconds=9)
 KEYS = 200
 RECORDS = 1_500
@@ -181,6 +186,22 @@ def plan_beside() -> Plan:
     return compile_flow(flow, units=UNITS, parallelism=1, slack_ms=1)
 
 
+def both(event: Event, row: Row) -> Out:
+    if event.number % 31 == 0:
+        raise ValueError("thirty-one")
+    return Out(event.key, event.number, row.number)
+
+
+def plan_of_join() -> Plan:
+    """Records that wait for partners for longer than it takes them to come to rest."""
+    flow = lt.Flow("test")
+    keyed = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key", "part")
+    rows = flow.read("rows", lt.kafka("rows", lt.json(Row))).key_by("key", "part")
+    joined = keyed.join("seen", rows, both, before=5 * BRIEF, after=3 * BRIEF)
+    joined.write("out", lt.kafka("out", lt.json(Out)))
+    return compile_flow(flow, units=UNITS, parallelism=1, slack_ms=1)
+
+
 def plan_of_windows(cut: Any, *, emit: Any = "close", reduces: bool = False) -> Plan:
     """Windows that outlast their records' rest."""
 
@@ -222,6 +243,7 @@ PLANS: dict[str, Callable[[], Plan]] = {
     ),
     "deduplicate": lambda: plan_of(lambda keyed: keyed.deduplicate("seen", within=BRIEF), gives=Event),
     "beside": plan_beside,
+    "join": plan_of_join,
     "tumbling": lambda: plan_of_windows(lt.tumbling(5 * BRIEF)),
     "sliding": lambda: plan_of_windows(lt.sliding(6 * BRIEF, 2 * BRIEF), reduces=True),
     "updates": lambda: plan_of_windows(lt.tumbling(7 * BRIEF), emit="update"),
@@ -319,8 +341,10 @@ def captured(program: Program, tick: int, since: int = FIRST_TICK) -> dict[str, 
     }
 
 
-def shelf_of(program: Program) -> Shelf | ColdWindows:
-    state = program._states["seen"]
+def shelf_of(program: Program, name: str = "seen") -> Shelf | ColdWindows | ColdSide:
+    state = program._states[name]
+    if isinstance(state, ColdSide):
+        return state
     if isinstance(state, WindowNode):
         assert state._cold is not None
         return state._cold
@@ -337,6 +361,7 @@ class Pair:
         self.limit_bytes = limit_bytes
         self.lag = Random(7)
         """How far the prune time lies behind that at which a step in order gives what it holds."""
+        self.names = [name for name in saved_steps(plan, 1) if name.startswith("seen")]
         self.memory = Program(plan, 1)
         self.begin(store or CruelStore())
 
@@ -344,12 +369,12 @@ class Pair:
         self.store = store
         self.shelves = Shelves(store, self.limit_bytes, write_at=16)
         self.shelved = Program(self.plan, 1)
-        assert self.shelved.shelvable() == ["seen"]
+        assert self.shelved.shelvable() == self.names
         self.shelved.shelve(self.shelves)
 
     @property
     def shelf(self) -> Any:
-        return shelf_of(self.shelved)
+        return shelf_of(self.shelved, self.names[0])
 
     def do(self, act: Act) -> None:
         if act.batch is not None:
@@ -370,8 +395,12 @@ class Pair:
             columns = {"key": f"user-{number:05d}", "part": number % 2}
             names = self.plan.key_of(next(each for each in self.plan.vertices if each.name == "seen"))
             key: Any = tuple(columns[name] for name in names) if len(names) > 1 else columns[names[0]]
-            looked = [repr(program.look("seen", key, tick)) for program in (self.memory, self.shelved)]
-            assert looked[0] == looked[1]
+            for name in self.names:
+                looked = [repr(program.look(name, key, tick)) for program in (self.memory, self.shelved)]
+                assert looked[0] == looked[1]
+        for name in self.names:
+            walked = [sorted(map(repr, each.look_around(name, None, tick))) for each in (self.memory, self.shelved)]
+            assert walked[0] == walked[1]
 
     def saved(self, program: Program, tick: int) -> Captured:
         """A snapshot as it comes back: of what is not in memory each hash unit is asked for, as by a saver."""
@@ -389,8 +418,9 @@ class Pair:
         self.memory = Program(self.plan, 1)
         self.begin(CruelStore())
         self.memory.restore(states[1], tick)
-        for unit, keys in states[0].pop("seen").items():
-            self.shelved.restore_unit("seen", unit, keys, tick)
+        for name in self.names:
+            for unit, keys in states[0].pop(name).items():
+                self.shelved.restore_unit(name, unit, keys, tick)
         self.shelved.restore(states[0], tick)
 
 
@@ -399,7 +429,7 @@ class Pair:
 def test_a_step_on_shelves_gives_what_it_gives_in_memory(name: str, limit_bytes: int) -> None:
     plan = PLANS[name]()
     pair, chosen = Pair(plan, limit_bytes), Random(3)
-    for act in log_of(plan, limit_bytes, 2 * RECORDS if "table" in name else RECORDS):
+    for act in log_of(plan, limit_bytes, 2 * RECORDS if "table" in name or name == "join" else RECORDS):
         pair.do(act)
         if act.batch is None and chosen.random() < 0.03:
             pair.compare(max(pair.shelf.pruned, act.tick + chosen.randrange(-LAG, LAG)), chosen)
@@ -563,6 +593,35 @@ def _evict_as_it_closes(cold: ColdWindows) -> int | None:
     return next(iter(cold._resting.values()), None)
 
 
+def _admit_one_side(node: JoinNode, ticks: Any) -> None:
+    """Bring in the partners of records, and not what they lie beside."""
+    admit, cold = JOIN_ADMITS, node._cold
+    node._cold = cold[:1]
+    admit(node, ticks)
+    node._cold = cold
+
+
+def _all_below(side: ColdSide, unit: int, key: Key, saved: Any, tick: int) -> list[Any]:
+    return [(at, row, is_paired) for at, row, is_paired in saved if OrderKey.of(at).tick < tick]
+
+
+def _change_and_stay_clean(side: ColdSide, key: Key, tick: int) -> None:
+    side._changed[key] = tick
+    side._recent.append((tick, key))
+    side._resting.pop(key, None)
+
+
+def _pair_and_stay_clean(side: ColdSide, held: Any, tick: int) -> None:
+    JoinSide.paired(side, held, tick)
+
+
+def _close_what_is_in_memory(side: ColdSide, tick: int) -> None:
+    """The units of records that end on disk count as unchanged."""
+    while side._ticks and side._ticks[0] < tick:
+        ends = heappop(side._ticks)
+        side._touched.add([held.unit for held in side._here.get(ends, {}).values()], ends)
+
+
 def _forget_what_is_in_memory(shelf: Shelf, ttl: int) -> None:
     for unit in shelf._units:
         for place, value in shelf._shelves.page(*shelf._packing.bounds(unit), 8):
@@ -581,6 +640,11 @@ MUTATIONS: dict[str, tuple[str, type, str, Any]] = {
     "the state before the elements is written": ("last", Shelf, "evict", _evict_the_base),
     "the tick of the last record is lost": ("scan that forgets", Shelf, "_loaded", _fill_without_the_tick),
     "the tick of the last that went on is lost": ("deduplicate", Shelf, "_loaded", _fill_without_the_tick),
+    "a record comes beside those on disk": ("join", JoinNode, "_admit", _admit_one_side),
+    "what has ended on disk is in snapshots": ("join", ColdSide, "_below", _all_below),
+    "a key with one more record counts as written": ("join", ColdSide, "_change", _change_and_stay_clean),
+    "a first partner is not noted": ("join", ColdSide, "paired", _pair_and_stay_clean),
+    "what ends on disk counts as unchanged": ("join", ColdSide, "close", _close_what_is_in_memory),
     "what is on disk does not close": ("tumbling", ColdWindows, "_away", _closed_without_the_store),
     "a window that changes counts as written": ("sliding", ColdWindows, "_put", _put_and_stay_clean),
     "a window leaves that has just changed": ("sliding", ColdWindows, "_put", _put_and_stay_at_rest),
@@ -603,7 +667,7 @@ def test_a_mutation_is_found(mutation: str, monkeypatch: pytest.MonkeyPatch) -> 
     name, changed, method, mutant = MUTATIONS[mutation]
     monkeypatch.setattr(changed, method, mutant)
     with pytest.raises(AssertionError):
-        run(Pair(PLANS[name](), 0 if changed is ColdWindows else 4_000))
+        run(Pair(PLANS[name](), 0 if changed in (ColdWindows, ColdSide) else 4_000))
 
 
 def test_timers_of_keys_on_disk_that_a_life_gets_back_unasked_for_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -650,8 +714,9 @@ def test_a_store_that_fails_ends_the_life_and_gives_no_wrong_output() -> None:
             run(Pair(whole.plan, 0, CruelStore(fails_at)), records=400)
 
 
-def test_what_is_too_old_is_deleted_from_the_store() -> None:
-    pair = Pair(PLANS["scan that forgets"](), 0)
+@pytest.mark.parametrize("name", ["scan that forgets", "table that forgets", "timers that forget", "tumbling", "join"])
+def test_what_is_too_old_is_deleted_from_the_store(name: str) -> None:
+    pair = Pair(PLANS[name](), 0)
     for act in log_of(pair.plan, 4, 1_000):
         pair.do(act)
     assert len(pair.store.values) > 20
@@ -659,7 +724,7 @@ def test_what_is_too_old_is_deleted_from_the_store() -> None:
         pair.do(Act(tick))
     pair.shelves.flush()
     assert not pair.store.values
-    assert not pair.shelf.by_key
+    assert all(shelf_of(pair.shelved, name).kept.number == 0 for name in pair.names)
 
 
 @pytest.mark.parametrize("limit_bytes", CACHES)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from lowtide.core.operators.faults.failure import Fault
 from lowtide.core.operators.held.ports import PortsNode, in_turn
+from lowtide.core.operators.joins.cold_side import ColdSide
 from lowtide.core.operators.joins.join_side import Dues, Held, JoinSide
 from lowtide.core.operators.joins.nearness import Nearness
 from lowtide.core.operators.joins.pairing import Pairing
@@ -15,6 +16,9 @@ from lowtide.core.operators.order.clock import ClockKeys, parted_at_the_clock
 from lowtide.core.operators.order.keys import meets_nothing
 from lowtide.core.operators.order.late_seen import LateSeen
 from lowtide.core.operators.order.order import position_of, with_child
+from lowtide.core.operators.state.group import Key
+from lowtide.core.operators.state.packing import Packing
+from lowtide.core.operators.state.shelf import Shelves
 from lowtide.core.operators.windows.window_node import Made
 from lowtide.errors import StateTooLarge
 from lowtide.flow.plan.plan import Plan, Vertex, side_of
@@ -58,6 +62,16 @@ class JoinNode(PortsNode):
             for port in ports
         ]
         self.states = {side.name: side for side in self.sides}
+        self._cold: list[ColdSide] = []
+        """Those of `sides` of which not all records are in memory."""
+
+    def shelve(self, name: str, shelves: Shelves, packing: Packing) -> None:
+        """Have the keys at rest of a side leave memory; before it has any."""
+        port = [side.name for side in self.sides].index(name)
+        assert not self.sides[port].comes_alone, "its dues are in memory"
+        self._cold.append(ColdSide(name, port, self._nearness, shelves, packing))
+        self.sides[port] = self._cold[-1]
+        self.states = {side.name: side for side in self.sides}
 
     @property
     def due_tick(self) -> int | None:
@@ -70,6 +84,8 @@ class JoinNode(PortsNode):
         for port, pending in enumerate(self._pending):
             for batch in pending.release(min_time):
                 ticks.setdefault(batch.ticks[0], [None, None])[port] = batch
+        if self._cold and ticks:
+            self._admit(ticks.values())
         for tick in sorted(ticks):
             self._close_before(tick, feed)
             self._tick(tick, ticks[tick], feed)
@@ -77,6 +93,17 @@ class JoinNode(PortsNode):
         for side in self.sides:
             side.close(min_time)
         self._check_size()
+
+    def _admit(self, ticks: Iterable[Ports]) -> None:
+        """Bring the keys into memory that records of either side have."""
+        found: dict[Key, int] = {}
+        for batches in ticks:
+            for port, batch in enumerate(batches):
+                if batch is not None:
+                    found.update(zip(map(self._keys[port], batch.rows), batch.units, strict=True))
+        keys = [key for key in found if not meets_nothing(key)]
+        for side in self._cold:
+            side.admit(keys, [found[key] for key in keys])
 
     def _check_size(self) -> None:
         """See that what is kept has not outgrown its limit (errors: StateTooLarge)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -22,6 +22,7 @@ from lowtide.flow.steps.steps import (
     Aggregated,
     Deduplicate,
     FlatScan,
+    Join,
     JoinTable,
     Last,
     Reduce,
@@ -33,15 +34,16 @@ from lowtide.flow.steps.windows import Session, Span
 from lowtide_snapshots.keys.canonical import encode_key, encode_value
 from lowtide_snapshots.keys.hashing import hash_unit
 
-GROUP_KIND, WINDOW_KIND = 1, 2
-"""What lies at a place: a key's state, or that of one of its windows. Others may follow, as an index of what is due."""
+GROUP_KIND, WINDOW_KIND, SIDE_KIND = 1, 2, 3
+"""What lies at a place: a key's state, that of one of its windows, or its records of the left side of a join; with the
+next number those of the right side. Others may follow, as an index of what is due."""
 HEAD = struct.Struct(">HHB")
 """Hash unit, vertex and kind before each key: a hash unit's keys of a step are one range."""
 WHOLE_BYTES, DIGEST_BYTES = 384, 16
 """Of a longer key so much is at its place, and so much of the whole key's SHA-256; the value has all of it."""
 
 SHELVED: frozenset[type[Step]] = frozenset(
-    {Scan, FlatScan, TimedScan, Reduce, Aggregated, Last, Deduplicate, JoinTable, WindowBy}
+    {Scan, FlatScan, TimedScan, Reduce, Aggregated, Last, Deduplicate, JoinTable, WindowBy, Join}
 )
 """The steps whose groups need not be in memory: they bring those into it that they need."""
 
@@ -68,19 +70,18 @@ class Packing:
         several: Whether a key is a tuple of several columns' values.
         key: The type of a key.
         state: The type of what is saved of it.
-
-    Attributes:
         kind: What lies at its places.
     """
 
-    kind: ClassVar[int] = GROUP_KIND
-
-    def __init__(self, owner: str, number: int, units: int, *, several: bool, key: Any, state: Any) -> None:
+    def __init__(
+        self, owner: str, number: int, units: int, *, several: bool, key: Any, state: Any, kind: int = GROUP_KIND
+    ) -> None:
         self._owner = owner
         self._number = number
         self._units = units
         self._several = several
-        self._heads = [HEAD.pack(unit, number, self.kind) for unit in range(units)]
+        self._kind = kind
+        self._heads = [HEAD.pack(unit, number, self._kind) for unit in range(units)]
         self._type: Any = tuple[key, state]
         self._decode: Callable[[bytes | memoryview], tuple[Key, Any]] | None = None
         """Made when it is needed: it leaves a mark on the user's classes with which no plan can be pickled."""
@@ -95,7 +96,7 @@ class Packing:
 
     def bounds(self, unit: int) -> tuple[bytes, bytes]:
         """The first place of a hash unit, and the first after it."""
-        return HEAD.pack(unit, self._number, self.kind), HEAD.pack(unit, self._number, self.kind + 1)
+        return HEAD.pack(unit, self._number, self._kind), HEAD.pack(unit, self._number, self._kind + 1)
 
     def pack(self, key: Key, state: Any) -> bytes:
         """The value of a key in the store."""
@@ -141,8 +142,6 @@ class Packing:
 class WindowPacking(Packing):
     """The packing of one step's windows, in the order in which they close: what is saved is their span and state."""
 
-    kind: ClassVar[int] = WINDOW_KIND
-
     def window(self, unit: int, span: Span, key: Key) -> bytes:
         """The key in the store of a window of a step's key."""
         return self._heads[unit] + self._span(span) + self._placed(key, LONGEST_KEY_BYTES - HEAD.size - _SPAN.size)
@@ -160,39 +159,47 @@ class WindowPacking(Packing):
 def packs(plan: Plan, vertex: Vertex) -> bool:
     """Return whether a step's groups need not be in memory; it leaves the plan as it is.
 
-    Not so of steps other than `SHELVED`, of sessions and of windows that keep their records; and where a dataclass of
-    the state is made by code of the user's, which may leave more in it than its fields.
+    Not so of steps other than `SHELVED`, of joins that are not inner, of sessions and of windows that keep their
+    records; and where a dataclass of the state is made by code of the user's, which may leave more in it than its
+    fields.
     """
     if type(vertex.step) not in SHELVED:
         return False
-    step, saved = vertex.step, _saved(plan, vertex)
-    if isinstance(step, WindowBy) and (isinstance(step.windows, Session) or saved.kind != "window" or step.by_unit):
+    step, saved = vertex.step, [_saved(plan, vertex, port) for port in range(vertex.step.sides)]
+    if isinstance(step, Join) and step.how != "inner":
         return False
-    return saved.kind == "deduplicate" or not is_made_by_code(kind_of(saved.content, f"the state of {vertex.name}"))
+    if isinstance(step, WindowBy) and (isinstance(step.windows, Session) or saved[0].kind != "window" or step.by_unit):
+        return False
+    if saved[0].kind == "deduplicate":
+        return True
+    return not any(is_made_by_code(kind_of(each.content, f"the state of {vertex.name}")) for each in saved)
 
 
-def packing_of(plan: Plan, vertex: Vertex) -> Packing:
-    """Return the packing of the groups of a step of which `packs` is true."""
+def packing_of(plan: Plan, vertex: Vertex, port: int = 0) -> Packing:
+    """Return the packing of the groups of a step of which `packs` is true, of a join of one of its sides."""
     assert packs(plan, vertex), f"the groups of {vertex.name} are in memory"
-    saved = _saved(plan, vertex)
+    saved = _saved(plan, vertex, port)
     hints = hints_of(plan.keyed(vertex, saved.port).gives)
     keys = [hints[column] for column in plan.key_of(vertex, saved.port)]
     state: Any = saved.content
+    kind = GROUP_KIND
     if saved.kind == "last":
         state = list[tuple[bytes, saved.content]]  # type: ignore[name-defined]  # a type made here
     elif saved.kind == "deduplicate":
         state = int
     elif saved.kind == "window":
-        state = tuple[Span, saved.content]  # type: ignore[name-defined]
+        state, kind = tuple[Span, saved.content], WINDOW_KIND  # type: ignore[name-defined]
+    elif saved.kind == "join":
+        state, kind = list[tuple[bytes, saved.content, bool]], SIDE_KIND + port  # type: ignore[name-defined]
     elif saved.ttl is not None:
         state = tuple[saved.content, int]  # type: ignore[name-defined]
     several = len(keys) > 1
     key = tuple[tuple(keys)] if several else keys[0]  # type: ignore[misc]
-    kind = WindowPacking if saved.kind == "window" else Packing
-    return kind(f'step "{vertex.name}"', vertex.id, plan.units, several=several, key=key, state=state)
+    made = WindowPacking if saved.kind == "window" else Packing
+    return made(f'step "{vertex.name}"', vertex.id, plan.units, several=several, key=key, state=state, kind=kind)
 
 
-def _saved(plan: Plan, vertex: Vertex) -> Saved:
-    saved = vertex.step.saved([plan.vertices[parent].gives for parent in vertex.parents], 0)
+def _saved(plan: Plan, vertex: Vertex, port: int) -> Saved:
+    saved = vertex.step.saved([plan.vertices[parent].gives for parent in vertex.parents], port)
     assert saved is not None, f"{vertex.name} keeps no state"
     return saved
