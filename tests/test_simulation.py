@@ -82,6 +82,13 @@ def test_a_world_keeps_its_model_and_equals_the_oracle(world: str, seed: int) ->
     assert outcome.steps == STEPS
 
 
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("flow", ["tabled", "timers", "windows_of_windows", "joined_pairs", "forgetting"])
+def test_state_on_disk_changes_nothing(flow: str, seed: int) -> None:
+    outcome = run_seed(seed, STEPS, "flow", options={"flow": flow, "shelved": 1.0})
+    assert (outcome.kind, outcome.text) == (None, "")
+
+
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_a_broken_rule_is_caught(mutation: Mutation) -> None:
     seeds, outcome = catch(mutation, STEPS, FIRST.get(mutation.name, 0))

@@ -12,7 +12,7 @@ from typing import Literal
 from call_flows import CALLING, drawn, may_fail
 from call_flows import DRAWN as RANDOM
 from programs import by_lane
-from state_flows import FLOWS
+from state_flows import FLOWS, joined_pairs
 
 from lowtide import Flow, kafka, raw
 from lowtide.core.effects import Frame
@@ -42,12 +42,21 @@ LAYOUTS = ((8, 4), (4, 4), (6, 2))
 """Hash units and lanes."""
 
 Grouping = Literal["optimistic", "ordered"]
-BUILD = {build.__name__: build for build in (*FLOWS, *CALLING)}
+BUILD = {build.__name__: build for build in (*FLOWS, *CALLING, joined_pairs)}
 DRAWN = sorted(build.__name__ for build in FLOWS)
 
 
-FAILING = {"failing", "narrow", "changed_keys", "cycle", "cycle_of_windows", "calls_in_a_row", "call_repeatable"}
-FAILING |= {"call_as_answers_come_before_windows"}
+FAILING = {
+    "joined_pairs",
+    "failing",
+    "narrow",
+    "changed_keys",
+    "cycle",
+    "cycle_of_windows",
+    "calls_in_a_row",
+    "call_repeatable",
+    "call_as_answers_come_before_windows",
+}
 """Flows whose records fail though nothing is wrong with them."""
 
 

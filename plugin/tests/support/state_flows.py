@@ -462,6 +462,20 @@ def joined(flow: Flow) -> None:
     pairs.key_by("count").scan("total", total, 0).write("out", kafka("out", json(Count)))
 
 
+def near_both(one: Word, other: Word) -> Count:
+    if (one.count + other.count) % 13 == 6:
+        raise ValueError("not these two")
+    return Count(one.key, 100 * one.count + other.count)
+
+
+def joined_pairs(flow: Flow) -> None:
+    """Pairs alone: what waits for partners may be on disk."""
+    left = source(flow).flat_map(timed).key_by("key")
+    right = source(flow, "more").flat_map(timed, name="others").key_by("key")
+    pairs = left.join("near", right, near_both, before=millis(60), after=millis(90))
+    pairs.key_by("count").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
 @dataclass(frozen=True)
 class Row:
     key: str
