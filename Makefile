@@ -27,7 +27,7 @@ HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
 UNDER_AIRFLOW := tests/airflow_page tests/dag_runs tests/under_airflow
-UNIT := not (spark or kafka or zookeeper or s3 or postgres or redis or airflow or slow)
+UNIT := not (spark or kafka or zookeeper or s3 or azure or postgres or redis or airflow or slow)
 
 .PHONY: help
 help:  ## list the targets
@@ -55,6 +55,10 @@ classes: jars jar  ## rehearse a job, so that Spark's and Kafka's JVMs start in 
 .PHONY: s3-server
 s3-server:  ## build the tests' S3 server with Go; without Go the tests take moto
 	@tools/s3-server build
+
+.PHONY: azurite
+azurite:  ## install the tests' server for Azure with npm, where there is npm
+	@tools/azurite-server build
 
 .PHONY: postgres
 postgres:  ## install the tests' PostgreSQL, where there is none and this user may
@@ -93,7 +97,7 @@ check-imports: env  ## install lowtide-tracker and lowtide-snapshots alone, each
 	@LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) tools/check-imports
 
 .PHONY: test
-test: classes s3-server postgres redis  ## run all tests but those under Airflow (ARGS='-k name')
+test: classes s3-server azurite postgres redis  ## run all tests but those under Airflow (ARGS='-k name')
 	S3=$$(tools/s3-server chosen) $(RUN) -m pytest $(addprefix --ignore=,$(UNDER_AIRFLOW)) \
 	    $(or $(ARGS),-n 4 --dist loadscope --durations 20)
 
@@ -103,7 +107,7 @@ test-airflow: classes chromium  ## run the tests under a real Airflow, which `ma
 	@echo "not part of this run: what make test-nightly runs"
 
 .PHONY: test-nightly
-test-nightly: classes s3-server postgres redis  ## run the tests whose laws cheaper ones hold too, which `make test` leaves out
+test-nightly: classes s3-server azurite postgres redis  ## run the tests whose laws cheaper ones hold too, which `make test` leaves out
 	S3=$$(tools/s3-server chosen) $(RUN) -m pytest -m nightly $(or $(ARGS),-n 4 --dist loadscope --durations 20)
 
 .PHONY: test-unit

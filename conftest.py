@@ -19,6 +19,7 @@ hypothesis.settings.load_profile("untimed")
 pytest_plugins = [
     "services_fixtures",
     "s3_fixtures",
+    "azure_fixtures",
     "snapshots_fixtures",
     "tracker_fixtures",
     "life_fixtures",
@@ -34,6 +35,7 @@ BEGAN_S = pytest.StashKey[float]()
 NO_BROWSER = "there is no Chromium here, install it with `make chromium`"
 NO_POSTGRES = "there is no PostgreSQL here, install it with `make postgres`"
 NO_REDIS = "there is no Redis here, install it with `make redis`"
+NO_AZURITE = "there is no Azurite here, install it with `make azurite`"
 NO_PROMTOOL = "there is no promtool here, build it with `make promtool`"
 
 
@@ -224,7 +226,7 @@ class Budgets:
         if unseen:
             terminalreporter.section("no browser", yellow=True)
             terminalreporter.line(f"{unseen} tests of the page were left out: {NO_BROWSER}")
-        for server, reason in (("PostgreSQL", NO_POSTGRES), ("Redis", NO_REDIS)):
+        for server, reason in (("PostgreSQL", NO_POSTGRES), ("Redis", NO_REDIS), ("Azure", NO_AZURITE)):
             if unasked := sum(reason in str(report.longrepr) for report in skipped):
                 terminalreporter.section(f"no {server}", yellow=True)
                 terminalreporter.line(f"{unasked} tests of {server} were left out: {reason}")
