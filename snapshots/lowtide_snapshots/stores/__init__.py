@@ -1,4 +1,4 @@
-"""Stores of parts and manifests: one contract, implemented by a folder and by S3.
+"""Stores of parts and manifests: one contract, implemented by a folder, by S3 and by Azure.
 
 Another store is one file with a class, one test class, and one line in `_SCHEMES`.
 """
@@ -36,6 +36,11 @@ def prepare(url: str) -> None:
             from lowtide_snapshots.stores.s3 import prepare as prepare_s3
 
             prepare_s3()
+    if url.startswith("az:"):
+        with suppress(ModuleNotFoundError):
+            from lowtide_snapshots.stores.azure import prepare as prepare_azure
+
+            prepare_azure()
 
 
 def _folder(setting: StoreSetting) -> Store:
@@ -61,10 +66,23 @@ def _s3(setting: StoreSetting) -> Store:
     return S3Store(setting)
 
 
-_SCHEMES: dict[str, Callable[[StoreSetting], Store]] = {"file": _folder, "s3": _s3}
+def _azure(setting: StoreSetting) -> Store:
+    try:
+        from lowtide_snapshots.stores.azure import AzureStore
+    except ModuleNotFoundError as error:
+        raise StoreRefused(
+            f"a store in Azure needs {error.name}, which is not installed",
+            where=setting.url,
+            way_out="install it: pip install 'lowtide-snapshots[azure]'",
+        ) from error
+    return AzureStore(setting)
+
+
+_SCHEMES: dict[str, Callable[[StoreSetting], Store]] = {"file": _folder, "s3": _s3, "az": _azure}
 
 
 def _no_store(url: str) -> StoreRefused:
     return StoreRefused(
-        f"{url!r} is not the URL of a store", way_out="give /path, file:path or s3://bucket/prefix as the store's URL"
+        f"{url!r} is not the URL of a store",
+        way_out="give /path, file:path, s3://bucket/prefix or az://container/prefix as the store's URL",
     )

@@ -17,13 +17,14 @@ UNFINISHED_LIMIT_S = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class StoreSetting:
-    """The location of a store; credentials are never in it, but come in boto3's standard ways.
+    """The location of a store; credentials are never in it, but come in the standard ways of boto3 and of Azure.
 
     Attributes:
-        url: `/path` or `file:path` of a folder, or `s3://bucket/prefix`.
-        endpoint: the URL of an S3 server that is not Amazon's.
+        url: `/path` or `file:path` of a folder, `s3://bucket/prefix`, or `az://container/prefix`.
+        endpoint: the URL of an S3 server that is not Amazon's, or of an account in Azure or on another server.
         region: S3's region.
         profile: the name of a profile in the AWS configuration of the machine.
+        account: Azure's storage account.
         limit_s: how long one request to a server may take, tries and pauses together; what is large takes several.
     """
 
@@ -31,6 +32,7 @@ class StoreSetting:
     endpoint: str | None = None
     region: str | None = None
     profile: str | None = None
+    account: str | None = None
     limit_s: float = 30.0
 
 

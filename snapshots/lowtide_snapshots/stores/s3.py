@@ -26,8 +26,8 @@ from lowtide_snapshots.stores.contract import (
 )
 from lowtide_snapshots.stores.errors import AlreadyThere, StoreDamaged, StoreRefused
 from lowtide_snapshots.stores.s3_answers import FAILURES, meaning, unavailable
-from lowtide_snapshots.stores.s3_tries import Tries
 from lowtide_snapshots.stores.s3_upload import Upload
+from lowtide_snapshots.stores.tries import Tries
 
 # What S3 deletes in one request.
 NAMES_AT_ONCE = 1_000
@@ -62,7 +62,7 @@ class S3Store:
         self._bucket = url.netloc
         prefix = url.path.strip("/")
         self._root = f"{prefix}/" if prefix else ""
-        self._tries = Tries(setting.limit_s, self.where)
+        self._tries = Tries(setting.limit_s, self.where, FAILURES, meaning)
         try:
             self._client = self._connected(setting)
         except (*FAILURES, ValueError) as error:

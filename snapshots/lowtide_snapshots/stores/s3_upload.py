@@ -10,7 +10,7 @@ from typing import Any
 
 from lowtide_snapshots.stores.errors import StoreDamaged
 from lowtide_snapshots.stores.s3_answers import FAILURES, code_of, unavailable
-from lowtide_snapshots.stores.s3_tries import Tries
+from lowtide_snapshots.stores.tries import Tries
 
 # The smallest that S3 takes for all but the last is 5 MiB.
 SLICE_BYTES = 8 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""A proxy before an S3 server that fails in the ways networks and servers do."""
+"""A proxy before a server of objects that fails in the ways networks and servers do."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ class Fault:
 
     Attributes:
         status: answered; 0 passes on the server's answer.
-        code: of S3, answered with it.
+        code: answered with it, as S3 and Azure do.
         applied: whether the server gets the request before.
         pause_s: waited before anything else.
         closed: the connection ends without an answer.
         cut: the answer's body ends in its middle.
+        drop_s: waited after each tenth of the answer's body.
         edit: what becomes of the answer's body.
         spoil: what becomes of the request's body.
     """
@@ -34,6 +35,7 @@ class Fault:
     pause_s: float = 0.0
     closed: bool = False
     cut: bool = False
+    drop_s: float = 0.0
     edit: Callable[[bytes], bytes] | None = None
     spoil: Callable[[bytes], bytes] | None = None
 
@@ -109,7 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif fault.status:
             text = f"<Error><Code>{fault.code}</Code><Message>said by the proxy</Message></Error>"
-            self._answer(fault.status, [], text.encode() if fault.status >= 300 else b"", fault)
+            headers = [("x-ms-error-code", fault.code), ("Content-Type", "application/xml")]
+            self._answer(fault.status, headers, text.encode() if fault.status >= 300 else b"", fault)
         else:
             self._answer(*answer, fault)
 
@@ -138,8 +141,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if not head:
-            self.wfile.write(body[: len(body) // 2] if fault.cut else body)
+            self._write(body[: len(body) // 2] if fault.cut else body, fault)
         self.close_connection = self.close_connection or fault.cut
+
+    def _write(self, body: bytes, fault: Fault) -> None:
+        if not fault.drop_s:
+            self.wfile.write(body)
+            return
+        step = len(body) // 10 + 1
+        for at in range(0, len(body), step):
+            self.wfile.write(body[at : at + step])
+            time.sleep(fault.drop_s)
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
         """Says nothing: what came is in `seen`."""
