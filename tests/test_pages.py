@@ -77,7 +77,7 @@ def test_the_supported_versions_are_those_of_the_lock_file_and_the_jars() -> Non
     lock = (ROOT / "requirements.lock").read_text()
     projects = "".join((ROOT / folder / "pyproject.toml").read_text() for folder in ("plugin", "snapshots", "dags"))
     packages = {name: said for title, said in needed.items() for name in re.findall(r", `([\w-]+)`$", title)}
-    assert len(packages) == 5
+    assert len(packages) == 6
     for name, (need, tested) in packages.items():
         assert need.split()[0] in re.findall(rf'"{name}[=>]=([\d.]+)', projects), name
         assert tested.split(",")[0] in re.findall(rf"^{name}==(\S+)", lock, re.MULTILINE), name

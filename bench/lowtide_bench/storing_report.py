@@ -44,7 +44,7 @@ def origin(result: Mapping[str, Any]) -> str:
 
 
 def _kind(where: str) -> str:
-    return "S3" if where.startswith("s3:") else "folder"
+    return {"s3": "S3", "az": "Azure"}.get(where.partition(":")[0], "folder")
 
 
 def _speed(steps: Mapping[str, Any], name: str) -> float | None:

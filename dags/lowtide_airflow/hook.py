@@ -15,7 +15,16 @@ from lowtide_airflow.job.services import Services
 DEFAULT_PORT = 2181
 PROGRAMS = ("lowtide", "conf", "folder", "spark_submit")
 """The fields of `Programs`, as a connection has them."""
-EXTRA = ("root", "snapshots_url", "s3_endpoint", "s3_region", "zookeeper_password", *PROGRAMS)
+EXTRA = (
+    "root",
+    "snapshots_url",
+    "s3_endpoint",
+    "s3_region",
+    "azure_account",
+    "azure_endpoint",
+    "zookeeper_password",
+    *PROGRAMS,
+)
 """All extra fields that a connection may have."""
 
 
@@ -103,6 +112,8 @@ def _services(connection: Connection) -> Services:
         snapshots_url=extra.get("snapshots_url") or "",
         s3_endpoint=extra.get("s3_endpoint") or None,
         s3_region=extra.get("s3_region") or None,
+        azure_account=extra.get("azure_account") or None,
+        azure_endpoint=extra.get("azure_endpoint") or None,
         zookeeper_auth=extra.get("zookeeper_password") or None,
         token=(connection.password or "").strip() or None,
     )

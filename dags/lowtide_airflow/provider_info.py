@@ -18,9 +18,13 @@ def _text(label: str, description: str, default: str | None = None, *, secret: b
 
 FIELDS = {
     "root": _text("Root", "ZooKeeper node that holds all jobs: the job's [zookeeper].root.", "lowtide"),
-    "snapshots_url": _text("Snapshots", "/path or s3://bucket/prefix: the job's [snapshots].url."),
+    "snapshots_url": _text(
+        "Snapshots", "/path, s3://bucket/prefix or az://container/prefix: the job's [snapshots].url."
+    ),
     "s3_endpoint": _text("S3 endpoint", "URL of an S3 server other than Amazon's. Credentials come as boto3's."),
     "s3_region": _text("S3 region", "The job's [snapshots].region."),
+    "azure_account": _text("Azure account", "The job's [snapshots].account. Credentials come from the environment."),
+    "azure_endpoint": _text("Azure endpoint", "URL of a storage account that is not in Azure's public cloud."),
     "zookeeper_password": _text("ZooKeeper user:password", "If the jobs' nodes are closed to others.", secret=True),
     "lowtide": _text("Command lowtide", "On the host of Airflow's worker.", "lowtide"),
     "conf": _text("Conf file", "Conf of jobs for which the jobs file names none."),

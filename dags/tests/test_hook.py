@@ -24,6 +24,7 @@ def test_a_connection_says_where_jobs_are_and_with_what_they_are_started(monkeyp
 
     extra = {
         "root": "streams", "snapshots_url": "s3://bucket/prefix", "s3_endpoint": "http://s3", "s3_region": "eu",
+        "azure_account": "one", "azure_endpoint": "http://az",
         "zookeeper_password": "user:password", "lowtide": "/opt/bin/lowtide", "conf": "/etc/lowtide.toml",
         "folder": "/var", "spark_submit": "/opt/spark-submit",
     }  # fmt: skip
@@ -35,6 +36,7 @@ def test_a_connection_says_where_jobs_are_and_with_what_they_are_started(monkeyp
         "http://s3",
         "eu",
     )
+    assert (services.azure_account, services.azure_endpoint) == ("one", "http://az")
     assert hook.programs() == Programs("/opt/bin/lowtide", "/etc/lowtide.toml", "/var", "/opt/spark-submit")
     assert "token" not in repr(services)
     assert "password" not in repr(services)
@@ -94,8 +96,8 @@ def test_the_form_of_the_connection_has_every_field_that_is_read() -> None:
     (kind,) = provider_info("1")["connection-types"]
     assert kind["connection-type"] == "lowtide"
     assert set(FIELDS) == {
-        "root", "snapshots_url", "s3_endpoint", "s3_region", "zookeeper_password", "lowtide", "conf", "folder",
-        "spark_submit",
+        "root", "snapshots_url", "s3_endpoint", "s3_region", "azure_account", "azure_endpoint", "zookeeper_password",
+        "lowtide", "conf", "folder", "spark_submit",
     }  # fmt: skip
     assert FIELDS["zookeeper_password"]["schema"]["format"] == "password"
 

@@ -48,8 +48,8 @@ class Options(Printed):
 def store(*, conf: Conf, options: Options) -> int:
     """Measure how fast a worker writes state as parts of a snapshot, and reads them back.
 
-    It needs no service: as in a worker, a forked process writes Parquet. It writes to a folder, and to S3 if
-    snapshots.url of the conf is there, and deletes all of it. With --json the last line is one object.
+    It needs no service: as in a worker, a forked process writes Parquet. It writes to a folder, and to S3 or
+    Azure if snapshots.url of the conf is there, and deletes all of it. With --json the last line is one object.
 
     \b
     lowtide bench store --keys 1000000 --state-bytes 80
@@ -62,7 +62,7 @@ def store(*, conf: Conf, options: Options) -> int:
 
     with ended_by_sigterm(), progress() as say, tempfile.TemporaryDirectory("-lowtide-bench") as mine:
         local = store_setting(dataclasses.replace(conf.snapshots, url=options.folder or mine))
-        remote = [store_setting(conf.snapshots)] if conf.snapshots.url.startswith("s3:") else []
+        remote = [store_setting(conf.snapshots)] if conf.snapshots.url.startswith(("s3:", "az:")) else []
         stores = [local, *remote]
         result = run(options.keys, options.state_bytes, options.kept, options.trials, stores, say)
     show(result, storing_report, options)

@@ -19,9 +19,12 @@ class Services:
     Attributes:
         zookeeper: "host:port", with commas between several.
         root: the node that holds all jobs.
-        snapshots_url: `/path`, `file:path` or `s3://bucket/prefix`; empty where no snapshots are read.
+        snapshots_url: `/path`, `file:path`, `s3://bucket/prefix` or `az://container/prefix`; empty where no
+            snapshots are read.
         s3_endpoint: the URL of an S3 server other than Amazon's.
         s3_region: S3's region.
+        azure_endpoint: the URL of a storage account that is not in Azure's public cloud.
+        azure_account: Azure's storage account.
         zookeeper_auth: "user:password" for the jobs' nodes.
         token: for the control API, the content of [control].token_file.
         limit_s: how long ZooKeeper may take to answer.
@@ -33,6 +36,8 @@ class Services:
     snapshots_url: str = ""
     s3_endpoint: str | None = None
     s3_region: str | None = None
+    azure_endpoint: str | None = None
+    azure_account: str | None = None
     zookeeper_auth: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     limit_s: float = 10.0
@@ -60,10 +65,16 @@ class Services:
             raise ConnectionInvalid(
                 "the location of the snapshots is missing",
                 where="the Airflow connection, field snapshots_url",
-                way_out="give the job's [snapshots].url: a folder that this machine sees, or s3://bucket/prefix",
+                way_out="give the job's [snapshots].url: a folder that this machine sees, s3://bucket/prefix or "
+                "az://container/prefix",
             )
+        in_azure = self.snapshots_url.startswith("az:")
         return open_store(
             StoreSetting(
-                self.snapshots_url, endpoint=self.s3_endpoint, region=self.s3_region, limit_s=self.store_limit_s
+                self.snapshots_url,
+                endpoint=self.azure_endpoint if in_azure else self.s3_endpoint,
+                region=self.s3_region,
+                account=self.azure_account,
+                limit_s=self.store_limit_s,
             )
         )

@@ -14,5 +14,10 @@ def store_setting(conf: SnapshotsConf) -> StoreSetting:
     if "://" not in url:
         url = str(Path(url.removeprefix("file:")).absolute())
     return StoreSetting(
-        url, endpoint=conf.endpoint, region=conf.region, profile=conf.profile, limit_s=conf.request_limit_s
+        url,
+        endpoint=conf.endpoint,
+        region=conf.region,
+        profile=conf.profile,
+        account=conf.account,
+        limit_s=conf.request_limit_s,
     )

@@ -251,13 +251,14 @@ class WorkerConf:
 class SnapshotsConf:
     """The snapshots' store and retention; a folder must be visible to every executor.
 
-    S3 credentials come in boto3's standard ways, never from here.
+    Credentials come in the standard ways of boto3 and of Azure, never from here. `account` is Azure's.
     """
 
     url: Text = ".lowtide/snapshots"
     endpoint: Text | None = None
     region: Text | None = None
     profile: Text | None = None
+    account: Text | None = None
     request_limit_s: Seconds = 30.0
     taking_limit_s: Seconds = 600.0
     max_commit_age_s: Annotated[float, Meta(ge=0)] = 3600.0

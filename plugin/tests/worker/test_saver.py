@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,16 @@ def test_what_was_pinned_is_saved_while_the_worker_goes_on_and_comes_back(store:
     assert (part.vertex, part.kind, part.tick, part.snapshot, part.rows) == ("one", "scan", 7, "000001-0001", 1)
     made = deployment(plan=PLAN, store=store, restored=(part,), recovered=True, start=7)
     assert load_state(made, birth()) == expected == {"one": {part.unit: [("a", 1)]}}
+
+
+@pytest.mark.azure
+def test_a_fork_of_a_process_that_uses_azure_writes_there(azurite: Any) -> None:
+    where = {"endpoint": azurite.endpoint, "account": "lowtide"}
+    store = StoreSetting(f"az://{azurite.make_container()}/jobs", **where)
+    with closing(open_store(store)) as used:
+        used.check()
+        test_what_was_pinned_is_saved_while_the_worker_goes_on_and_comes_back(store)
+        assert len(used.names("")) == 1
 
 
 def test_units_that_have_lost_their_state_are_reported_and_are_no_parts(
