@@ -75,6 +75,28 @@ def test_the_program_starts_its_job_again_by_itself(kafka: Kafka, settings: dict
     assert ends == [(life, True) for life in (1, 2, 3, 4, 5)], "each life says once why it has ended"
 
 
+def test_snapshots_in_memory_outlive_a_life_and_not_the_program(
+    kafka: Kafka, settings: dict[str, object], start: Start
+) -> None:
+    shop = Shop.open("in-memory", kafka, settings | {"job.restarts": 2, "snapshots.url": "memory:"}, letters=2)
+    program = start(shop)
+    with Load(shop):
+        view = program.moved()
+        committed = take(program.client, shop.name, None, limit_s=HANGS_S)
+        assert committed.rows
+        os.kill(next(each.pid for each in view.workers if each.worker == "2/1"), signal.SIGKILL)
+        program.running(restarts=1)
+        program.moved()
+    assert shop.judge.right()
+    assert f"beginning from commit {committed.id}" in program.log()
+    program.process.kill()
+    program.ended()
+    later = start(shop, wait=False)
+    assert later.ended() == 6, later.log()
+    assert "were in the memory of a service that has ended" in later.log()
+    assert "--allow-no-state and another job name" in later.log()
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("step", "restarts"),

@@ -251,7 +251,8 @@ class WorkerConf:
 class SnapshotsConf:
     """The snapshots' store and retention; a folder must be visible to every executor.
 
-    Credentials come in the standard ways of boto3 and of Azure, never from here. `account` is Azure's.
+    Credentials come in the standard ways of boto3 and of Azure, never from here. `account` is Azure's,
+    `memory_mb` the limit of snapshots in the memory of the job's service (`memory:`).
     """
 
     url: Text = ".lowtide/snapshots"
@@ -259,6 +260,7 @@ class SnapshotsConf:
     region: Text | None = None
     profile: Text | None = None
     account: Text | None = None
+    memory_mb: Positive = 256
     request_limit_s: Seconds = 30.0
     taking_limit_s: Seconds = 600.0
     max_commit_age_s: Annotated[float, Meta(ge=0)] = 3600.0

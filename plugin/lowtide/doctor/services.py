@@ -12,6 +12,7 @@ from lowtide.doctor.check import Answer, Surroundings
 from lowtide.embedded.ports import HOST
 from lowtide.embedded.zookeeper import four_letters
 from lowtide.errors import ServiceUnavailable
+from lowtide.process.lent_store import MEMORY
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.job.registry import jobs
 from lowtide_snapshots.stores import open_store
@@ -169,6 +170,11 @@ def _other_zookeeper(conf: ZooKeeperConf) -> Answer:
 def store(surroundings: Surroundings) -> Answer:
     """It can be reached, written to, read and deleted from."""
     setting = store_setting(surroundings.conf.snapshots)
+    if setting.url == MEMORY:
+        limit = f"{setting.memory_mb} MB"
+        return Answer(
+            "ok", f"snapshots are in the memory of the job's service, up to {limit}, and end with its program"
+        )
     try:
         opened = open_store(setting)
         try:

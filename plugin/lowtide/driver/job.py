@@ -40,6 +40,7 @@ from lowtide.flow.plan.compiler import compile_job
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.plan_pickle import dump_plan, register_modules
 from lowtide.flow.steps.graph import FlowGraph
+from lowtide.process.lent_store import lend_from
 from lowtide.status.certificate import read_certificate
 from lowtide.status.control_client import ControlClient
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog
@@ -94,6 +95,7 @@ class Job:
         self._side = session._jvm.io.lowtide.DriverSide.current()
         self.address: str = self._side.address()
         self.secret: bytes = bytes.fromhex(self._side.secret())
+        lend_from(self.address, self.secret)
         self._service: ServiceClient | None = None
         """None before it is asked."""
         self._checkpoints = CheckpointFolder(Path(conf.spark.checkpoint_folder), plan.name)

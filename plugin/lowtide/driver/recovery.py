@@ -14,11 +14,12 @@ from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.steps import Ask
+from lowtide.process.lent_store import MEMORY
 from lowtide.sinks.contract import LaneName
 from lowtide_snapshots.commits.choice import Choice, choose, manifest_of
 from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.commits.moment import iso_of
-from lowtide_snapshots.errors import ManifestDamaged, NoSuchCommit
+from lowtide_snapshots.errors import ManifestDamaged, NoGoodCommit, NoSuchCommit
 from lowtide_snapshots.format.fingerprint import compare
 from lowtide_snapshots.format.manifest import LaneLast, Manifest, ttl_of
 from lowtide_snapshots.format.parts import SHARED, SHARED_UNIT
@@ -125,6 +126,8 @@ def recover(
         return None
     files = open_store(store_setting(conf.snapshots))
     try:
+        if conf.snapshots.url == MEMORY and not files.names(""):
+            raise _gone(plan.name)
         say("looking for the commit to begin from")
         choice = _chosen(log, files, plan, incarnation, start=start, say=say)
         manifest = choice.manifest
@@ -155,6 +158,15 @@ def refuse_answers_twice(plan: Plan) -> None:
                 way_out="start from a commit, without --allow-no-state; or give the flow another name: a new job reads "
                 "its sources from their beginning",
             )
+
+
+def _gone(job: str) -> NoGoodCommit:
+    return NoGoodCommit(
+        f"the commits of job {job!r} were in the memory of a service that has ended",
+        where=f"[snapshots].url = {MEMORY}",
+        way_out="begin without state, with --allow-no-state and another job name; keep what has to outlive a program "
+        "in a folder, S3 or Azure",
+    )
 
 
 def _chosen(

@@ -42,6 +42,8 @@ class Kind(IntEnum):
     """The deployment, pickled: from the driver to the service, from there to workers."""
     TAKEN = 10
     """From a worker: it has processed a message of kind ROWS and is free for the next; empty."""
+    STORE = 11
+    """A question to the store of snapshots in the service's memory, or its answer; see `lent_store`."""
 
 
 class ConnectionClosed(Exception):

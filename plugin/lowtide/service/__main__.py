@@ -9,6 +9,7 @@ from lowtide.logs import log_to_stderr
 from lowtide.process.interpreter import versions
 from lowtide.service.lives import say
 from lowtide.service.server import Service
+from lowtide_snapshots.stores import lend
 
 GAUGES_EVERY_S = 1.0
 
@@ -17,6 +18,7 @@ async def run(first: ServiceStart) -> None:
     """Serve until standard input closes."""
     host = first.bind or first.host
     service = Service(bytes.fromhex(first.secret), versions(), host)
+    lend(service.open_snapshots)
     own, port = service.serve(host)
     say(ServiceReady(f"{first.host if first.bind else own}:{port}"))
     loop = asyncio.get_running_loop()

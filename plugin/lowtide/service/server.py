@@ -35,6 +35,7 @@ from lowtide.assignment.messages import (
     read_from_host,
 )
 from lowtide.errors import LifeEnded, LowtideError
+from lowtide.process.lent_store import answered
 from lowtide.process.wire import Kind
 from lowtide.service.lives import Lives
 from lowtide.service.reception import receive_on
@@ -42,6 +43,8 @@ from lowtide.service.workers.deaths import REPORT_WAIT_S
 from lowtide.service.workers.executors import Executors
 from lowtide.service.workers.peer import Peer
 from lowtide.service.workers.register import Register, Worker
+from lowtide_snapshots.stores import Store, StoreSetting
+from lowtide_snapshots.stores.memory import MIB, MemoryStore
 from lowtide_tracker.entrance import Entrance
 
 LOG = logging.getLogger(__name__)
@@ -63,6 +66,7 @@ class Service:
         self._secret = secret
         self._executors = Executors(python)
         self.lives = Lives(secret, self._executors, host)
+        self._snapshots = MemoryStore(0)
         self._entrance: Entrance | None = None
 
     def serve(self, host: str) -> tuple[str, int]:
@@ -70,11 +74,19 @@ class Service:
         self._entrance = receive_on(host, self._secret, self._talk)
         return self._entrance.address
 
+    def open_snapshots(self, setting: StoreSetting) -> Store:
+        """Return the store of snapshots in this process' memory, with the limit that a life's setting has for it."""
+        self._snapshots.limit_bytes = setting.memory_mb * MIB
+        return self._snapshots
+
     async def _talk(self, peer: Peer) -> None:
         while True:
             kind, payload = await peer.receive()
             if kind == Kind.PLAN:
                 await peer.answer(await self.lives.begin(payload))
+                continue
+            if kind == Kind.STORE:
+                await peer.send(Kind.STORE, answered(self._snapshots, payload))
                 continue
             try:
                 message = read_by_service(payload)

@@ -16,6 +16,7 @@ from lowtide.assignment.messages import Failed, Refused, WorkerHello, encode, re
 from lowtide.assignment.welcome import Welcome, unpack
 from lowtide.errors import LowtideError
 from lowtide.process.interpreter import set_up_collector
+from lowtide.process.lent_store import lend_from
 from lowtide.process.role import becomes_worker
 from lowtide.process.wire import Kind, connect, receive, send
 from lowtide.worker.host import LevelHost
@@ -46,6 +47,7 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
     becomes_worker()
     log_as(birth.name)
     control = connect(birth.service, birth.secret)
+    lend_from(birth.service, birth.secret)
     hello = partial(_hello, address)
     send(control, Kind.ASK, encode(hello(birth, plan=True)))
     kind, payload = receive(control)

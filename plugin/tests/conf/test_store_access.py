@@ -33,3 +33,10 @@ def test_doctor_writes_to_azure_and_says_what_is_missing(azurite: Any, monkeypat
     assert (missing.verdict, missing.way_out) == ("fail", "create the container, or correct the store's URL")
     monkeypatch.delenv("AZURE_STORAGE_KEY")
     assert "HTTPS" in store(Surroundings(conf_of(**there))).found
+
+
+def test_snapshots_in_memory_have_a_limit_and_doctor_says_when_they_end() -> None:
+    conf = conf_of(url="memory:", memory_mb="32")
+    assert store_setting(conf.snapshots) == StoreSetting("memory:", memory_mb=32)
+    answer = store(Surroundings(conf))
+    assert (answer.verdict, "32 MB" in answer.found, "end with its program" in answer.found) == ("ok", True, True)

@@ -1,4 +1,4 @@
-"""Stores of parts and manifests: one contract, implemented by a folder, by S3 and by Azure.
+"""Stores of parts and manifests: one contract, implemented by a folder, by S3, by Azure and by memory.
 
 Another store is one file with a class, one test class, and one line in `_SCHEMES`.
 """
@@ -11,7 +11,7 @@ from contextlib import suppress
 from lowtide_snapshots.stores.contract import Entry, Store, StoreSetting
 from lowtide_snapshots.stores.errors import StoreRefused
 
-__all__ = ["Entry", "Store", "StoreSetting", "open_store", "prepare"]
+__all__ = ["Entry", "Store", "StoreSetting", "lend", "open_store", "prepare"]
 
 
 def open_store(setting: StoreSetting) -> Store:
@@ -41,6 +41,15 @@ def prepare(url: str) -> None:
             from lowtide_snapshots.stores.azure import prepare as prepare_azure
 
             prepare_azure()
+
+
+def lend(opened: Callable[[StoreSetting], Store]) -> None:
+    """Have this process, and those that it forks, open `memory:` so: only a job's own processes can.
+
+    Args:
+        opened: gives the store that is in the memory of the job's service.
+    """
+    _LENT["memory"] = opened
 
 
 def _folder(setting: StoreSetting) -> Store:
@@ -78,11 +87,30 @@ def _azure(setting: StoreSetting) -> Store:
     return AzureStore(setting)
 
 
-_SCHEMES: dict[str, Callable[[StoreSetting], Store]] = {"file": _folder, "s3": _s3, "az": _azure}
+def _memory(setting: StoreSetting) -> Store:
+    if setting.url != "memory:":
+        raise _no_store(setting.url)
+    if "memory" not in _LENT:
+        raise StoreRefused(
+            "these snapshots are in the memory of the job's own program, and no other one can read them",
+            where=setting.url,
+            way_out="ask the running job; for snapshots that another program reads, keep them in a folder, S3 or Azure "
+            "([snapshots].url)",
+        )
+    return _LENT["memory"](setting)
+
+
+_LENT: dict[str, Callable[[StoreSetting], Store]] = {}
+_SCHEMES: dict[str, Callable[[StoreSetting], Store]] = {
+    "file": _folder,
+    "s3": _s3,
+    "az": _azure,
+    "memory": _memory,
+}
 
 
 def _no_store(url: str) -> StoreRefused:
     return StoreRefused(
         f"{url!r} is not the URL of a store",
-        way_out="give /path, file:path, s3://bucket/prefix or az://container/prefix as the store's URL",
+        way_out="give /path, file:path, s3://bucket/prefix, az://container/prefix or memory: as the store's URL",
     )

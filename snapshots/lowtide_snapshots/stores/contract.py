@@ -20,11 +20,12 @@ class StoreSetting:
     """The location of a store; credentials are never in it, but come in the standard ways of boto3 and of Azure.
 
     Attributes:
-        url: `/path` or `file:path` of a folder, `s3://bucket/prefix`, or `az://container/prefix`.
+        url: `/path` or `file:path` of a folder, `s3://bucket/prefix`, `az://container/prefix`, or `memory:`.
         endpoint: the URL of an S3 server that is not Amazon's, or of an account in Azure or on another server.
         region: S3's region.
         profile: the name of a profile in the AWS configuration of the machine.
         account: Azure's storage account.
+        memory_mb: the most that a store in memory takes.
         limit_s: how long one request to a server may take, tries and pauses together; what is large takes several.
     """
 
@@ -33,6 +34,7 @@ class StoreSetting:
     region: str | None = None
     profile: str | None = None
     account: str | None = None
+    memory_mb: int = 256
     limit_s: float = 30.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from azurite import ACCOUNT, Azurite
@@ -50,12 +51,12 @@ Opened = tuple[FaultyProxy, Store, Store, Store]
 def _opened(azurite: Azurite) -> Iterator[Opened]:
     url = f"az://{azurite.make_container()}/root"
     with FaultyProxy(azurite.port) as proxy:
-        faulty = {"endpoint": f"{proxy.endpoint}/{ACCOUNT}", "account": ACCOUNT}
+        faulty = StoreSetting(url, endpoint=f"{proxy.endpoint}/{ACCOUNT}", account=ACCOUNT)
         yield (
             proxy,
-            open_store(StoreSetting(url, limit_s=LIMIT_S, **faulty)),
+            open_store(replace(faulty, limit_s=LIMIT_S)),
             open_store(StoreSetting(url, endpoint=azurite.endpoint, account=ACCOUNT)),
-            open_store(StoreSetting(url, limit_s=HANGS_S, **faulty)),
+            open_store(replace(faulty, limit_s=HANGS_S)),
         )
 
 
