@@ -104,8 +104,15 @@ class Rig:
 
     def backend(self, life: int) -> int:
         """The server's process for a life's connection."""
-        [pid] = until(lambda: self.server.pids(application_of(self.name, life)), "it is connected")
-        return int(pid)
+        found: list[int] = []
+
+        def alone() -> bool:
+            # A connection that has closed may still have a process.
+            found[:] = self.server.pids(application_of(self.name, life))
+            return len(found) == 1
+
+        until(alone, "it is connected")
+        return found[0]
 
 
 def _mark_of(packet: Packet) -> bytes:

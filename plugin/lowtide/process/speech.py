@@ -123,9 +123,10 @@ class PrintedBytes(io.RawIOBase):
         for piece in pieces:
             self._say(speaker[1], "INFO", piece)
         if begun:
-            if len(self._begun) >= HALF_LINES:
-                self._end(next(iter(self._begun)))
             self._begun[speaker] = begun
+            while len(self._begun) > HALF_LINES:
+                with suppress(RuntimeError, StopIteration):  # Another thread has begun or ended one meanwhile.
+                    self._end(next(iter(self._begun)))
         return len(given)
 
     def flush(self) -> None:
