@@ -100,7 +100,11 @@ def wrong_in(text: str) -> list[str]:
         for before, target in re.findall(r"(in a clone: )?\bmake ([a-z-]+)\b", text)
         if (target in TARGETS) != bool(before)
     ]
-    wrong += [f"[{table}]" for table in re.findall(r"(?<!lowtide)(?<!-snapshots)\[([a-z]+)\](?!\()", text) if table not in tables]
+    wrong += [
+        f"[{table}]"
+        for table in re.findall(r"(?<!lowtide)(?<!-snapshots)\[([a-z]+)\](?!\()", text)
+        if table not in tables
+    ]
     wrong += [
         f"[{table}].{key}"
         for table, key in re.findall(r"\[([a-z]+)\]\.([a-z_]+)", text)
