@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lowtide.conf import Conf
 from lowtide.doctor.check import Answer, Surroundings
+from lowtide.doctor.services import is_local
 from lowtide.driver.assignments import seals_frames
 from lowtide.driver.session import has_executors
 
@@ -30,7 +31,8 @@ def network(surroundings: Surroundings) -> Answer:
         ways.append("leave [exchange].sealed at auto")
     if spark:
         ways.append(f"set {' and '.join(spark)} in [spark.properties], as the job's secret goes there")
-    if not _is_local(conf.kafka.bootstrap_servers) and "SSL" not in conf.kafka.security_protocol:
+    local = all(is_local(each.strip()) for each in conf.kafka.bootstrap_servers.split(","))
+    if not local and "SSL" not in conf.kafka.security_protocol:
         ways.append("set [kafka].security_protocol")
     if ways:
         return Answer("warn", "; ".join(found), "; ".join(ways) + "; or keep the network to yourself")
@@ -45,7 +47,3 @@ def _kafka(conf: Conf) -> str:
 def _zookeeper(conf: Conf) -> str:
     owned = conf.zookeeper.auth_file or conf.zookeeper.auth_env
     return f"ZooKeeper: {'nodes of one user, ' if owned else 'nodes open to all, '}{PLAIN}"
-
-
-def _is_local(addresses: str) -> bool:
-    return all(each.strip().startswith(("127.", "localhost:")) for each in addresses.split(","))

@@ -63,7 +63,7 @@ def unreachable(surroundings: Surroundings) -> Answer | None:
     """
     conf = surroundings.conf
     service = surroundings.services["kafka"]
-    if conf.embedded.enabled and service.state in ("stopped", "dead") and _is_local(conf.kafka.bootstrap_servers):
+    if conf.embedded.enabled and service.state in ("stopped", "dead") and is_local(conf.kafka.bootstrap_servers):
         return Answer("warn", f"the embedded Kafka is {service.state}", "start it: lowtide up")
     try:
         surroundings.topics.names()
@@ -72,7 +72,8 @@ def unreachable(surroundings: Surroundings) -> Answer | None:
     return None
 
 
-def _is_local(bootstrap: str) -> bool:
+def is_local(bootstrap: str) -> bool:
+    """Return whether an address is of this machine's loopback."""
     return bootstrap.startswith(("127.", "localhost:"))
 
 

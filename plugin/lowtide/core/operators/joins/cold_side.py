@@ -20,7 +20,7 @@ from lowtide.core.operators.order.order import FIRST_TICK, tick_of
 from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.packing import Packing
-from lowtide.core.operators.state.shelf import SHELF_BYTES, SWEEP, Shelves
+from lowtide.core.operators.state.shelf import SHELF_BYTES, Shelves, Sweep
 
 
 class ColdSide(JoinSide):
@@ -61,9 +61,7 @@ class ColdSide(JoinSide):
         """The most ticks from a record's own to its end."""
         self._units: set[int] = set()
         """The hash units of which the store has had something."""
-        self._sweep: list[tuple[bytes, bytes]] = []
-        """The ranges of places that are still to be looked at for what has ended."""
-        self._swept = FIRST_TICK
+        self._sweep = Sweep(shelves, packing)
         self.hits = 0
         self.misses = 0
         self.evicted = 0
@@ -284,20 +282,7 @@ class ColdSide(JoinSide):
 
     def _forget_ended(self) -> None:
         """Delete keys from the store whose records have all ended: `SWEEP` at a time, in a sixteenth of their time."""
-        if not self._sweep:
-            if self._pruned - self._swept < max(1, self._longest // 16):
-                return
-            self._swept = self._pruned
-            self._sweep = [self._packing.bounds(unit) for unit in sorted(self._units, reverse=True)]
-            if not self._sweep:
-                return
-        first, end = self._sweep.pop()
-        page = self._shelves.page(first, end, SWEEP)
-        for place, value in page:
-            if self._shelves.waits(place):
-                continue
+        for place, value in self._sweep.due(self._pruned, self._longest, self._units):
             key, saved = self._packing.unpack(value)
             if key not in self._kept and all(held.ends < self._pruned for held in self._held(0, key, saved)):
                 self._shelves.write(place, None)
-        if len(page) == SWEEP:
-            self._sweep.append((page[-1][0] + b"\0", end))

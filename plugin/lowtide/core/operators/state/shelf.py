@@ -186,6 +186,46 @@ class Shelves:
         return place in self._late
 
 
+class Sweep:
+    """Goes through the entries of a shelf in the store again and again, some at a time, for what is to be forgotten.
+
+    Args:
+        shelves: Those of its process.
+        packing: The packing of the shelf's entries.
+    """
+
+    def __init__(self, shelves: Shelves, packing: Packing) -> None:
+        self._shelves = shelves
+        self._packing = packing
+        self._left: list[tuple[bytes, bytes]] = []
+        """The ranges of places that are still to be looked at."""
+        self._began = FIRST_TICK
+        """The prune time at which that began."""
+
+    def due(self, pruned: int, lasts: int, units: Iterable[int]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the next entries, `SWEEP` at most, without those that the buffer has; all in a sixteenth of their time.
+
+        Args:
+            pruned: The prune time.
+            lasts: How many ticks an entry lasts.
+            units: The hash units of which the store has had something.
+        """
+        if not self._left:
+            if pruned - self._began < max(1, lasts // 16):
+                return
+            self._began = pruned
+            self._left = [self._packing.bounds(unit) for unit in sorted(units, reverse=True)]
+            if not self._left:
+                return
+        first, end = self._left.pop()
+        page = self._shelves.page(first, end, SWEEP)
+        if len(page) == SWEEP:
+            self._left.append((page[-1][0] + b"\0", end))
+        for place, value in page:
+            if not self._shelves.waits(place):
+                yield place, value
+
+
 class Shelf(Groups):
     """The groups of a step, see `Groups`.
 
@@ -217,7 +257,6 @@ class Shelf(Groups):
         "_state",
         "_stored",
         "_sweep",
-        "_swept",
         "_ttl",
         "_units",
         "evicted",
@@ -251,10 +290,7 @@ class Shelf(Groups):
         """The groups at rest with their stamps, in the order in which they go."""
         self._units: set[int] = set()
         """The hash units of which the store has had something."""
-        self._sweep: list[tuple[bytes, bytes]] = []
-        """The ranges of places that are still to be looked at for what is too old."""
-        self._swept = FIRST_TICK
-        """The prune time at which that began."""
+        self._sweep = Sweep(shelves, packing)
         self.hits = 0
         self.misses = 0
         self.evicted = 0
@@ -425,21 +461,8 @@ class Shelf(Groups):
 
     def _forget(self, ttl: int) -> None:
         """Delete from the store what is too old: `SWEEP` entries at a time, once in a sixteenth of `ttl`."""
-        if not self._sweep:
-            if self.pruned - self._swept < max(1, ttl // 16):
-                return
-            self._swept = self.pruned
-            self._sweep = [self._packing.bounds(unit) for unit in sorted(self._units, reverse=True)]
-            if not self._sweep:
-                return
-        first, end = self._sweep.pop()
-        page = self._shelves.page(first, end, SWEEP)
-        for place, value in page:
-            if self._shelves.waits(place):
-                continue
+        for place, value in self._sweep.due(self.pruned, ttl, self._units):
             key, state = self._packing.unpack(value)
             if key not in self.by_key and self.now(key, 0, state, self.pruned) is self._nothing:
                 self._shelves.write(place, None)
                 self._tell_gone(key)
-        if len(page) == SWEEP:
-            self._sweep.append((page[-1][0] + b"\0", end))
