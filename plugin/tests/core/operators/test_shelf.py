@@ -433,8 +433,8 @@ def test_a_step_on_shelves_gives_what_it_gives_in_memory(name: str, limit_bytes:
         pair.do(act)
         if act.batch is None and chosen.random() < 0.03:
             pair.compare(max(pair.shelf.pruned, act.tick + chosen.randrange(-LAG, LAG)), chosen)
-    assert pair.shelf.misses > RECORDS / 4, "else a lost deletion is not found"
-    assert pair.shelf.evicted > RECORDS / 4
+    assert pair.shelf.at_rest.misses > RECORDS / 4, "else a lost deletion is not found"
+    assert pair.shelf.at_rest.evicted > RECORDS / 4
     assert pair.shelves.written > RECORDS / 8
 
 
@@ -479,22 +479,22 @@ def run(pair: Pair, seed: int = 1, records: int = RECORDS) -> None:
 def _touch_without_leaving_the_order(shelf: Shelf, last: int, groups: list[Group]) -> None:
     Groups.touch(shelf, last, groups)
     for group in groups:
-        if group.key in shelf._stored:
-            shelf._stored[group.key] = False
+        if group.key in shelf.at_rest._stored:
+            shelf.at_rest._stored[group.key] = False
 
 
 def _touch_and_stay_clean(shelf: Shelf, last: int, groups: list[Group]) -> None:
     Groups.touch(shelf, last, groups)
     for group in groups:
-        shelf._resting.pop(group.key, None)
+        shelf.at_rest._resting.pop(group.key, None)
 
 
 def _rest_without_deleting(shelf: Shelf, group: Group) -> None:
     if shelf.by_key.get(group.key) is group:
         Groups.rest(shelf, group)
-        shelf._resting.pop(group.key, None)
+        shelf.at_rest._resting.pop(group.key, None)
         if group.key in shelf.by_key:
-            shelf._resting[group.key] = shelf._shelves.stamp(), group
+            shelf.at_rest.rests(group.key)
 
 
 def _read_and_take_out(shelves: Shelves, places: Sequence[bytes]) -> list[bytes | None]:
@@ -514,9 +514,8 @@ def _away_without_the_buffer(shelves: Shelves, first: bytes, end: bytes) -> Iter
 
 def _evict_the_base(shelf: Shelf) -> None:
     """Write what lies before the elements, and not what they come to."""
-    key, (_, group) = shelf._resting.popitem(last=False)
-    del shelf.by_key[key]
-    shelf._stored.pop(key, None)
+    key, _ = shelf.at_rest.leave()
+    group = shelf.by_key.pop(key)
     state = shelf._state(group, 0, shelf.pruned)
     if state is not NOTHING:
         shelf.put(group.unit, key, state)
@@ -557,21 +556,20 @@ def _closed_without_the_store(cold: ColdWindows, unit: int, span: Any) -> list[t
 
 def _put_and_stay_clean(cold: ColdWindows, span: Any, arrival: Any, state: Any) -> None:
     FixedWindows._put(cold, span, arrival, state)
-    cold._resting.pop((span, arrival.key), None)
+    cold.at_rest._resting.pop((span, arrival.key), None)
 
 
 def _put_and_stay_at_rest(cold: ColdWindows, span: Any, arrival: Any, state: Any) -> None:
     FixedWindows._put(cold, span, arrival, state)
-    if (span, arrival.key) in cold._stored:
-        cold._stored[span, arrival.key] = False
+    if (span, arrival.key) in cold.at_rest._stored:
+        cold.at_rest._stored[span, arrival.key] = False
 
 
 def _close_without_deleting(cold: ColdWindows, span: Any, key: Key, unit: int) -> None:
     found = cold._open[span].pop(key, None)
     if found is not None:
         cold._shut(found.state)
-    cold._resting.pop((span, key), None)
-    cold._stored.pop((span, key), None)
+    cold.at_rest.gone((span, key))
 
 
 def _rest_too_early(cold: ColdWindows, tick: int) -> None:
@@ -581,16 +579,12 @@ def _rest_too_early(cold: ColdWindows, tick: int) -> None:
         _, span, key, _, _ = cold._before.popleft()
         if key in cold._open.get(span, {}):
             cold._open[span][key].changed = FIRST_TICK
-            cold._resting[span, key] = cold._shelves.stamp()
+            cold.at_rest.rests((span, key))
     cold._shelves.settle()
 
 
 def _admit_nothing(cold: ColdWindows, keys: Any, units: Any, moments: Any) -> None:
     """Each record finds its windows as they are in memory."""
-
-
-def _evict_as_it_closes(cold: ColdWindows) -> int | None:
-    return next(iter(cold._resting.values()), None)
 
 
 def _admit_one_side(node: JoinNode, ticks: Any) -> None:
@@ -608,7 +602,7 @@ def _all_below(side: ColdSide, unit: int, key: Key, saved: Any, tick: int) -> li
 def _change_and_stay_clean(side: ColdSide, key: Key, tick: int) -> None:
     side._changed[key] = tick
     side._recent.append((tick, key))
-    side._resting.pop(key, None)
+    side.at_rest._resting.pop(key, None)
 
 
 def _pair_and_stay_clean(side: ColdSide, held: Any, tick: int) -> None:
@@ -755,9 +749,9 @@ def test_a_window_that_a_life_got_back_may_leave_before_time_goes_on() -> None:
     pair.restart(act.tick, Random(1))
     unit, (key, saved) = next((unit, keys[0]) for unit, keys in pair.memory.capture(act.tick)["seen"].items() if keys)
     pair.shelf.admit([key], [unit], [saved[0][0][0]])
-    assert (pair.shelf.misses, pair.shelf.kept.number) == (1, 1)
+    assert (pair.shelf.at_rest.misses, pair.shelf.kept.number) == (1, 1)
     pair.shelves.settle()
-    assert (pair.shelf.evicted, pair.shelf.kept.number) == (1, 0)
+    assert (pair.shelf.at_rest.evicted, pair.shelf.kept.number) == (1, 0)
     pair.compare(act.tick, Random(2))
 
 
@@ -784,8 +778,8 @@ def test_the_group_goes_first_that_has_been_at_rest_for_longest() -> None:
             at = OrderKey(tick, 0, tick, (), 7).packed()
             program.feed(entry, Batch([at], [hash_unit([event.key, 0], UNITS)], [event]))
             program.prune(tick)
-    assert shelf_of(hot).misses <= 8
-    assert shelf_of(cold).evicted > 400
+    assert shelf_of(hot).at_rest.misses <= 8
+    assert shelf_of(cold).at_rest.evicted > 400
 
 
 def test_a_row_that_is_looked_at_stays() -> None:
@@ -800,8 +794,8 @@ def test_a_row_that_is_looked_at_stays() -> None:
             at = OrderKey(tick, port, tick, (), 7).packed()
             pair.do(Act(tick, entries[type(record)], Batch([at], [hash_unit([record.key, 0], UNITS)], [record])))
         pair.do(Act(tick + 1))
-    assert pair.shelf.misses <= 402, "each key once, when its row comes"
-    assert pair.shelf.evicted > 300
+    assert pair.shelf.at_rest.misses <= 402, "each key once, when its row comes"
+    assert pair.shelf.at_rest.evicted > 300
 
 
 def test_a_step_may_stay_in_memory() -> None:

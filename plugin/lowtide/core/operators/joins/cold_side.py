@@ -7,7 +7,7 @@ of a hash unit end is known without them; what has ended in the store is left ou
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
@@ -17,6 +17,7 @@ from typing_extensions import override
 from lowtide.core.operators.joins.join_side import HELD_BYTES, Held, JoinSide, SavedRecord
 from lowtide.core.operators.joins.nearness import Nearness
 from lowtide.core.operators.order.order import FIRST_TICK, tick_of
+from lowtide.core.operators.state.at_rest import AtRest
 from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.packing import Packing
@@ -34,9 +35,7 @@ class ColdSide(JoinSide):
         packing: The packing of its keys.
 
     Attributes:
-        hits: The number of keys of batches that were in memory.
-        misses: Of those that were not.
-        evicted: The number of keys that have left memory.
+        at_rest: Which keys may leave, or have come back.
     """
 
     def __init__(self, name: str, port: int, nearness: Nearness, shelves: Shelves, packing: Packing) -> None:
@@ -47,10 +46,6 @@ class ColdSide(JoinSide):
         """By key in memory the tick of its last change."""
         self._recent: deque[tuple[int, Key]] = deque()
         """Changes since the prune time; ticks ascend."""
-        self._stored: dict[Key, bool] = {}
-        """By key in memory that the store has: whether it is clean, so that it may go without being written."""
-        self._resting: OrderedDict[Key, int] = OrderedDict()
-        """The keys at rest with their stamps, in the order in which they go."""
         self._here: dict[int, dict[bytes, Held]] = {}
         """By the tick at which they end the records in memory."""
         self._here_ticks: list[int] = []
@@ -62,9 +57,7 @@ class ColdSide(JoinSide):
         self._units: set[int] = set()
         """The hash units of which the store has had something."""
         self._sweep = Sweep(shelves, packing)
-        self.hits = 0
-        self.misses = 0
-        self.evicted = 0
+        self.at_rest = AtRest[Key](shelves.stamp)
         shelves.add(self)
 
     @property
@@ -78,10 +71,10 @@ class ColdSide(JoinSide):
         """Bring what the store has of these keys into memory; n keys and their hash units."""
         kept = self._kept
         absent = {key: unit for key, unit in zip(keys, units, strict=True) if key not in kept}
-        self.hits += len(keys) - len(absent)
+        self.at_rest.hits += len(keys) - len(absent)
         if not absent:
             return
-        self.misses += len(absent)
+        self.at_rest.misses += len(absent)
         places = [self._packing.place(unit, key) for key, unit in absent.items()]
         values = self._shelves.read(places)
         for (key, unit), place, value in zip(absent.items(), places, values, strict=True):
@@ -93,9 +86,8 @@ class ColdSide(JoinSide):
                 continue
             for held in found:
                 self._place(held)
-            self._stored[key] = True
             self._changed[key] = FIRST_TICK
-            self._resting[key] = self._shelves.stamp()
+            self.at_rest.came(key)
 
     @override
     def put(self, held: Held) -> None:
@@ -126,8 +118,7 @@ class ColdSide(JoinSide):
         while self._recent and self._recent[0][0] < tick:
             _, key = self._recent.popleft()
             if key in self._kept and self._changed[key] < tick:
-                self._resting[key] = self._shelves.stamp()
-                self._resting.move_to_end(key)
+                self.at_rest.rests(key)
         self._shelves.settle()
         self._forget_ended()
 
@@ -137,16 +128,8 @@ class ColdSide(JoinSide):
         key = held.key
         if key not in self._kept:
             del self._changed[key]
-            self._resting.pop(key, None)
-            if self._stored.pop(key, None) is not None:
+            if self.at_rest.gone(key):
                 self._shelves.write(self._packing.place(held.unit, key), None)
-
-    @property
-    def oldest(self) -> int | None:
-        """The stamp of the key that goes next; None if none is at rest."""
-        for stamp in self._resting.values():
-            return stamp
-        return None
 
     @property
     def group_bytes(self) -> float:
@@ -160,19 +143,18 @@ class ColdSide(JoinSide):
 
     def evict(self) -> None:
         """Let the key go that has been at rest for longest, of which there is one."""
-        key, _ = self._resting.popitem(last=False)
+        key, clean = self.at_rest.leave()
         assert self._changed.pop(key) < self._pruned, "only keys at rest leave"
         records = list(self._kept.pop(key).values())
         for held in records:
             del self._here[held.ends][held.at]
             self._count -= 1
             self._bytes -= held.bytes
-        if not self._stored.pop(key, None):
+        if not clean:
             unit = records[0].unit
             saved = [(held.at, held.row, held.paired is not None) for held in records]
             self._units.add(unit)
             self._shelves.write(self._packing.place(unit, key), self._packing.pack(key, saved))
-        self.evicted += 1
 
     # -- all there is ----------------------------------------------------------------------------------------------
 
@@ -256,9 +238,7 @@ class ColdSide(JoinSide):
     def _change(self, key: Key, tick: int) -> None:
         self._changed[key] = tick
         self._recent.append((tick, key))
-        self._resting.pop(key, None)
-        if key in self._stored:
-            self._stored[key] = False
+        self.at_rest.changes(key)
 
     def _held(self, unit: int, key: Key, saved: Iterable[SavedRecord]) -> Iterator[Held]:
         for at, row, is_paired in saved:

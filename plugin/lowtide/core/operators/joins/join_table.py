@@ -109,7 +109,7 @@ class TableJoinNode(PortsNode, ValueState):
         if any(map(meets_nothing, keys)):
             some = [(key, unit) for key, unit in zip(keys, units, strict=True) if not meets_nothing(key)]
             keys, units = [key for key, _ in some], [unit for _, unit in some]
-        shelf.use(keys)
+        shelf.at_rest.use(keys)
         shelf.admit(keys, units)
 
     def _put(self, at: bytes, unit: int, row: Any) -> list[Group]:

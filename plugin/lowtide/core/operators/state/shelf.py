@@ -13,12 +13,12 @@ it has been written, deletions too: whoever found one there and took it out woul
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from lowtide.core.operators.order.memory import Kept
 from lowtide.core.operators.order.order import FIRST_TICK, tick_bytes
+from lowtide.core.operators.state.at_rest import AtRest
 from lowtide.core.operators.state.cold import ColdStore, Entry
 from lowtide.core.operators.state.group import GROUP_BYTES, Group, Groups, Key
 from lowtide.core.operators.state.packing import Packing
@@ -36,13 +36,7 @@ SWEEP = 32
 class Shelved(Protocol):
     """The state of a step of which some may leave memory; see `Shelf`."""
 
-    hits: int
-    misses: int
-    evicted: int
-
-    @property
-    def oldest(self) -> int | None:
-        """The stamp of what goes next; None if nothing may."""
+    at_rest: AtRest[Any]
 
     @property
     def group_bytes(self) -> float:
@@ -90,17 +84,17 @@ class Shelves:
     @property
     def hits(self) -> int:
         """The number of keys of batches that were in memory."""
-        return sum([shelf.hits for shelf in self._shelves])
+        return sum([shelf.at_rest.hits for shelf in self._shelves])
 
     @property
     def misses(self) -> int:
         """Of those that were not."""
-        return sum([shelf.misses for shelf in self._shelves])
+        return sum([shelf.at_rest.misses for shelf in self._shelves])
 
     @property
     def evicted(self) -> int:
         """The number of groups that have left memory."""
-        return sum([shelf.evicted for shelf in self._shelves])
+        return sum([shelf.at_rest.evicted for shelf in self._shelves])
 
     def read_from(self, store: ColdStore) -> None:
         """Read from another store with the same content: in a copy of the process that cannot use its own."""
@@ -147,7 +141,7 @@ class Shelves:
         """Let the groups go that have been at rest for longest while there is too little memory, and write them."""
         over = sum([shelf.all_bytes for shelf in self._shelves]) - self._limit_bytes
         while over > 0:
-            resting = [(stamp, index) for index, shelf in enumerate(self._shelves) if (stamp := shelf.oldest)]
+            resting = [(stamp, index) for index, shelf in enumerate(self._shelves) if (stamp := shelf.at_rest.oldest)]
             if not resting:
                 break
             shelf = self._shelves[min(resting)[1]]
@@ -229,8 +223,6 @@ class Sweep:
 class Shelf(Groups):
     """The groups of a step, see `Groups`.
 
-    A group is *clean* if the store, with its buffer, has its state: then it may go without being written.
-
     Args:
         shelves: Those of its process.
         packing: The packing of its groups.
@@ -242,9 +234,7 @@ class Shelf(Groups):
         nothing: What `state` gives for nothing.
 
     Attributes:
-        hits: The number of keys of batches that were in memory.
-        misses: Of those that were not.
-        evicted: The number of groups that have left memory.
+        at_rest: Which groups may leave, or have come back.
         gone: Told the key of a group that was not none when it came to rest, and has been forgotten since.
     """
 
@@ -252,17 +242,13 @@ class Shelf(Groups):
         "_fill",
         "_nothing",
         "_packing",
-        "_resting",
         "_shelves",
         "_state",
-        "_stored",
         "_sweep",
         "_ttl",
         "_units",
-        "evicted",
+        "at_rest",
         "gone",
-        "hits",
-        "misses",
     )
 
     def __init__(
@@ -284,16 +270,10 @@ class Shelf(Groups):
         self._state = state
         self._fill = fill
         self._nothing = nothing
-        self._stored: dict[Key, bool] = {}
-        """By key in memory that the store has: whether it is clean."""
-        self._resting: OrderedDict[Key, tuple[int, Group]] = OrderedDict()
-        """The groups at rest with their stamps, in the order in which they go."""
         self._units: set[int] = set()
         """The hash units of which the store has had something."""
         self._sweep = Sweep(shelves, packing)
-        self.hits = 0
-        self.misses = 0
-        self.evicted = 0
+        self.at_rest = AtRest[Key](shelves.stamp)
         self.gone: Callable[[Key], None] | None = None
         shelves.add(self)
 
@@ -303,36 +283,23 @@ class Shelf(Groups):
         """Bring what the store has of these keys into memory; n keys and their hash units."""
         by_key = self.by_key
         absent = {key: unit for key, unit in zip(keys, units, strict=True) if key not in by_key}
-        self.hits += len(keys) - len(absent)
+        self.at_rest.hits += len(keys) - len(absent)
         if not absent:
             return
-        self.misses += len(absent)
+        self.at_rest.misses += len(absent)
         place = self._packing.place
         values = self._shelves.read([place(unit, key) for key, unit in absent.items()])
         for (key, unit), value in zip(absent.items(), values, strict=True):
             if value is not None:
-                group = by_key[key] = self._loaded(key, unit, value)
-                self._stored[key] = True
-                self._resting[key] = self._shelves.stamp(), group
-
-    def use(self, keys: Iterable[Key]) -> None:
-        """Have the groups of keys go later that are looked at without being changed: those at rest, as if they came."""
-        resting, stamp = self._resting, self._shelves.stamp
-        for key in keys:
-            if key in resting:
-                resting[key] = stamp(), resting[key][1]
-                resting.move_to_end(key)
+                by_key[key] = self._loaded(key, unit, value)
+                self.at_rest.came(key)
 
     def touch(self, last: int, groups: list[Group]) -> None:
         """See `Groups`; such a group is not at rest, and not clean any more."""
         super().touch(last, groups)
-        stored, resting = self._stored, self._resting
+        changes = self.at_rest.changes
         for group in groups:
-            key = group.key
-            if key in resting:
-                del resting[key]
-            if key in stored:
-                stored[key] = False
+            changes(group.key)
 
     def rest(self, group: Group) -> None:
         """See `Groups`; it may leave memory from now on."""
@@ -340,18 +307,10 @@ class Shelf(Groups):
         if self.by_key.get(key) is not group:
             return  # It has left already.
         super().rest(group)
-        self._resting.pop(key, None)
         if key in self.by_key:
-            self._resting[key] = self._shelves.stamp(), group
-        elif self._stored.pop(key, None) is not None:
+            self.at_rest.rests(key)
+        elif self.at_rest.gone(key):
             self._shelves.write(self._packing.place(group.unit, key), None)
-
-    @property
-    def oldest(self) -> int | None:
-        """The stamp of the group that goes next; None if none is at rest."""
-        for stamp, _ in self._resting.values():
-            return stamp
-        return None
 
     @property
     def group_bytes(self) -> float:
@@ -365,9 +324,9 @@ class Shelf(Groups):
 
     def evict(self) -> None:
         """Let the group go that has been at rest for longest, of which there is one."""
-        key, (_, group) = self._resting.popitem(last=False)
+        key, clean = self.at_rest.leave()
+        group = self.by_key[key]
         assert not group.elements or group.elements[-1][0] < tick_bytes(self.pruned), "only groups at rest leave"
-        clean = self._stored.pop(key, None)
         if not clean:
             state = self._state(group, len(group.elements), self.pruned)
             if state is not self._nothing:
@@ -379,7 +338,6 @@ class Shelf(Groups):
         del self.by_key[key]
         if self._expiry is not None:
             self._expiry.bound(self.by_key)
-        self.evicted += 1
 
     def prune(self, tick: int) -> None:
         """See `Groups`; then too many groups at rest leave."""

@@ -7,7 +7,6 @@ without it, as all keys share their spans; of one tick's windows those of one ha
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from typing_extensions import override
 
 from lowtide.core.operators.order.clock import Due
 from lowtide.core.operators.order.order import FIRST_TICK
+from lowtide.core.operators.state.at_rest import AtRest
 from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.packing import WindowPacking
 from lowtide.core.operators.state.shelf import SHELF_BYTES, Shelves
@@ -40,9 +40,7 @@ class ColdWindows(FixedWindows):
 
     Attributes:
         pruned: The prune time.
-        hits: The number of windows of records that were in memory.
-        misses: Of those that may have been in the store.
-        evicted: The number of windows that have left memory.
+        at_rest: Which windows may leave, or have come back: none leaves while a tick's windows close.
     """
 
     def __init__(
@@ -58,18 +56,10 @@ class ColdWindows(FixedWindows):
         assert not folding.keeps, "windows that keep their records are in memory"
         self._shelves = shelves
         self._packing = packing
-        self._stored: dict[Place, bool] = {}
-        """By window in memory that the store has: whether it is clean, so that it may go without being written."""
-        self._resting: OrderedDict[Place, int] = OrderedDict()
-        """The windows at rest with their stamps, in the order in which they go."""
         self._there: dict[Span, dict[int, int]] = {}
         """By span and hash unit how many windows the store has."""
-        self._closes = False
-        """Whether a tick's windows are closing: none leaves meanwhile."""
         self.pruned = FIRST_TICK
-        self.hits = 0
-        self.misses = 0
-        self.evicted = 0
+        self.at_rest = AtRest[Place](shelves.stamp)
         shelves.add(self)
 
     # -- in and out of memory --------------------------------------------------------------------------------------
@@ -81,12 +71,12 @@ class ColdWindows(FixedWindows):
             for span in self._spans(moment):
                 opened = self._open.get(span)
                 if opened is not None and key in opened:
-                    self.hits += 1
+                    self.at_rest.hits += 1
                 elif unit in self._there.get(span, ()):
                     absent[span, key] = unit
         if not absent:
             return
-        self.misses += len(absent)
+        self.at_rest.misses += len(absent)
         at = self._packing.window
         values = self._shelves.read([at(unit, span, key) for (span, key), unit in absent.items()])
         for (place, unit), value in zip(absent.items(), values, strict=True):
@@ -94,24 +84,12 @@ class ColdWindows(FixedWindows):
                 span, key = place
                 self._open[span][key] = Open(unit, self._unpacked(place, value))
                 self._windows_kept += 1
-                self._stored[place] = True
-                self._resting[place] = self._shelves.stamp()
+                self.at_rest.came(place)
 
     @override
     def _put(self, span: Span, arrival: Arrival, state: Any) -> None:
         super()._put(span, arrival, state)
-        place = span, arrival.key
-        self._resting.pop(place, None)
-        if place in self._stored:
-            self._stored[place] = False
-
-    @property
-    def oldest(self) -> int | None:
-        """The stamp of the window that goes next; None if none may."""
-        if not self._closes:
-            for stamp in self._resting.values():
-                return stamp
-        return None
+        self.at_rest.changes((span, arrival.key))
 
     @property
     def group_bytes(self) -> float:
@@ -125,19 +103,16 @@ class ColdWindows(FixedWindows):
 
     def evict(self) -> None:
         """Let the window go that has been at rest for longest, of which there is one."""
-        place, _ = self._resting.popitem(last=False)
-        span, key = place
+        (span, key), clean = self.at_rest.leave()
         found = self._open[span].pop(key)
         assert found.changed < self.pruned, "only windows at rest leave"
         self._windows_kept -= 1
-        clean = self._stored.pop(place, None)
         if not clean:
             self._shelves.write(
                 self._packing.window(found.unit, span, key), self._packing.pack(key, (span, found.state))
             )
         if clean is None:
             self._count(span, found.unit, 1)
-        self.evicted += 1
 
     @override
     def prune(self, tick: int) -> None:
@@ -148,15 +123,14 @@ class ColdWindows(FixedWindows):
             _, span, key, _, _ = before.popleft()
             found = self._open.get(span, {}).get(key)
             if found is not None and found.changed < tick:
-                self._resting[span, key] = self._shelves.stamp()
-                self._resting.move_to_end((span, key))
+                self.at_rest.rests((span, key))
         self._shelves.settle()
 
     @override
     def close(self, tick: int) -> Iterator[Due]:
         """See `OpenWindows`."""
         opened, there = self._open, self._there
-        self._closes = True
+        self.at_rest.stays = True
         spans = [span for due, span in self._dues if due == tick]
         here: dict[int, list[tuple[Span, Key, Any]]] = {}
         for span in spans:
@@ -175,17 +149,15 @@ class ColdWindows(FixedWindows):
             self._shelves.settle()  # Or the next unit's walk would go through all that this one has deleted.
         while self._dues and self._dues[0][0] == tick:
             self._close_first()
-        self._closes = False
+        self.at_rest.stays = False
 
     def _gone(self, span: Span, key: Key, unit: int) -> None:
         """Let a window go that closes."""
-        place = span, key
         stored = True
         found = self._open[span].pop(key, None)
         if found is not None:
             self._shut(found.state)
-            self._resting.pop(place, None)
-            stored = self._stored.pop(place, None) is not None
+            stored = self.at_rest.gone((span, key))
         if stored:
             self._shelves.write(self._packing.window(unit, span, key), None)
             self._count(span, unit, -1)
