@@ -512,6 +512,12 @@ def _away_without_the_buffer(shelves: Shelves, first: bytes, end: bytes) -> Iter
     yield from shelves.stored(first, end)
 
 
+def _put_and_forget_the_rest(shelves: Shelves, places: Sequence[bytes]) -> None:
+    shelves._store.put([(place, shelves._late[place]) for place in sorted(places)])
+    shelves.written += len(places)
+    shelves._late.clear()
+
+
 def _evict_the_base(shelf: Shelf) -> None:
     """Write what lies before the elements, and not what they come to."""
     key, _ = shelf.at_rest.leave()
@@ -630,6 +636,7 @@ MUTATIONS: dict[str, tuple[str, type, str, Any]] = {
     "a state that is none is not deleted": ("scan", Shelf, "rest", _rest_without_deleting),
     "a deletion is taken out of the buffer": ("scan", Shelves, "read", _read_and_take_out),
     "the buffer is not read": ("scan", Shelves, "read", _read_past_the_buffer),
+    "more is taken for written than a portion": ("scan", Shelves, "_put", _put_and_forget_the_rest),
     "a snapshot is without the buffer": ("scan", Shelves, "walk", _away_without_the_buffer),
     "the state before the elements is written": ("last", Shelf, "evict", _evict_the_base),
     "the tick of the last record is lost": ("scan that forgets", Shelf, "_loaded", _fill_without_the_tick),

@@ -14,6 +14,7 @@ it has been written, deletions too: whoever found one there and took it out woul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 from lowtide.core.operators.order.memory import Kept
@@ -24,7 +25,9 @@ from lowtide.core.operators.state.group import GROUP_BYTES, Group, Groups, Key
 from lowtide.core.operators.state.packing import Packing
 
 WRITE_AT = 256
-"""So many entries of the buffer are worth a commit."""
+"""So many entries may wait in the buffer."""
+PORTIONS = 8
+"""Beyond that, such a share of them is put in one commit: a larger one holds its process for longer."""
 SHELF_BYTES = 250
 """About what a key in memory takes for its place in the order in which keys leave."""
 PAGE = 500
@@ -56,7 +59,7 @@ class Shelves:
     Args:
         store: The cold store.
         limit_bytes: About how much memory the groups of all shelves may take; those not at rest stay anyway.
-        write_at: So many entries in the buffer are written at once.
+        write_at: So many entries may wait in the buffer; beyond that the oldest are written, a portion at a time.
 
     Attributes:
         held: Whether nothing may be written to the store, which is then as it was; for as long as a snapshot takes to
@@ -72,8 +75,8 @@ class Shelves:
         """What the store does not have yet: values by their places, None where one is to be deleted."""
         self._shelves: list[Shelved] = []
         self._rested = 0
-        self._told = False
-        """Whether the store knows what is in the buffer, and will be given it."""
+        self._next: list[bytes] = []
+        """The places that are written next: the store has been told, so it may have read what it has to change."""
         self.held = False
         self.written = 0
 
@@ -132,10 +135,8 @@ class Shelves:
         """Write what is in the buffer."""
         assert not self.held, "a snapshot pins the store"
         if self._late:
-            self._store.put(sorted(self._late.items()))
-            self.written += len(self._late)
-            self._late.clear()
-            self._told = False
+            self._put(list(self._late))
+            self._next.clear()
 
     def settle(self) -> None:
         """Let the groups go that have been at rest for longest while there is too little memory, and write them."""
@@ -147,13 +148,22 @@ class Shelves:
             shelf = self._shelves[min(resting)[1]]
             over -= shelf.group_bytes
             shelf.evict()
-        if len(self._late) >= self._write_at and not self.held:
-            if self._told:
-                self.flush()
-            else:
-                # Written the next time: until then the store may have read ahead what it has to change.
-                self._store.soon(list(self._late))
-                self._told = True
+        if self.held:
+            return
+        if self._next:
+            self._put(self._next)
+            self._next = []
+        if (beyond := len(self._late) - self._write_at) >= 0:
+            self._next = list(islice(self._late, max(beyond, self._write_at // PORTIONS, 1)))
+            self._store.soon(self._next)
+
+    def _put(self, places: Sequence[bytes]) -> None:
+        """Write what the buffer has for some places."""
+        late = self._late
+        self._store.put([(place, late[place]) for place in sorted(places)])
+        self.written += len(places)
+        for place in places:
+            del late[place]
 
     def walk(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """All places with their values from `first` on and below `end`, as the buffer has them."""
