@@ -9,6 +9,7 @@ from lowtide_bench.cli.catch_up import catch_up
 from lowtide_bench.cli.core import core
 from lowtide_bench.cli.forgetting import forgetting
 from lowtide_bench.cli.latency import latency
+from lowtide_bench.cli.look_ups import look_ups
 from lowtide_bench.cli.nexmark import nexmark
 from lowtide_bench.cli.outlets import outlets
 from lowtide_bench.cli.peers import peers
@@ -45,6 +46,7 @@ for command in (
     outlets,
     calls,
     telling,
+    look_ups,
     nexmark,
     peers,
 ):
