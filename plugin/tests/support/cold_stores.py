@@ -90,7 +90,11 @@ class CruelStore(DictStore):
 def drawn_shelves(dice: Random) -> Shelves | None:
     """The shelves of one life, on a store that takes no misuse; None for a life that has all in memory."""
     limit = dice.choice([None, 0, 0, 3_000])
-    return None if limit is None else Shelves(CruelStore(), limit, write_at=dice.choice([1, 3, 16]))
+    return (
+        None
+        if limit is None
+        else Shelves(CruelStore(), limit, write_at=dice.choice([1, 3, 16]), near_ms=dice.choice([1, 7, 60_000]))
+    )
 
 
 def _check(keys: Sequence[bytes]) -> None:

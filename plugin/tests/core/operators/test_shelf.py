@@ -26,9 +26,11 @@ from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.order import FIRST_TICK, OrderKey
 from lowtide.core.operators.program import Captured, Program
+from lowtide.core.operators.state.away_dues import AwayDues
+from lowtide.core.operators.state.cold_key_dues import NEVER, ColdKeyDues
 from lowtide.core.operators.state.group import Group, Groups, Key
 from lowtide.core.operators.state.keyed_state import NOTHING, KeyedState
-from lowtide.core.operators.state.packing import ColdDamaged, Packing
+from lowtide.core.operators.state.packing import DUE, ColdDamaged, Packing
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.core.operators.state.shelf import Shelf, Shelves
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
@@ -45,6 +47,8 @@ BRIEF = timedelta(milliseconds=9)
 KEYS = 200
 RECORDS = 1_500
 LAG = 6
+NEAR = 3
+"""So many ticks on it is known without the store what is due."""
 END = 1 << 40
 
 
@@ -214,8 +218,15 @@ def plan_of_windows(cut: Any, *, emit: Any = "close", reduces: bool = False) -> 
     return plan_of(write, gives=Event if reduces else Counted)
 
 
-def plan_of_timers(ttl: timedelta | None = None) -> Plan:
-    return plan_of(lambda keyed: keyed.flat_scan("seen", ask, Asking(), timer=asks, on_timer=called, ttl=ttl), ("key",))
+def asks_for_later(state: Asking) -> datetime | None:
+    return None if state.until is None else state.until + timedelta(days=300)
+
+
+def plan_of_timers(ttl: timedelta | None = None, *, far: bool = False) -> Plan:
+    timer = asks_for_later if far else asks
+    return plan_of(
+        lambda keyed: keyed.flat_scan("seen", ask, Asking(), timer=timer, on_timer=called, ttl=ttl), ("key",)
+    )
 
 
 def plan_of_table(ttl: timedelta | None = None) -> Plan:
@@ -249,6 +260,7 @@ PLANS: dict[str, Callable[[], Plan]] = {
     "updates": lambda: plan_of_windows(lt.tumbling(7 * BRIEF), emit="update"),
     "timers": plan_of_timers,
     "timers that forget": lambda: plan_of_timers(3 * BRIEF),
+    "timers far ahead": lambda: plan_of_timers(far=True),
     "table": plan_of_table,
     "table that forgets": lambda: plan_of_table(4 * BRIEF),
 }
@@ -367,7 +379,9 @@ class Pair:
 
     def begin(self, store: CruelStore) -> None:
         self.store = store
-        self.shelves = Shelves(store, self.limit_bytes, write_at=16)
+        self.promised = END
+        """The tick that was said to be due first."""
+        self.shelves = Shelves(store, self.limit_bytes, write_at=16, near_ms=NEAR)
         self.shelved = Program(self.plan, 1)
         assert self.shelved.shelvable() == self.names
         self.shelved.shelve(self.shelves)
@@ -387,8 +401,12 @@ class Pair:
         assert shown(found[0]) == shown(found[1])
         due, on_disk = self.memory.first_due, self.shelved.first_due
         assert due is None or (on_disk is not None and on_disk <= due), "a due is known without its group"
+        first = END if on_disk is None else on_disk
+        assert first >= min(self.promised, END if due is None else due), "others rely on what was said to be due first"
+        self.promised = first
 
     def compare(self, tick: int, chosen: Random) -> None:
+        check_dues(self.shelved, self.names)
         since = chosen.choice([FIRST_TICK, tick - 5])
         assert captured(self.memory, tick, since) == captured(self.shelved, tick, since)
         for number in chosen.sample(range(KEYS), 20):
@@ -422,6 +440,34 @@ class Pair:
             for unit, keys in states[0].pop(name).items():
                 self.shelved.restore_unit(name, unit, keys, tick)
         self.shelved.restore(states[0], tick)
+
+
+def check_dues(program: Program, names: Sequence[str]) -> None:
+    """Who is not in memory is due as the state there says, at one place each."""
+    for name in names:
+        state = program._states[name]
+        if isinstance(state, TimedScanNode):
+            assert isinstance(state._dues, ColdKeyDues)
+            state._dues.check()
+            shelf = state._shelf
+            assert shelf is not None
+            expected = {}
+            for unit in range(UNITS):
+                for _, value in shelf._shelves.walk(*shelf._packing.bounds(unit)):
+                    key, _ = shelf._packing.unpack(value)
+                    tick, _ = DUE.unpack(shelf._packing.carried(value))
+                    if key not in shelf.by_key and tick >= state._dues._away._until:
+                        expected[key] = tick
+            assert far_dues(state._dues._away) == expected
+            assert state._dues._away._standing.keys() <= shelf.by_key.keys()
+
+
+def far_dues(away: AwayDues) -> dict[Key, int]:
+    """By key that is not in memory the tick of its entry in the store."""
+    packing = away._packing
+    entries = [each for unit in range(UNITS) for each in away._shelves.walk(*packing.bounds(unit))]
+    found = {packing.unpack(value)[0]: packing.tick_at(place) for place, value in entries}
+    return {key: tick for key, tick in found.items() if key not in away._standing}
 
 
 @pytest.mark.parametrize("limit_bytes", CACHES)
@@ -630,6 +676,69 @@ def _forget_what_is_in_memory(shelf: Shelf, ttl: int) -> None:
                 shelf._shelves._late[place] = None
 
 
+def _left_where_it_stood(away: AwayDues, key: Key, unit: int, tick: int | None) -> None:
+    """A key with another moment leaves the entry of the one before."""
+    stood = away._standing.get(key)
+    DUES_LEFT(away, key, unit, tick if stood is None or tick is None else stood)
+
+
+def _left_without_deleting(away: AwayDues, key: Key, unit: int, tick: int | None) -> None:
+    if away._standing.get(key) != tick:
+        away._standing.pop(key, None)
+    DUES_LEFT(away, key, unit, tick)
+
+
+def _near_but_for_the_first_tick(away: AwayDues, until: int) -> None:
+    away._until += 1
+    DUES_COME_NEAR(away, until)
+
+
+def _near_but_for_the_last_tick(away: AwayDues, until: int) -> None:
+    DUES_COME_NEAR(away, until - 1)
+    away._until = until
+
+
+def _near_and_still_there(away: AwayDues, until: int) -> None:
+    late = dict(away._shelves._late)
+    DUES_COME_NEAR(away, until)
+    away._shelves._late = late
+
+
+def _near_as_if_in_memory(away: AwayDues, until: int) -> None:
+    """A key in memory is due a second time, by its entry."""
+    away._far += len(away._standing)
+    away._standing.clear()
+    DUES_COME_NEAR(away, until)
+
+
+def _restored_without_its_moment(dues: ColdKeyDues, key: Key, unit: int, state: Any, tick: int) -> bytes:
+    due = dues._asks_again(key, unit, state, tick)
+    return DUE.pack(*(due or NEVER))
+
+
+def _restored_without_an_entry(dues: ColdKeyDues, key: Key, unit: int, state: Any, tick: int) -> bytes:
+    return DUE.pack(*NEVER)
+
+
+def _forgotten_with_its_entry_left(dues: ColdKeyDues, key: Key, unit: int, kept: bytes | None) -> None:
+    if kept is None:
+        DUES_GONE(dues, key, unit, kept)
+
+
+def _clean_and_still_due(dues: ColdKeyDues, key: Key, unit: int) -> bytes:
+    """A key leaves, and its moment stays in memory."""
+    due = dues._due.get(key)
+    return DUE.pack(*(due or NEVER))
+
+
+def _first_as_all_that_is_not_near(away: AwayDues) -> int | None:
+    found = [tick for tick, keys in away._near.items() if keys]
+    return min(found) if found else away._until if away._far else None
+
+
+DUES_LEFT, DUES_COME_NEAR, DUES_GONE = AwayDues.left, AwayDues._come_near, ColdKeyDues.gone
+
+
 MUTATIONS: dict[str, tuple[str, type, str, Any]] = {
     "a group with elements leaves": ("scan", Shelf, "touch", _touch_without_leaving_the_order),
     "what changes counts as written": ("scan", Shelf, "touch", _touch_and_stay_clean),
@@ -654,6 +763,21 @@ MUTATIONS: dict[str, tuple[str, type, str, Any]] = {
     "a window begins again that is on disk": ("tumbling", ColdWindows, "admit", _admit_nothing),
     "time calls nobody who is on disk": ("timers", TimedScanNode, "_admit", _admit_without_dues),
     "of those whom time calls some are left on disk": ("timers", TimedScanNode, "_admit", _admit_what_is_due_now),
+    "a new moment leaves the old entry in the store": ("timers", AwayDues, "left", _left_without_deleting),
+    "a new moment counts for nothing on disk": ("timers", AwayDues, "left", _left_where_it_stood),
+    "what is due at once is not brought near": ("timers", AwayDues, "_come_near", _near_but_for_the_first_tick),
+    "what is due last is not brought near": ("timers", AwayDues, "_come_near", _near_but_for_the_last_tick),
+    "an entry that has come near stays": ("timers", AwayDues, "_come_near", _near_and_still_there),
+    "who is in memory is due by its entry, too": ("timers", AwayDues, "_come_near", _near_as_if_in_memory),
+    "the entry of a key that is no more stays": ("timers", AwayDues, "gone", lambda *_: None),
+    "the entry of a key that is forgotten stays": (
+        "timers that forget",
+        ColdKeyDues,
+        "gone",
+        _forgotten_with_its_entry_left,
+    ),
+    "what is due later sinks": ("timers far ahead", AwayDues, "first", property(_first_as_all_that_is_not_near)),
+    "a moment stays in memory": ("timers", ColdKeyDues, "leaves", _clean_and_still_due),
     "who is called and is none then comes back": ("timers", Shelf, "rest", _rest_without_deleting),
     "a row that is on disk is not looked at": ("table", TableJoinNode, "_admit", _admit_for([ROWS])),
     "a row comes beside the one on disk": ("table", TableJoinNode, "_admit", _admit_for([RECORDS_PORT])),
@@ -671,22 +795,19 @@ def test_a_mutation_is_found(mutation: str, monkeypatch: pytest.MonkeyPatch) -> 
         run(Pair(PLANS[name](), 0 if changed in (ColdWindows, ColdSide) else 4_000))
 
 
-def test_timers_of_keys_on_disk_that_a_life_gets_back_unasked_for_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more mutation."""
-    restore = TimedScanNode.restore
-
-    def unasked(node: TimedScanNode, parts: Any, tick: int) -> None:
-        (restore if node._shelf is None else KeyedState.restore)(node, parts, tick)
-
-    monkeypatch.setattr(TimedScanNode, "restore", unasked)
+@pytest.mark.parametrize("mutant", [_restored_without_its_moment, _restored_without_an_entry])
+def test_moments_that_a_life_does_not_get_back_are_missed(mutant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two more."""
+    monkeypatch.setattr(ColdKeyDues, "restored", mutant)
     with pytest.raises(AssertionError):
         live_twice(PLANS["timers"]())
 
 
-def test_the_order_in_which_a_store_is_walked_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["scan", "timers"])
+def test_the_order_in_which_a_store_is_walked_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     walk = Shelves.walk
     monkeypatch.setattr(Shelves, "walk", lambda *given: iter(list(walk(*given))[::-1]))
-    run(Pair(PLANS["scan"](), 4_000), records=1_000)
+    run(Pair(PLANS[name](), 4_000), records=1_000)
 
 
 # -- the store -------------------------------------------------------------------------------------------------------
@@ -730,21 +851,38 @@ def test_what_is_too_old_is_deleted_from_the_store(name: str) -> None:
 
 @pytest.mark.parametrize("limit_bytes", CACHES)
 def test_a_key_that_is_forgotten_on_disk_has_no_timer_any_more(limit_bytes: int) -> None:
-    """However far ahead it is: what is due is in memory for all keys."""
-    pair = Pair(plan_of_timers(BRIEF), limit_bytes)
+    """However far ahead it is, in memory or in the store."""
+    pair = Pair(plan_of_timers(BRIEF, far=True), limit_bytes)
     for act in log_of(pair.plan, 4, 600):
         pair.do(act)
     (node,) = pair.shelved._besides
     assert isinstance(node, TimedScanNode)
     assert len(node._dues) > 20
-    dues, end = node._dues, act.tick
-    for key, unit in dues.before(END):
-        dues.put(key, unit, END, END * 1_000, lambda key: key.encode())
+    end = act.tick
     pair.shelved.advance(end)
     for tick in range(end, end + 200):
         pair.shelved.prune(tick)
     pair.shelved.prune(end + 1_000)
-    assert len(dues) == 0
+    assert len(node._dues) == 0
+    node._dues.check()
+    pair.shelves.flush()
+    assert not pair.store.values
+
+
+def test_a_timer_that_is_far_away_takes_no_memory() -> None:
+    pair = Pair(plan_of_timers(far=True), 0)
+    for act in log_of(pair.plan, 4, 1_000):
+        pair.do(act)
+    for each in (20, 40):
+        pair.do(Act(act.tick + each))
+    (node,) = pair.shelved._besides
+    assert isinstance(node, TimedScanNode)
+    assert isinstance(node._dues, ColdKeyDues)
+    assert (len(node._dues) > 20, len(node._dues._due), node._dues._away.bytes) == (True, 0, 0)
+    pair.compare(act.tick + 40, Random(1))
+    assert pair.memory.kept["seen/timers"].number == pair.shelved.kept["seen/timers"].number
+    pair.do(Act(END))
+    assert len(node._dues) == 0
 
 
 def test_a_window_that_a_life_got_back_may_leave_before_time_goes_on() -> None:

@@ -11,6 +11,7 @@ from zlib import crc32
 import msgspec
 
 from lowtide.core.operators.order.keys import plain
+from lowtide.core.operators.order.order import tick_bytes, tick_of
 from lowtide.core.operators.state.cold import LONGEST_KEY_BYTES, Entry
 from lowtide.core.operators.state.group import Key
 from lowtide.errors import LifeEnded
@@ -36,7 +37,9 @@ from lowtide_snapshots.keys.hashing import hash_unit
 
 GROUP_KIND, WINDOW_KIND, SIDE_KIND = 1, 2, 3
 """What lies at a place: a key's state, that of one of its windows, or its records of the left side of a join; with the
-next number those of the right side. Others may follow, as an index of what is due."""
+next number those of the right side."""
+DUES = 16
+"""So much above the kind of what lies at a key's place is that of the entry that says when the key is due."""
 HEAD = struct.Struct(">HHB")
 """Hash unit, vertex and kind before each key: a hash unit's keys of a step are one range."""
 WHOLE_BYTES, DIGEST_BYTES = 384, 16
@@ -47,6 +50,9 @@ SHELVED: frozenset[type[Step]] = frozenset(
 )
 """The steps whose groups need not be in memory: they bring those into it that they need."""
 
+TICK_BYTES = 8
+DUE = struct.Struct(">qq")
+"""What a key with a timer carries along: the tick at which it is due, and the moment that it asked for."""
 _CHECK = struct.Struct(">I")
 _SPAN = struct.Struct(">QQ")
 """End and start of a window, each so much above the lowest there is: by these windows close."""
@@ -71,10 +77,20 @@ class Packing:
         key: The type of a key.
         state: The type of what is saved of it.
         kind: What lies at its places.
+        carried: How many bytes lie before what is saved of a key, of something that leaves memory with it.
     """
 
     def __init__(
-        self, owner: str, number: int, units: int, *, several: bool, key: Any, state: Any, kind: int = GROUP_KIND
+        self,
+        owner: str,
+        number: int,
+        units: int,
+        *,
+        several: bool,
+        key: Any,
+        state: Any,
+        kind: int = GROUP_KIND,
+        carried: int = 0,
     ) -> None:
         self._owner = owner
         self._number = number
@@ -82,13 +98,21 @@ class Packing:
         self._several = several
         self._kind = kind
         self._heads = [HEAD.pack(unit, number, self._kind) for unit in range(units)]
+        self._key = key
         self._type: Any = tuple[key, state]
+        self._begins = _CHECK.size + carried
         self._decode: Callable[[bytes | memoryview], tuple[Key, Any]] | None = None
         """Made when it is needed: it leaves a mark on the user's classes with which no plan can be pickled."""
 
     def place(self, unit: int, key: Key) -> bytes:
         """The key in the store of a step's key."""
         return self._heads[unit] + self._placed(key, LONGEST_KEY_BYTES - HEAD.size)
+
+    @staticmethod
+    def unit_at(place: bytes) -> int:
+        """The hash unit of what lies at a place."""
+        unit: int = HEAD.unpack_from(place)[0]
+        return unit
 
     def unit_of(self, key: Key) -> int:
         """A key's hash unit."""
@@ -98,9 +122,9 @@ class Packing:
         """The first place of a hash unit, and the first after it."""
         return HEAD.pack(unit, self._number, self._kind), HEAD.pack(unit, self._number, self._kind + 1)
 
-    def pack(self, key: Key, state: Any) -> bytes:
-        """The value of a key in the store."""
-        packed = encode_rows([key, state])
+    def pack(self, key: Key, state: Any, carried: bytes = b"") -> bytes:
+        """The value of a key in the store, after what is carried along."""
+        packed = carried + encode_rows([key, state])
         return _CHECK.pack(crc32(packed)) + packed
 
     def packed(self, unit: int, keys: Iterable[tuple[Key, Any]]) -> list[Entry]:
@@ -115,12 +139,21 @@ class Packing:
             ColdDamaged: the value is not what was packed.
         """
         packed = memoryview(value)[_CHECK.size :]
-        if len(value) <= _CHECK.size or crc32(packed) != _CHECK.unpack_from(value)[0]:
+        if len(value) <= self._begins or crc32(packed) != _CHECK.unpack_from(value)[0]:
             raise self.damaged("a checksum does not match")
         decode = self._decode
         if decode is None:
             decode = self._decode = msgspec.msgpack.Decoder(self._type).decode
-        return decode(packed)
+        return decode(memoryview(value)[self._begins :])
+
+    def carried(self, value: bytes) -> bytes:
+        """What was carried along with a value that `unpack` has taken."""
+        return value[_CHECK.size : self._begins]
+
+    def dues(self) -> DuePacking:
+        """The packing of when its keys are due."""
+        several, kind = self._several, self._kind + DUES
+        return DuePacking(self._owner, self._number, self._units, several=several, key=self._key, state=None, kind=kind)
 
     def damaged(self, what: str) -> ColdDamaged:
         """The error for a store that is not as it was left."""
@@ -154,6 +187,22 @@ class WindowPacking(Packing):
     @staticmethod
     def _span(span: Span) -> bytes:
         return _SPAN.pack(span[1] - _LOWEST, span[0] - _LOWEST)
+
+
+class DuePacking(Packing):
+    """The packing of when one step's keys are due, in this order within each hash unit; a value is but the key."""
+
+    def due(self, unit: int, tick: int, key: Key) -> bytes:
+        """The key in the store of a step's key that is due at a tick."""
+        return self._heads[unit] + tick_bytes(tick) + self._placed(key, LONGEST_KEY_BYTES - HEAD.size - TICK_BYTES)
+
+    def tick_at(self, place: bytes) -> int:
+        """The tick of what lies at a place."""
+        return tick_of(place[HEAD.size :])
+
+    def bounds_between(self, unit: int, first: int, end: int) -> tuple[bytes, bytes]:
+        """The first place of a hash unit's keys that are due from a tick on, and of those due at another one."""
+        return self._heads[unit] + tick_bytes(first), self._heads[unit] + tick_bytes(end)
 
 
 def packs(plan: Plan, vertex: Vertex) -> bool:
@@ -193,10 +242,12 @@ def packing_of(plan: Plan, vertex: Vertex, port: int = 0) -> Packing:
         state, kind = list[tuple[bytes, saved.content, bool]], SIDE_KIND + port  # type: ignore[name-defined]
     elif saved.ttl is not None:
         state = tuple[saved.content, int]  # type: ignore[name-defined]
+    carried = DUE.size if isinstance(vertex.step, TimedScan) else 0
     several = len(keys) > 1
     key = tuple[tuple(keys)] if several else keys[0]  # type: ignore[misc]
     made = WindowPacking if saved.kind == "window" else Packing
-    return made(f'step "{vertex.name}"', vertex.id, plan.units, several=several, key=key, state=state, kind=kind)
+    owner = f'step "{vertex.name}"'
+    return made(owner, vertex.id, plan.units, several=several, key=key, state=state, kind=kind, carried=carried)
 
 
 def _saved(plan: Plan, vertex: Vertex, port: int) -> Saved:

@@ -26,8 +26,10 @@ from lowtide.core.operators.state.packing import Packing
 
 WRITE_AT = 256
 """So many entries may wait in the buffer."""
-PORTIONS = 8
+PORTIONS = 16
 """Beyond that, such a share of them is put in one commit: a larger one holds its process for longer."""
+NEAR_MS = 60_000
+"""Keys that are due within so much of log time are known without the store."""
 SHELF_BYTES = 250
 """About what a key in memory takes for its place in the order in which keys leave."""
 PAGE = 500
@@ -53,6 +55,26 @@ class Shelved(Protocol):
         """Let the one go that has been at rest for longest, of which there is one."""
 
 
+class Carried(Protocol):
+    """What a step keeps of keys beside their state, and leaves memory with it; it is packed in a few bytes."""
+
+    def leaves(self, key: Key, unit: int) -> bytes:
+        """Let go of a key that leaves memory, and return what is to be kept of it."""
+        ...
+
+    def came(self, key: Key, unit: int, kept: bytes) -> None:
+        """Take back what was kept of a key that has come back to memory."""
+        ...
+
+    def gone(self, key: Key, unit: int, kept: bytes | None) -> None:
+        """A key is no more, of which this was kept; None if it was in memory."""
+        ...
+
+    def restored(self, key: Key, unit: int, state: Any, tick: int) -> bytes:
+        """Return what is to be kept of a key that a snapshot at a tick has with a state."""
+        ...
+
+
 class Shelves:
     """The shelves of one process: they share a store, its buffer, and the memory for groups at rest.
 
@@ -60,15 +82,18 @@ class Shelves:
         store: The cold store.
         limit_bytes: About how much memory the groups of all shelves may take; those not at rest stay anyway.
         write_at: So many entries may wait in the buffer; beyond that the oldest are written, a portion at a time.
+        near_ms: When keys are due is in memory for so much of log time ahead, and in the store beyond.
 
     Attributes:
+        near_ms: As given.
         held: Whether nothing may be written to the store, which is then as it was; for as long as a snapshot takes to
             pin it.
         written: The number of entries written so far, deletions too.
     """
 
-    def __init__(self, store: ColdStore, limit_bytes: int, *, write_at: int = WRITE_AT) -> None:
+    def __init__(self, store: ColdStore, limit_bytes: int, *, write_at: int = WRITE_AT, near_ms: int = NEAR_MS) -> None:
         self._store = store
+        self.near_ms = near_ms
         self._write_at = write_at
         self._limit_bytes = limit_bytes
         self._late: dict[bytes, bytes | None] = {}
@@ -126,7 +151,10 @@ class Shelves:
         if self.held:
             self._late.update(entries)
             return
-        self.flush()
+        if self._late:  # All of them in order: what is put behind all that is there costs least.
+            entries = sorted([*self._late.items(), *entries])
+            self._late.clear()
+            self._told = False
         if entries:
             self._store.put(entries)
             self.written += len(entries)
@@ -245,7 +273,7 @@ class Shelf(Groups):
 
     Attributes:
         at_rest: Which groups may leave, or have come back.
-        gone: Told the key of a group that was not none when it came to rest, and has been forgotten since.
+        carried: What else leaves memory with a group; None for nothing.
     """
 
     __slots__ = (
@@ -258,7 +286,7 @@ class Shelf(Groups):
         "_ttl",
         "_units",
         "at_rest",
-        "gone",
+        "carried",
     )
 
     def __init__(
@@ -284,7 +312,7 @@ class Shelf(Groups):
         """The hash units of which the store has had something."""
         self._sweep = Sweep(shelves, packing)
         self.at_rest = AtRest[Key](shelves.stamp)
-        self.gone: Callable[[Key], None] | None = None
+        self.carried: Carried | None = None
         shelves.add(self)
 
     # -- in and out of memory --------------------------------------------------------------------------------------
@@ -303,6 +331,8 @@ class Shelf(Groups):
             if value is not None:
                 by_key[key] = self._loaded(key, unit, value)
                 self.at_rest.came(key)
+                if self.carried is not None:
+                    self.carried.came(key, unit, self._packing.carried(value))
 
     def touch(self, last: int, groups: list[Group]) -> None:
         """See `Groups`; such a group is not at rest, and not clean any more."""
@@ -319,8 +349,10 @@ class Shelf(Groups):
         super().rest(group)
         if key in self.by_key:
             self.at_rest.rests(key)
-        elif self.at_rest.gone(key):
-            self._shelves.write(self._packing.place(group.unit, key), None)
+        else:
+            if self.at_rest.gone(key):
+                self._shelves.write(self._packing.place(group.unit, key), None)
+            self._tell_gone(key, group.unit)
 
     @property
     def group_bytes(self) -> float:
@@ -337,12 +369,15 @@ class Shelf(Groups):
         key, clean = self.at_rest.leave()
         group = self.by_key[key]
         assert not group.elements or group.elements[-1][0] < tick_bytes(self.pruned), "only groups at rest leave"
-        if not clean:
+        if clean:
+            if self.carried is not None:
+                self.carried.leaves(key, group.unit)
+        else:
             state = self._state(group, len(group.elements), self.pruned)
             if state is not self._nothing:
                 self.put(group.unit, key, state)
             else:
-                self._tell_gone(key)
+                self._tell_gone(key, group.unit)
                 if clean is not None:
                     self._shelves.write(self._packing.place(group.unit, key), None)
         del self.by_key[key]
@@ -403,12 +438,22 @@ class Shelf(Groups):
             else [(key, state) for key, saved in keys if (state := now(key, unit, saved, tick)) is not nothing]
         )
         self._units.add(unit)
-        self._shelves.take(self._packing.packed(unit, current))
+        packing, carried = self._packing, self.carried
+        if carried is None:
+            self._shelves.take(packing.packed(unit, current))
+            return
+        entries: list[Entry] = [
+            (packing.place(unit, key), packing.pack(key, state, carried.restored(key, unit, state, tick)))
+            for key, state in current
+        ]
+        entries.sort()
+        self._shelves.take(entries)
 
     def put(self, unit: int, key: Key, state: Any) -> None:
-        """Have the store have what is saved of a key."""
+        """Have the store have what is saved of a key that leaves memory."""
         self._units.add(unit)
-        self._shelves.write(self._packing.place(unit, key), self._packing.pack(key, state))
+        kept = b"" if self.carried is None else self.carried.leaves(key, unit)
+        self._shelves.write(self._packing.place(unit, key), self._packing.pack(key, state, kept))
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -423,9 +468,10 @@ class Shelf(Groups):
         self._fill(group, self._unpacked(key, value), self.pruned)
         return group
 
-    def _tell_gone(self, key: Key) -> None:
-        if self.gone is not None:
-            self.gone(key)
+    def _tell_gone(self, key: Key, unit: int) -> None:
+        """A key in memory is no more."""
+        if self.carried is not None:
+            self.carried.gone(key, unit, None)
 
     def _forget(self, ttl: int) -> None:
         """Delete from the store what is too old: `SWEEP` entries at a time, once in a sixteenth of `ttl`."""
@@ -433,4 +479,5 @@ class Shelf(Groups):
             key, state = self._packing.unpack(value)
             if key not in self.by_key and self.now(key, 0, state, self.pruned) is self._nothing:
                 self._shelves.write(place, None)
-                self._tell_gone(key)
+                if self.carried is not None:
+                    self.carried.gone(key, self._packing.unit_at(place), self._packing.carried(value))

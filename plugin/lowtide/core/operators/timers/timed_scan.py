@@ -18,9 +18,10 @@ from lowtide.core.operators.order.clock import ClockKeys, before_clock
 from lowtide.core.operators.order.keys import plain
 from lowtide.core.operators.order.memory import Kept
 from lowtide.core.operators.order.order import position_of, tick_of, with_child
+from lowtide.core.operators.state.away_dues import AwayDues
+from lowtide.core.operators.state.cold_key_dues import ColdKeyDues
 from lowtide.core.operators.state.group import Group, Key
 from lowtide.core.operators.state.key_dues import KeyDues
-from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.packing import Packing
 from lowtide.core.operators.state.shelf import Shelf, Shelves
 from lowtide.core.operators.timers.timing import Timing
@@ -49,6 +50,7 @@ class TimedScanNode(BesideNode):
         self._several = len(columns) > 1
         self._timing = Timing(vertex, plan.slack_ms)
         self._clock = ClockKeys(plan, vertex)
+        self._slack_ms = plan.slack_ms
         self._dues = KeyDues()
 
     @property
@@ -170,10 +172,11 @@ class TimedScanNode(BesideNode):
     # -- state -----------------------------------------------------------------------------------------------------
 
     def shelve(self, shelves: Shelves, packing: Packing) -> None:
-        """See `KeyedState`; who is due stays in memory."""
+        """See `KeyedState`; when a key is due leaves memory with its state."""
         super().shelve(shelves, packing)
         assert self._shelf is not None
-        self._shelf.gone = self._dues.drop  # Such a key is called no more.
+        away = AwayDues(shelves, packing.dues(), self._slack_ms)
+        self._shelf.carried = self._dues = ColdKeyDues(away, self._key_bytes, self._asks_of_saved)
 
     def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
         """See `BesideNode`; what the states ask for is known from them.
@@ -181,26 +184,22 @@ class TimedScanNode(BesideNode):
         Raises:
             UserError: the timer's function fails with a state that was saved.
         """
-        shelf = self._shelf
-        if shelf is None:
-            super().restore(parts, tick)
-            for group in self._groups.values():
-                if group.unit in parts:
-                    self._ask_again(group.key, group.unit, group.base, tick)
-            return
-        for unit, keys in parts.items():
-            listed = list(keys)
-            super().restore({unit: listed}, tick)
-            for key, saved in listed:
-                state = shelf.now(key, unit, saved, tick)
-                if state is not NOTHING:
-                    self._ask_again(key, unit, state if self._ttl is None else state[0], tick)
+        self._dues.before(tick)
+        super().restore(parts, tick)
+        for group in self._groups.values():  # Of a shelved step there are none.
+            if group.unit in parts:
+                due = self._asks_again(group.key, group.unit, group.base, tick)
+                if due is not None:
+                    self._dues.put(group.key, group.unit, *due, self._key_bytes)
 
-    def _ask_again(self, key: Key, unit: int, state: Any, tick: int) -> None:
-        """Have a key be due as its state asks for that was saved at a tick."""
+    def _asks_of_saved(self, key: Key, unit: int, saved: Any, tick: int) -> tuple[int, int] | None:
+        return self._asks_again(key, unit, saved if self._ttl is None else saved[0], tick)
+
+    def _asks_again(self, key: Key, unit: int, state: Any, tick: int) -> tuple[int, int] | None:
+        """Return when a key is due as its state asks for that was saved at a tick: tick and moment; None for never."""
         position = self._clock.position(unit)
         try:
             asked = self._timing.asks(state, {"key": key, "state": state}, position)
         except Refused as refused:
             raise UserError(self.vertex, position, refused.failure) from None
-        self._ask(key, unit, asked, None if asked is None else self._timing.fires_again(asked, tick))
+        return None if asked is None else (self._timing.fires_again(asked, tick), asked)
