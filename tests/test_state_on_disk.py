@@ -20,6 +20,7 @@ from lowtide import json as as_json
 from lowtide.cli.snapshot import take
 
 if TYPE_CHECKING:
+    from azurite import Azurite
     from tests.conftest import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
@@ -87,11 +88,17 @@ def test_a_job_goes_on_whoever_is_killed(kafka: Kafka, settings: dict[str, objec
 
 
 @pytest.mark.nightly
+@pytest.mark.azure
 def test_a_job_goes_from_disk_to_memory_and_back(
-    kafka: Kafka, settings: dict[str, object], start: Start, tmp_path: Path
+    kafka: Kafka, settings: dict[str, object], start: Start, tmp_path: Path, azurite: Azurite
 ) -> None:
-    """Each life is killed under load after a snapshot; the disk has nothing of a life that is over."""
-    first = replace(Shop.open("depth", kafka, settings, lanes=4), written_by="tests.test_state_on_disk:flow_of")
+    """Each life is killed under load after a snapshot, in Azure; the disk has nothing of a life that is over."""
+    from azurite import ACCOUNT
+
+    container = azurite.make_container()
+    store = {"url": f"az://{container}/jobs", "endpoint": azurite.endpoint, "account": ACCOUNT}
+    given = settings | {f"snapshots.{name}": value for name, value in store.items()}
+    first = replace(Shop.open("depth", kafka, given, lanes=4), written_by="tests.test_state_on_disk:flow_of")
     for number, backend in enumerate(("disk", "memory"), 1):
         program = start(first.but(state__backend=backend))
         with Load(first, first=100_000 * number):

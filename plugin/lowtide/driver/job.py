@@ -171,6 +171,7 @@ class Job:
         plan = compile_job(flow, conf) if isinstance(flow, FlowGraph) else flow
         dump_plan(plan)
         disk_of(plan, conf)  # Whether the workers will be able to.
+        preflight.check_store(conf)
         submission = conf.job.submission
         if submitted:
             conf = replace(conf, job=replace(conf.job, submission=None))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowtide.conf import Conf
+from lowtide.conf.store_access import store_setting
 from lowtide.connectors.acls import Acl
 from lowtide.connectors.topics import Topic, Topics
 from lowtide.driver.compacted import least_lag_ms, refuse_compacted
@@ -18,7 +19,9 @@ from lowtide.errors import FlowError, TooFewSlots
 from lowtide.flow.plan.own_topics import name_beside
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.graph import FlowGraph
+from lowtide.process.lent_store import MEMORY
 from lowtide.wording import count_of
+from lowtide_snapshots.stores import open_store
 
 
 def sink_topics(plan: Plan) -> list[str]:
@@ -141,6 +144,16 @@ def look(plan: Plan, conf: Conf) -> Surroundings:
     _refuse_narrow(plan, known)
     _refuse_dated(known[name] for name in sinks)
     return Surroundings(found, {name: known[name].partitions for name in sinks}, topics.earliest(found))
+
+
+def check_store(conf: Conf) -> None:
+    """Refuse a store of snapshots that its processes could not open; nothing is asked of it yet.
+
+    Raises:
+        StoreRefused: the settings name none, or what it needs is not installed or not said.
+    """
+    if conf.snapshots.url != MEMORY:
+        open_store(store_setting(conf.snapshots)).close()
 
 
 def _refuse_narrow(plan: Plan, topics: Mapping[str, Topic]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,7 @@ from stage_rig import deployment
 
 from lowtide import Flow, json, kafka, raw
 from lowtide.conf import Conf
+from lowtide.conf.tables import SnapshotsConf
 from lowtide.connectors.acls import Acl
 from lowtide.connectors.topics import Topic
 from lowtide.core.fronts.register import FrontRegister, Partition
@@ -18,6 +21,7 @@ from lowtide.driver.preflight import (
     NewTopic,
     _refuse_dated,
     _refuse_narrow,
+    check_store,
     letters_topic,
     needed_acls,
     needed_topics,
@@ -27,6 +31,7 @@ from lowtide.errors import FlowError
 from lowtide.flow.plan.compiler import compile_flow, compile_job
 from lowtide.flow.plan.own_topics import name_beside
 from lowtide.flow.plan.plan import Plan
+from lowtide_snapshots.stores.errors import StoreRefused
 
 TOPIC = Topic("out", 1, "CreateTime", "delete", "id of out")
 
@@ -155,3 +160,13 @@ def test_a_sink_whose_broker_dates_the_records_is_refused() -> None:
         _refuse_dated([TOPIC, Topic("late", 1, "LogAppendTime", "delete", "id of late")])
     assert "set message.timestamp.type=CreateTime" in str(caught.value)
     _refuse_dated([TOPIC])
+
+
+@pytest.mark.parametrize("url", ["az://snapshots/prefix", "gs://snapshots/prefix"])
+def test_a_store_that_no_process_could_open_is_refused_before_the_job_begins(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AZURE_")]:
+        monkeypatch.delenv(name)
+    with pytest.raises(StoreRefused, match=re.escape(url)):
+        check_store(Conf(snapshots=SnapshotsConf(url=url)))
