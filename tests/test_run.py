@@ -231,7 +231,8 @@ def test_a_job_whose_sources_end_ends_with_0_and_is_finished(place: Place) -> No
 
 def asked_as_the_manual_says(address: str, token: str, certificate: Path) -> None:
     """By a program that knows nothing of Lowtide: over HTTPS, with the certificate in the job's folder."""
-    request = urllib.request.Request(f"https://{address}/metrics", headers={"Authorization": f"Bearer {token}"})
+    shown = {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(f"https://{address}/metrics", headers=shown)
     tls = ssl.create_default_context(cafile=str(certificate))
     with urllib.request.urlopen(request, timeout=HANGS_S, context=tls) as answer:
         reported = answer.read()
@@ -240,6 +241,11 @@ def asked_as_the_manual_says(address: str, token: str, certificate: Path) -> Non
         assert re.search(
             rb'\nlowtide_worker_tracker_messages_total\{direction="out",[^}]*worker="[^"]+"\} [1-9]', reported
         )
+    request = urllib.request.Request(f"https://{address}/api/log?lines=3", headers=shown)
+    with urllib.request.urlopen(request, timeout=HANGS_S, context=tls) as answer:
+        log = json.loads(answer.read())
+        assert log["file"] == str(certificate.with_name("job.log"))
+        assert log["lines"]
 
 
 def watch(place: Place, run: subprocess.Popen[str]) -> None:

@@ -221,6 +221,30 @@ def test_fronts_segments_hops_snapshots_and_lives_are_listed(window: Window, ser
     assert "worker 1/0 died: killed by SIGKILL" in lives[1]
 
 
+def test_the_end_of_the_log_is_shown_as_long_as_somebody_wants_it(
+    window: Window, served: Served, tmp_path: Path
+) -> None:
+    job = served("healthy")
+    tab = window.open(job)
+    button = tab.locator("#log button")
+    button.click()
+    tab.locator("#log", has_text="The job writes no file").wait_for()
+    job.log_file = tmp_path / "job.log"
+    job.log_file.write_text("".join(f"line {number} <b>\n" for number in range(1_000)))
+    lines = tab.locator("#log pre")
+    lines.wait_for()
+    assert lines.inner_text().splitlines() == [f"line {number} <b>" for number in range(800, 1_000)]
+    assert f"{job.log_file} on host-1" in text(tab, "#log")
+    with job.log_file.open("a") as log:
+        log.write("one more\n")
+    tab.locator("#log pre", has_text="one more").wait_for()
+    button.click()
+    asked = [each for each in window.requests if "api/log" in each]
+    tab.wait_for_timeout(2_500)
+    assert [each for each in window.requests if "api/log" in each] == asked
+    job.log_file = None
+
+
 def test_one_moment_can_be_read_with_the_keyboard_alone(window: Window, served: Served) -> None:
     tab = window.open(served("healthy"))
     for _ in range(20):

@@ -19,6 +19,7 @@ from lowtide.status.gauges import WorkerState
 from lowtide.status.history import History
 from lowtide.status.job_view import JobView, SnapshotsView, SnapshotView
 from lowtide.status.job_watch import JobWatch
+from lowtide.status.log_tail import LogTail, last_lines, log_of
 from lowtide.status.metrics import JobMetrics
 from lowtide.status.moment import Moment
 from lowtide.status.page import job_answer, snapshot_lines
@@ -69,6 +70,7 @@ class LifeView:
             look=None if setting.snapshots is None else life.questions.look,
             look_around=None if setting.snapshots is None else life.questions.look_around,
             ended=life.labels.ended_ms,
+            log=_log,
         )
         commands = Commands(
             stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
@@ -170,3 +172,9 @@ class LifeView:
 
 def _iso(time_ms: int | None) -> str:
     return "" if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _log(count: int) -> LogTail | None:
+    """Return the end of the job's log: all of its processes' lines go where Spark's JVM, this one's parent, writes."""
+    file = log_of(os.getppid())
+    return None if file is None else LogTail(socket.gethostname(), str(file), last_lines(file, count))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import re
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,6 +34,7 @@ from lowtide.status.control_client import MOST_KEYS
 from lowtide.status.event_stream import send_events
 from lowtide.status.history import HistoryView
 from lowtide.status.job_view import JobView, SnapshotView
+from lowtide.status.log_tail import MOST_LINES, LogTail
 from lowtide.status.page import jobs_answer
 from lowtide.status.subscriptions import Hub, SubscriptionRefused
 from lowtide_snapshots.page.answers import JobAnswer
@@ -48,6 +50,9 @@ MAX_BODY_BYTES = 64 << 10
 MAX_HEADER_BYTES = 8 << 10
 """Of one header: a browser sends the cookies of all ports of a host."""
 MAX_TIME_DIGITS = 15
+LINES = 200
+"""Of the log, unless another number is asked for."""
+_COUNT = re.compile(r"[0-9]{1,5}")
 
 ROUTES = {
     "GET /": "the job's page, for a browser; it asks for the token",
@@ -56,6 +61,8 @@ ROUTES = {
     "GET /history?since_ms=TIME": "figures per second for 15 min and per 15 s for 6 h, and events",
     "GET /api/jobs": "the jobs that the page shows: this one",
     "GET /api/job?since_ms=TIME": "the content of its page: of the status, history, snapshots and lives",
+    "GET /api/log?lines=COUNT": f"the last lines of the job's log, {MOST_LINES:,} at most, with its machine and "
+    "path; null if the job writes none",
     "GET /events?about=SUBJECT&at_ms=TIME": "server-sent events, each once and in order: about `delivered`, `commit`, "
     "`min_time`, `segment:STEP` or `done:STEP:LABEL`, one or several; with at_ms only once it reaches this time. "
     "Continues after the header `Last-Event-ID`",
@@ -112,6 +119,7 @@ class Queries:
         look: Answers with the states of keys, as `Questions.look` does; None where the state is not served.
         look_around: Answers with the first keys, as `Questions.look_around` does; None as before.
         ended: Answers when a label has ended, as `EndedLabels.ended_ms` does.
+        log: Returns so many of the last lines of the job's log; None if it is no file.
     """
 
     view: Callable[[], JobView | None]
@@ -122,6 +130,7 @@ class Queries:
     look: Callable[[str, Sequence[dict[str, str]]], Awaitable[list[dict[str, Any]]]] | None = None
     look_around: Callable[[str, int | None, int], Awaitable[dict[str, Any]]] | None = None
     ended: Callable[[str, str], Awaitable[int | None]] | None = None
+    log: Callable[[int], LogTail | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +208,7 @@ class Control:
         app.router.add_get("/static/{name}", self._show_page, allow_head=False)
         app.router.add_get("/api/jobs", self._show_jobs, allow_head=False)
         app.router.add_get("/api/job", self._show_job, allow_head=False)
+        app.router.add_get("/api/log", self._show_log, allow_head=False)
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -332,6 +342,12 @@ class Control:
             return since_ms
         answer = await self._queries.page(since_ms)
         return _not_yet() if answer is None else _encoded(answer)
+
+    async def _show_log(self, request: web.Request) -> web.Response:
+        asked = request.query.get("lines", str(LINES))
+        if not _COUNT.fullmatch(asked) or int(asked) > MOST_LINES:
+            return _says(400, f"lines={asked[:20]} is not a number up to {MOST_LINES:,}", f"ask for ?lines={LINES}")
+        return _encoded(await asyncio.to_thread(self._queries.log, int(asked)))
 
     # -- access ----------------------------------------------------------------------------------------------------
 

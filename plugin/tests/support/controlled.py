@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hanging import HANGS_S
@@ -19,6 +20,7 @@ from lowtide.status.control import Commands, Control, Queries
 from lowtide.status.control_client import ControlClient
 from lowtide.status.job_view import SnapshotView
 from lowtide.status.job_watch import JobWatch
+from lowtide.status.log_tail import LogTail, last_lines
 from lowtide.status.metrics import JobMetrics
 from lowtide.status.moment import JobShape, Moment
 from lowtide.status.page import job_answer
@@ -60,6 +62,7 @@ class ControlledJob:
     """By user."""
     questions: list[object] = field(default_factory=list)
     """What was asked of them."""
+    log_file: Path | None = None
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     @property
@@ -125,6 +128,10 @@ class ControlledJob:
     def _rows(self, name: str) -> list[dict[str, Any]]:
         return [{"key": {"user": name}, "state": self.states[name]}] if name in self.states else []
 
+    def log(self, count: int) -> LogTail | None:
+        file = self.log_file
+        return None if file is None else LogTail("host-1", str(file), last_lines(file, count))
+
     async def ended_ms(self, step: str, label: str) -> int | None:
         return self.ended.get((step, label))
 
@@ -160,6 +167,7 @@ def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
             look=job.look_at,
             look_around=job.look_around,
             ended=job.ended_ms,
+            log=job.log,
         ),
         commands=Commands(stop=lambda: job.stops.append("stop"), take=job.take),
         hub=job.hub,

@@ -4,6 +4,7 @@ import { ask, takeToken, Unanswered } from "./asking.js";
 import { h, put } from "./dom.js";
 import { flowGraph } from "./flow.js";
 import { time } from "./format.js";
+import { logPart } from "./log.js";
 import { loginForm } from "./login.js";
 import { callTable, frontTable, hopTable, segmentTable, sinkTable } from "./parts.js";
 import { modelOf, Past } from "./past.js";
@@ -16,12 +17,13 @@ const EVERY_MS = 2_000;
 const AFTER_ERROR_MS = 5_000;
 const MINUTE = 60_000;
 const RANGES = [["2 min", 2 * MINUTE], ["15 min", 15 * MINUTE], ["1 h", 60 * MINUTE], ["6 h", 360 * MINUTE], ["24 h", 1440 * MINUTE], ["7 d", 10_080 * MINUTE]];
-const SECTIONS = ["time", "flow", "parts", "snapshots", "lives", "words"];
+const SECTIONS = ["time", "flow", "parts", "snapshots", "lives", "log", "words"];
 
 const place = (id) => document.getElementById(id);
 const asked = new URLSearchParams(location.search);
 const timeline = new Timeline(place("timeline"));
-const open = { snapshots: false, lives: false, fronts: false };
+const open = { snapshots: false, lives: false, fronts: false, log: false };
+const LOG_LINES = 200;
 let listed = null;
 let sight = sightOf(null);
 let elsewhere = [];
@@ -47,7 +49,7 @@ addEventListener("storage", follow);
 
 /** What is seen of one job; nothing of it is ever another's. Its range is null until somebody chooses one. */
 function sightOf(job) {
-  return { job, past: new Past(), range: null, shown: null, answer: null };
+  return { job, past: new Past(), range: null, shown: null, answer: null, log: undefined };
 }
 
 async function look() {
@@ -62,6 +64,7 @@ async function look() {
   const query = new URLSearchParams({ job: job.job, connection: job.connection, since_ms: next.past.seenMs });
   const found = await ask(`api/job?${query}`, server);
   next.past.take(found.history);
+  if (open.log && server === "job") next.log = await ask(`api/log?lines=${LOG_LINES}`, server);
   // A job whose services do not answer now keeps its last known status.
   const known = found.state === "unreachable" && next.answer;
   next.answer = known ? { ...known, live: null, state: found.state, troubles: found.troubles } : found;
@@ -164,6 +167,8 @@ function showDetails(answer, past, now) {
   const today = Math.floor(now / 86_400_000);
   put(place("snapshots"), { snapshots: answer.snapshots, chosen, today, all: open.snapshots }, (content) => snapshotTable({ ...content, now }, () => toggle("snapshots")));
   put(place("lives"), { lives: answer.lives, today, all: open.lives }, (content) => lifeTable({ ...content, now }, () => toggle("lives")));
+  const { server } = listed?.answer ?? {};
+  put(place("log"), { job: answer.job, server, holder, open: open.log, log: sight.log }, (content) => logPart(content, toggleLog));
   put(place("words"), "words", wordList);
   bringOut(chosen);
 }
@@ -185,6 +190,12 @@ function trouble({ what, where, way_out }) {
 function toggle(list) {
   open[list] = !open[list];
   show();
+}
+
+/** Its lines are asked for as long as they are shown; the newest are in sight. */
+async function toggleLog() {
+  toggle("log");
+  if (open.log) wake();
 }
 
 let brought = false;
