@@ -103,10 +103,14 @@ class AwayDues:
         if stood is not None:
             self._shelves.write(self._packing.due(unit, stood, key), None)
 
-    def before(self, tick: int) -> list[tuple[Key, int]]:
-        """The keys that are due before a tick, each with its hash unit, in no order."""
+    def come_near(self, tick: int) -> None:
+        """Know all that is due before a tick without the store."""
         if tick > self._until:
             self._come_near(min(tick + self._near_ticks, LAST_TICK))
+
+    def before(self, tick: int) -> list[tuple[Key, int]]:
+        """The keys that are due before a tick, each with its hash unit, in no order."""
+        self.come_near(tick)
         near = self._near
         return [each for due in self._ticks if due < tick for each in near[due].items()]
 
@@ -128,7 +132,6 @@ class AwayDues:
         assert not self._far or self._far_first <= min(tick for key, tick in found.items() if key not in self._standing)
 
     def _come_near(self, until: int) -> None:
-        """Know all that is due before a tick without the store."""
         if self._far or self._standing:
             # Read before anything is deleted: a read goes through what waits to be written.
             packing, walk = self._packing, self._shelves.walk

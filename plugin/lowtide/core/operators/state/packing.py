@@ -208,16 +208,15 @@ class DuePacking(Packing):
 def packs(plan: Plan, vertex: Vertex) -> bool:
     """Return whether a step's groups need not be in memory; it leaves the plan as it is.
 
-    Not so of steps other than `SHELVED`, of joins that are not inner, of sessions and of windows that keep their
-    records; and where a dataclass of the state is made by code of the user's, which may leave more in it than its
-    fields.
+    Not so of steps other than `SHELVED`, of joins that are not inner, of windows that keep their records; and where a
+    dataclass of the state is made by code of the user's, which may leave more in it than its fields.
     """
     if type(vertex.step) not in SHELVED:
         return False
     step, saved = vertex.step, [_saved(plan, vertex, port) for port in range(vertex.step.sides)]
     if isinstance(step, Join) and step.how != "inner":
         return False
-    if isinstance(step, WindowBy) and (isinstance(step.windows, Session) or saved[0].kind != "window" or step.by_unit):
+    if isinstance(step, WindowBy) and (saved[0].kind != "window" or step.by_unit):
         return False
     if saved[0].kind == "deduplicate":
         return True
@@ -232,12 +231,15 @@ def packing_of(plan: Plan, vertex: Vertex, port: int = 0) -> Packing:
     keys = [hints[column] for column in plan.key_of(vertex, saved.port)]
     state: Any = saved.content
     kind = GROUP_KIND
+    in_spans = isinstance(vertex.step, WindowBy) and not isinstance(vertex.step.windows, Session)
     if saved.kind == "last":
         state = list[tuple[bytes, saved.content]]  # type: ignore[name-defined]  # a type made here
     elif saved.kind == "deduplicate":
         state = int
-    elif saved.kind == "window":
+    elif saved.kind == "window" and in_spans:
         state, kind = tuple[Span, saved.content], WINDOW_KIND  # type: ignore[name-defined]
+    elif saved.kind == "window":
+        state = list[tuple[Span, saved.content]]  # type: ignore[name-defined]
     elif saved.kind == "join":
         state, kind = list[tuple[bytes, saved.content, bool]], SIDE_KIND + port  # type: ignore[name-defined]
     elif saved.ttl is not None:
@@ -245,7 +247,7 @@ def packing_of(plan: Plan, vertex: Vertex, port: int = 0) -> Packing:
     carried = DUE.size if isinstance(vertex.step, TimedScan) else 0
     several = len(keys) > 1
     key = tuple[tuple(keys)] if several else keys[0]  # type: ignore[misc]
-    made = WindowPacking if saved.kind == "window" else Packing
+    made = WindowPacking if in_spans else Packing
     owner = f'step "{vertex.name}"'
     return made(owner, vertex.id, plan.units, several=several, key=key, state=state, kind=kind, carried=carried)
 

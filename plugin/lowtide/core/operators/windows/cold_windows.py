@@ -64,6 +64,9 @@ class ColdWindows(FixedWindows):
 
     # -- in and out of memory --------------------------------------------------------------------------------------
 
+    def come_near(self, tick: int) -> None:
+        """Know what closes before a tick: all spans are known as it is."""
+
     def admit(self, keys: Iterable[Key], units: Sequence[int], moments: Iterable[int]) -> None:
         """Bring the windows into memory that the store has of records: n keys, hash units and times."""
         absent: dict[Place, int] = {}

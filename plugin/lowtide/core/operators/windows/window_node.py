@@ -20,6 +20,7 @@ from lowtide.core.operators.state.group import Key, Touched
 from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.packing import Packing, WindowPacking
 from lowtide.core.operators.state.shelf import Shelves
+from lowtide.core.operators.windows.cold_sessions import ColdSessions
 from lowtide.core.operators.windows.cold_windows import ColdWindows, merged
 from lowtide.core.operators.windows.folding import Folding, Refused, window_of
 from lowtide.core.operators.windows.windows import LATE, Arrival, OpenWindows, Saved, open_windows, rows_of
@@ -111,7 +112,7 @@ class WindowNode(Holding):
         self._updates = step.emit == "update"
         self._folding = Folding(vertex)
         self._windows: OpenWindows = open_windows(step, self._folding, self._slack_us, self._several)
-        self._cold: ColdWindows | None = None
+        self._cold: ColdWindows | ColdSessions | None = None
         """Where not all windows are in memory: `_windows`."""
         self._clock = ClockKeys(plan, vertex)
         self._pending = Pending(f'step "{vertex.name}"')
@@ -154,6 +155,8 @@ class WindowNode(Holding):
     def go_on(self, min_time: int, feed: Feed, portion: Portion) -> int:
         """Continue as in `Holding`: stop after a tick, or between two windows that close."""
         pending, windows = self._pending, self._windows
+        if self._cold is not None:
+            self._cold.come_near(min_time)
         if self._closing is not None and not self._close(self._closing, feed, portion):
             return self._closing.tick
         while True:
@@ -219,7 +222,7 @@ class WindowNode(Holding):
                 late = late.with_ats([with_child(at, LATE_NUMBER) for at in late.ats])
             self._lates[0].take(late, 0, feed)
 
-    def _admit(self, cold: ColdWindows, batch: Batch, began: int) -> None:
+    def _admit(self, cold: ColdWindows | ColdSessions, batch: Batch, began: int) -> None:
         """Bring the windows of records into memory."""
         assert self._key is not None, "windows by hash unit are in memory"
         time = self._time
@@ -278,11 +281,11 @@ class WindowNode(Holding):
 
     def shelve(self, shelves: Shelves, packing: Packing) -> None:
         """Have windows at rest leave memory; before there are any."""
-        assert isinstance(packing, WindowPacking), "it was made for windows"
         step = self.vertex.step
         assert isinstance(step, WindowBy), "nothing else has windows"
-        self._cold = ColdWindows(step, self._folding, self._slack_us, self._several, shelves, packing)
-        self._windows = self._cold
+        given = step, self._folding, self._slack_us, self._several, shelves
+        cold = ColdWindows(*given, packing) if isinstance(packing, WindowPacking) else ColdSessions(*given, packing)
+        self._windows = self._cold = cold
 
     def prune(self, tick: int) -> None:
         """Forget how windows were before a tick; O(changes since)."""
@@ -329,6 +332,8 @@ class WindowNode(Holding):
     def restore(self, parts: Mapping[int, Iterable[tuple[Key, Saved]]], tick: int) -> None:
         """Take over what `capture(tick)` gave for these hash units; when they close is known from them."""
         self.prune(tick)
+        if self._cold is not None:
+            self._cold.come_near(tick)
         for unit, keys in parts.items():
             self._touched.add([unit], tick - 1)
             if self._cold is not None:

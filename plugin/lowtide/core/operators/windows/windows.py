@@ -356,7 +356,7 @@ class FixedWindows(OpenWindows):
             self._restored(keys[key].state)
 
 
-class _Session:
+class OpenSession:
     """One open session of one key; its state is `TAKEN_IN` once another session has it, `changed` as in `Open`."""
 
     __slots__ = ("changed", "end", "key", "start", "state", "unit")
@@ -383,9 +383,9 @@ class SessionWindows(OpenWindows):
         assert isinstance(step.windows, Session), "all others share their bounds"
         self._gap = micros(step.windows.gap)
         self._lates = step.time is not None
-        self._open: dict[Key, _Session | list[_Session]] = {}
+        self._open: dict[Key, OpenSession | list[OpenSession]] = {}
         """Most keys have one that is open, and a list for it would take 88 bytes."""
-        self._dues: dict[int, list[_Session]] = {}
+        self._dues: dict[int, list[OpenSession]] = {}
         self._ticks: list[int] = []
         """A heap of the ticks in `_dues`."""
         self._taken_in = 0
@@ -410,7 +410,7 @@ class SessionWindows(OpenWindows):
         touched = [each for each in mine if moment < each.end and each.start < moment + self._gap]
         tick = arrival.tick
         noted = any([each.changed == tick for each in mine])
-        before = [] if noted else _saved(mine)
+        before = [] if noted else saved_sessions(mine)
         state = self._joined(touched, arrival)
         if not noted:
             self._before.append((tick, key, arrival.unit, before))
@@ -431,10 +431,10 @@ class SessionWindows(OpenWindows):
                 self._bound_dues()
         else:
             self._windows_kept += 1
-            self._opened(_Session(key, arrival.unit, start, end, state, tick))
+            self._opened(OpenSession(key, arrival.unit, start, end, state, tick))
         return [((start, end), state)], False
 
-    def _joined(self, touched: Sequence[_Session], arrival: Arrival) -> Any:
+    def _joined(self, touched: Sequence[OpenSession], arrival: Arrival) -> Any:
         """Return the states of sessions in the order of their starts, and the record."""
         if self._keeps:
             # The note of the earlier state may be this very list: it is read at its tick, without later records.
@@ -450,26 +450,26 @@ class SessionWindows(OpenWindows):
             )
         return self._folding.add(state, arrival.row, arrival.position)
 
-    def _of(self, key: Key) -> list[_Session]:
+    def _of(self, key: Key) -> list[OpenSession]:
         """A key's open sessions, ordered by start; a change of the list is to be `_put`."""
         found = self._open.get(key)
         if found is None:
             return []
-        return [found] if isinstance(found, _Session) else found
+        return [found] if isinstance(found, OpenSession) else found
 
-    def _put(self, key: Key, mine: list[_Session]) -> None:
+    def _put(self, key: Key, mine: list[OpenSession]) -> None:
         if mine:
             self._open[key] = mine[0] if len(mine) == 1 else mine
         else:
             del self._open[key]
 
-    def _opened(self, session: _Session) -> None:
+    def _opened(self, session: OpenSession) -> None:
         mine = self._of(session.key)
         insort(mine, session, key=_start)
         self._put(session.key, mine)
         self._put_due(session)
 
-    def _put_due(self, session: _Session) -> None:
+    def _put_due(self, session: OpenSession) -> None:
         tick = self.closes(session.end)
         if tick in self._dues:
             self._dues[tick].append(session)
@@ -490,7 +490,14 @@ class SessionWindows(OpenWindows):
         """See `OpenWindows`."""
         if self.first_due != tick:
             return
-        parts: dict[int, list[_Session]] = {}
+        parts = self._due_at(tick)
+        for unit in sorted(parts):
+            yield from self._close_unit(tick, unit, parts.pop(unit))
+        self._closed(tick)
+
+    def _due_at(self, tick: int) -> dict[int, list[OpenSession]]:
+        """The sessions that close at a tick, by hash unit; those that have grown are put at a later one."""
+        parts: dict[int, list[OpenSession]] = {}
         for session in self._dues[tick]:
             if session.state is TAKEN_IN:
                 self._taken_in -= 1
@@ -499,20 +506,26 @@ class SessionWindows(OpenWindows):
                 self._put_due(session)
             else:
                 parts.setdefault(session.unit, []).append(session)
-        for unit in sorted(parts):
-            found = [(self._due(session), session) for session in parts.pop(unit)]
-            for due, session in sorted(found, key=_due):
-                mine = self._of(session.key)
-                self._before.append((tick, session.key, unit, _saved(mine)))
-                mine.remove(session)
-                self._put(session.key, mine)
-                self._shut(session.state)
-                yield due
+        return parts
+
+    def _close_unit(self, tick: int, unit: int, sessions: Iterable[OpenSession]) -> Iterator[Due]:
+        """Close sessions of one hash unit, in order, each when it is given."""
+        found = [(self._due(session), session) for session in sessions]
+        for due, session in sorted(found, key=_due):
+            mine = self._of(session.key)
+            self._before.append((tick, session.key, unit, saved_sessions(mine)))
+            mine.remove(session)
+            self._put(session.key, mine)
+            self._shut(session.state)
+            yield due
+
+    def _closed(self, tick: int) -> None:
+        """All that closes at a tick has been given."""
         heappop(self._ticks)
         del self._dues[tick]
         self._bound_dues()
 
-    def _due(self, session: _Session) -> Due:
+    def _due(self, session: OpenSession) -> Due:
         key = session.key
         return Due(session.unit, session.end, session.start, self.key_bytes(key), key, session.state)
 
@@ -522,7 +535,7 @@ class SessionWindows(OpenWindows):
         for key in self._open:
             mine = self._of(key)
             if mine[0].unit in parts and key not in changed:
-                parts[mine[0].unit].append((key, self._as_of(_saved(mine), tick)))
+                parts[mine[0].unit].append((key, self._as_of(saved_sessions(mine), tick)))
         for key, (unit, saved) in changed.items():
             if saved and unit in parts:
                 parts[unit].append((key, self._as_of(saved, tick)))
@@ -535,7 +548,7 @@ class SessionWindows(OpenWindows):
 
     def of_key(self, key: Key, tick: int) -> Saved:
         """See `OpenWindows`."""
-        found = _saved(self._of(key))
+        found = saved_sessions(self._of(key))
         for other, _, saved in self._changed_since(tick):
             if other == key:
                 found = saved
@@ -551,7 +564,7 @@ class SessionWindows(OpenWindows):
         """See `OpenWindows`."""
         for (start, end), kept in saved:
             state = self._opened_state(kept)
-            self._opened(_Session(key, unit, start, end, state))
+            self._opened(OpenSession(key, unit, start, end, state))
             self._restored(state)
 
 
@@ -584,7 +597,8 @@ def _new(part: list[tuple[Key, Saved]], key: Key) -> Saved:
     return saved
 
 
-def _saved(sessions: Iterable[_Session]) -> Saved:
+def saved_sessions(sessions: Iterable[OpenSession]) -> Saved:
+    """Sessions as they are saved."""
     return [((each.start, each.end), each.state) for each in sessions]
 
 
@@ -597,7 +611,7 @@ def _at(element: tuple[bytes, Any]) -> bytes:
     return element[0]
 
 
-def _start(session: _Session) -> int:
+def _start(session: OpenSession) -> int:
     return session.start
 
 
