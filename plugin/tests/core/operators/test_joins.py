@@ -325,8 +325,8 @@ def test_partners_that_have_ended_are_looked_for_no_more() -> None:
         for tick in (*(first_tick + ms // SLACK_MS for ms in (1_500, 3_000, 5_000, 8_000)), 1 << 40):
             level.feed(parcels, tick)
             level.program.prune(tick)
-            ats = sorted(at for entries in node._partners._kept.values() for at in entries)
-            assert sorted(at for entries in node._partners._by_time.values() for _, at, _ in entries) == ats
-            kept += len(ats)
-        assert not node._partners._by_time
+            records = node.sides[1]._kept
+            node._partners.check(records)
+            kept += sum(map(len, records.values()))
+        assert not records
     assert kept > 10

@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from heapq import heappop
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from cold_stores import CruelStore, StoreFailed
 
 import lowtide as lt
 from lowtide.core.operators.joins.cold_side import ColdSide
+from lowtide.core.operators.joins.join_asof import AsofNode, ColdPartners
 from lowtide.core.operators.joins.join_node import JoinNode
-from lowtide.core.operators.joins.join_side import JoinSide
+from lowtide.core.operators.joins.join_side import Dues, Held, JoinSide
 from lowtide.core.operators.joins.join_table import RECORDS as RECORDS_PORT
 from lowtide.core.operators.joins.join_table import ROWS, TableJoinNode
 from lowtide.core.operators.node import Feed
@@ -72,6 +73,11 @@ class Stamped:
     part: int
     number: int
     at: datetime
+
+
+@dataclass(frozen=True)
+class Late(Stamped):
+    """One more."""
 
 
 @dataclass(frozen=True)
@@ -221,6 +227,36 @@ def plan_of_join() -> Plan:
     return compile_flow(flow, units=UNITS, parallelism=1, slack_ms=1)
 
 
+def either(event: Event | None, row: Row | None) -> Out:
+    if (0 if event is None else event.number) % 31 == 5:
+        raise ValueError("thirty-one")
+    key = (event or row).key  # type: ignore[union-attr]  # one of them is there
+    return Out(key, -1 if event is None else event.number, -1 if row is None else row.number)
+
+
+def plan_of_outer_join(how: Literal["left", "outer"]) -> Plan:
+    flow = lt.Flow("test")
+    keyed = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key", "part")
+    rows = flow.read("rows", lt.kafka("rows", lt.json(Row))).key_by("key", "part")
+    joined = keyed.join("seen", rows, either, before=5 * BRIEF, after=3 * BRIEF, how=how)
+    joined.write("out", lt.kafka("out", lt.json(Out)))
+    return compile_flow(flow, units=UNITS, parallelism=1, slack_ms=1)
+
+
+def newest_of(event: Stamped, other: Late | None) -> Out:
+    return Out(event.key, event.number, -1 if other is None else other.number)
+
+
+def plan_of_join_asof(how: Literal["left", "inner"]) -> Plan:
+    flow = lt.Flow("test")
+    keyed = flow.read("events", lt.kafka("events", lt.json(Stamped))).key_by("key", "part")
+    others = flow.read("others", lt.kafka("others", lt.json(Late))).key_by("key", "part")
+    time = lt.event_time("at", wait=2 * BRIEF, late="drop")
+    joined = keyed.join_asof("seen", others, newest_of, back=4 * BRIEF, time=time, how=how)
+    joined.write("out", lt.kafka("out", lt.json(Out)))
+    return compile_flow(flow, units=UNITS, parallelism=1, slack_ms=1)
+
+
 def plan_of_windows(cut: Any, *, emit: Any = "close", reduces: bool = False) -> Plan:
     """Windows that outlast their records' rest."""
 
@@ -281,10 +317,14 @@ PLANS: dict[str, Callable[[], Plan]] = {
     "deduplicate": lambda: plan_of(lambda keyed: keyed.deduplicate("seen", within=BRIEF), gives=Event),
     "beside": plan_beside,
     "join": plan_of_join,
+    "left join": lambda: plan_of_outer_join("left"),
+    "outer join": lambda: plan_of_outer_join("outer"),
+    "join_asof": lambda: plan_of_join_asof("left"),
+    "inner join_asof": lambda: plan_of_join_asof("inner"),
     "tumbling": lambda: plan_of_windows(lt.tumbling(5 * BRIEF)),
     "sliding": lambda: plan_of_windows(lt.sliding(6 * BRIEF, 2 * BRIEF), reduces=True),
     "updates": lambda: plan_of_windows(lt.tumbling(7 * BRIEF), emit="update"),
-    "sessions": lambda: plan_of_windows(lt.session(2 * BRIEF)),
+    "sessions": lambda: plan_of_windows(lt.session(4 * BRIEF)),
     "sessions, reduced": lambda: plan_of_windows(lt.session(BRIEF), reduces=True),
     "sessions that merge": plan_of_merging_sessions,
     "timers": plan_of_timers,
@@ -320,8 +360,8 @@ class Stream:
         named, part = f"user-{key:05d}", key % 2
         if self.record is Event:
             return Event(named, part, number)
-        if self.record is Stamped:
-            return Stamped(named, part, number, at_tick(100 + number // 12 + number * 7 % 25 - 12))
+        if self.record in (Stamped, Late):
+            return self.record(named, part, number, at_tick(100 + number // 12 + number * 7 % 25 - 12))
         return Row(named, part, number, number % 4 == 0, (0.5,))
 
 
@@ -493,7 +533,15 @@ def check_dues(program: Program, names: Sequence[str]) -> None:
         elif isinstance(shelf, ColdSessions):
             away, here = shelf._away, shelf._open
             found = {key: shelf._closes_first(saved) for key, saved, _ in at_places(shelf)}
+        elif isinstance(shelf, ColdSide) and shelf.comes_alone:
+            away, here = shelf._away, shelf._kept
+            for key, saved, _ in at_places(shelf):
+                due = shelf._due(shelf._held(0, key, saved))
+                if due is not None:
+                    found[key] = due
         else:
+            if isinstance(shelf, ColdPartners):
+                shelf.by_time.check(shelf._kept)
             continue
         away.check()
         assert away._standing.keys() <= here.keys()
@@ -523,7 +571,7 @@ def far_dues(away: AwayDues) -> dict[Key, int]:
 def test_a_step_on_shelves_gives_what_it_gives_in_memory(name: str, limit_bytes: int) -> None:
     plan = PLANS[name]()
     pair, chosen = Pair(plan, limit_bytes), Random(3)
-    for act in log_of(plan, limit_bytes, 2 * RECORDS if "table" in name or name == "join" else RECORDS):
+    for act in log_of(plan, limit_bytes, 2 * RECORDS if "table" in name or "join" in name else RECORDS):
         pair.do(act)
         if act.batch is None and chosen.random() < 0.03:
             pair.compare(max(pair.shelf.pruned, act.tick + chosen.randrange(-LAG, LAG)), chosen)
@@ -687,11 +735,11 @@ def _admit_nothing(cold: ColdWindows, keys: Any, units: Any, moments: Any) -> No
     """Each record finds its windows as they are in memory."""
 
 
-def _admit_one_side(node: JoinNode, ticks: Any) -> None:
+def _admit_one_side(node: JoinNode, ticks: Any, min_time: int) -> None:
     """Bring in the partners of records, and not what they lie beside."""
     admit, cold = JOIN_ADMITS, node._cold
     node._cold = cold[:1]
-    admit(node, ticks)
+    admit(node, ticks, min_time)
     node._cold = cold
 
 
@@ -823,6 +871,25 @@ def _closes_last(cold: ColdSessions, saved: Any) -> int:
     return cold.closes(max(end for (_, end), _ in saved))
 
 
+def _due_last(side: ColdSide, records: Any) -> int | None:
+    return max([held.ends for held in records if side._waits(held)], default=None)
+
+
+def _waits_though_it_has_come_out(side: ColdSide, held: Held) -> bool:
+    return side._dues is not None and held.paired is None
+
+
+def _leaves_with_partners_still_there(side: ColdPartners, key: Key) -> list[Held]:
+    return ColdSide._leaves(side, key)
+
+
+def _beside_a_second_entry(dues: Dues, held: Held) -> None:
+    """It is due in memory and out of it."""
+
+
+IN_PARTS: tuple[type, ...] = (ColdWindows, ColdSide, ColdPartners, AsofNode, Dues)
+"""Of these all leaves that is at rest."""
+NO_PARTNERS = property(lambda _: None, lambda *_: None)
 SESSION_CHANGES, SESSION_PRUNE, SESSION_EVICT = ColdSessions._change, ColdSessions.prune, ColdSessions.evict
 DUES_LEFT, DUES_COME_NEAR, DUES_GONE = AwayDues.left, AwayDues._come_near, ColdKeyDues.gone
 
@@ -843,6 +910,18 @@ MUTATIONS: dict[str, tuple[str, type, str, Any]] = {
     "a key with one more record counts as written": ("join", ColdSide, "_change", _change_and_stay_clean),
     "a first partner is not noted": ("join", ColdSide, "paired", _pair_and_stay_clean),
     "what ends on disk counts as unchanged": ("join", ColdSide, "close", _close_what_is_in_memory),
+    "what is alone on disk does not come out": ("outer join", ColdSide, "away_before", lambda *_: []),
+    "a record is due when the last of its key is": ("left join", ColdSide, "_due", _due_last),
+    "what has come out alone does so again": ("left join", ColdSide, "_waits", _waits_though_it_has_come_out),
+    "what has left is due in memory": ("outer join", Dues, "leave", _beside_a_second_entry),
+    "what waits on disk comes out with no partner": ("join_asof", AsofNode, "_cold_partners", NO_PARTNERS),
+    "partners that have left are still there": (
+        "join_asof",
+        ColdPartners,
+        "_leaves",
+        _leaves_with_partners_still_there,
+    ),
+    "of what comes out some is left on disk": ("inner join_asof", ColdSide, "away_before", lambda *_: []),
     "what is on disk does not close": ("tumbling", ColdWindows, "_away", _closed_without_the_store),
     "a window that changes counts as written": ("sliding", ColdWindows, "_put", _put_and_stay_clean),
     "a window leaves that has just changed": ("sliding", ColdWindows, "_put", _put_and_stay_at_rest),
@@ -890,9 +969,9 @@ MUTATIONS: dict[str, tuple[str, type, str, Any]] = {
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_mutation_is_found(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, changed, method, mutant = MUTATIONS[mutation]
-    monkeypatch.setattr(changed, method, mutant)
+    monkeypatch.setattr(changed, method, mutant, raising=changed is not AsofNode)
     with pytest.raises((AssertionError, LookupError, ValueError)):
-        run(Pair(PLANS[name](), 0 if changed in (ColdWindows, ColdSide) else 4_000))
+        run(Pair(PLANS[name](), 0 if changed in IN_PARTS else 4_000))
 
 
 @pytest.mark.parametrize("mutant", [_restored_without_its_moment, _restored_without_an_entry])
@@ -901,6 +980,21 @@ def test_moments_that_a_life_does_not_get_back_are_missed(mutant: Any, monkeypat
     monkeypatch.setattr(ColdKeyDues, "restored", mutant)
     with pytest.raises(AssertionError):
         live_twice(PLANS["timers"]())
+
+
+@pytest.mark.parametrize("name", ["sessions", "left join", "join_asof"])
+def test_dues_that_a_life_does_not_get_back_are_missed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more for each kind."""
+    restore = Program.restore_unit
+
+    def without(*given: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(AwayDues, "left", lambda *_: None)
+            restore(*given)
+
+    monkeypatch.setattr(Program, "restore_unit", without)
+    with pytest.raises(AssertionError):
+        live_twice(PLANS[name]())
 
 
 @pytest.mark.parametrize("name", ["scan", "timers"])

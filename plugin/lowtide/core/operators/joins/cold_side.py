@@ -1,8 +1,11 @@
 """One side of a join of which only some records are in memory; the others lie packed in a cold store, key by key.
 
 A key is *at rest* once none of its records has come, or has found its first partner, at the prune time or later: it may
-leave then, with all of them. It comes back before a record of either side with its key is looked at. When the records
-of a hash unit end is known without them; what has ended in the store is left out where it is read, and deleted in turn.
+leave then, with all of them. It comes back before a record of either side with its key is looked at, or as one of its
+own comes out alone: when the first of them does is known without it (`AwayDues`). When the records of a hash unit end
+is known too; what has ended in the store is left out where it is read, and deleted in turn.
+
+Keys that meet nothing stay in memory: their records wait for no one, and soon go.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ from typing import Any
 
 from typing_extensions import override
 
-from lowtide.core.operators.joins.join_side import HELD_BYTES, Held, JoinSide, SavedRecord
+from lowtide.core.operators.joins.join_side import HELD_BYTES, Dues, Held, JoinSide, SavedRecord
 from lowtide.core.operators.joins.nearness import Nearness
+from lowtide.core.operators.order.keys import meets_nothing
 from lowtide.core.operators.order.order import FIRST_TICK, tick_of
 from lowtide.core.operators.state.at_rest import AtRest
+from lowtide.core.operators.state.away_dues import AwayDues
 from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.packing import Packing
@@ -25,21 +30,29 @@ from lowtide.core.operators.state.shelf import SHELF_BYTES, Shelves, Sweep
 
 
 class ColdSide(JoinSide):
-    """The records of one port that do not come out alone; see `JoinSide`.
+    """The records of one port; see `JoinSide`.
 
     Args:
         name: What it is called in snapshots.
         port: The port.
         nearness: What the join says of time.
+        dues: Where unpaired records in memory come out; None where they do not.
         shelves: Those of its process.
         packing: The packing of its keys.
 
     Attributes:
+        port: The port.
         at_rest: Which keys may leave, or have come back.
     """
 
-    def __init__(self, name: str, port: int, nearness: Nearness, shelves: Shelves, packing: Packing) -> None:
-        super().__init__(name, port, nearness, None)
+    def __init__(
+        self, name: str, port: int, nearness: Nearness, dues: Dues | None, shelves: Shelves, packing: Packing
+    ) -> None:
+        super().__init__(name, port, nearness, dues)
+        self.port = port
+        self._away = AwayDues(shelves, packing.dues(), nearness.slack_us // 1_000)
+        self._over = FIRST_TICK
+        """What was due before this tick has come out."""
         self._shelves = shelves
         self._packing = packing
         self._changed: dict[Key, int] = {}
@@ -86,12 +99,24 @@ class ColdSide(JoinSide):
                 continue
             for held in found:
                 self._place(held)
+                self._wait(held)
+            self._away.came(key, self._due(found))
             self._changed[key] = FIRST_TICK
             self.at_rest.came(key)
+
+    @property
+    def first_away(self) -> int | None:
+        """No record that is not in memory comes out alone before this tick; None if none does."""
+        return self._away.first
+
+    def away_before(self, tick: int) -> list[tuple[Key, int]]:
+        """The keys not in memory of which a record comes out alone before a tick, each with its hash unit."""
+        return [] if self._dues is None else self._away.before(tick)
 
     @override
     def put(self, held: Held) -> None:
         self._place(held)
+        self._wait(held)
         self._touched.add([held.unit], held.tick)
         self._note_end(held)
         self._change(held.key, held.tick)
@@ -104,6 +129,7 @@ class ColdSide(JoinSide):
 
     @override
     def close(self, tick: int) -> None:
+        self._over = max(self._over, tick)
         while self._ticks and self._ticks[0] < tick:
             ends = heappop(self._ticks)
             self._touched.add(self._ends.pop(ends), ends)
@@ -128,6 +154,7 @@ class ColdSide(JoinSide):
         key = held.key
         if key not in self._kept:
             del self._changed[key]
+            self._away.gone(key, held.unit)
             if self.at_rest.gone(key):
                 self._shelves.write(self._packing.place(held.unit, key), None)
 
@@ -145,16 +172,25 @@ class ColdSide(JoinSide):
         """Let the key go that has been at rest for longest, of which there is one."""
         key, clean = self.at_rest.leave()
         assert self._changed.pop(key) < self._pruned, "only keys at rest leave"
+        records = self._leaves(key)
+        unit = records[0].unit
+        self._away.left(key, unit, self._due(records))
+        if not clean:
+            saved = [(held.at, held.row, held.paired is not None) for held in records]
+            self._units.add(unit)
+            self._shelves.write(self._packing.place(unit, key), self._packing.pack(key, saved))
+        if self._dues is not None:
+            for held in records:
+                self._dues.leave(held)
+
+    def _leaves(self, key: Key) -> list[Held]:
+        """Let go of the records of a key, and return them."""
         records = list(self._kept.pop(key).values())
         for held in records:
             del self._here[held.ends][held.at]
             self._count -= 1
             self._bytes -= held.bytes
-        if not clean:
-            unit = records[0].unit
-            saved = [(held.at, held.row, held.paired is not None) for held in records]
-            self._units.add(unit)
-            self._shelves.write(self._packing.place(unit, key), self._packing.pack(key, saved))
+        return records
 
     # -- all there is ----------------------------------------------------------------------------------------------
 
@@ -204,10 +240,19 @@ class ColdSide(JoinSide):
     def restore(self, parts: Mapping[int, Iterable[tuple[Key, list[SavedRecord]]]], tick: int) -> None:
         """See `JoinSide`; it goes to the store, as it may be more than fits memory."""
         self.prune(tick)
+        self._over = max(self._over, tick)
+        self._away.come_near(tick)
         for unit, keys in parts.items():
-            listed = list(keys)
-            for key, saved in listed:
-                for held in self._held(unit, key, saved):
+            listed = []
+            for key, saved in keys:
+                records = list(self._held(unit, key, saved))
+                if meets_nothing(key):
+                    for held in records:
+                        self.put(held)
+                    continue
+                listed.append((key, saved))
+                self._away.left(key, unit, self._due(records))
+                for held in records:
                     self._note_end(held)
             self._units.add(unit)
             self._shelves.take(self._packing.packed(unit, listed))
@@ -237,8 +282,21 @@ class ColdSide(JoinSide):
 
     def _change(self, key: Key, tick: int) -> None:
         self._changed[key] = tick
-        self._recent.append((tick, key))
-        self.at_rest.changes(key)
+        if not meets_nothing(key):
+            self._recent.append((tick, key))
+            self.at_rest.changes(key)
+
+    def _waits(self, held: Held) -> bool:
+        """Return whether a record will come out alone, as far as is known."""
+        return self._dues is not None and held.paired is None and held.ends >= self._over
+
+    def _wait(self, held: Held) -> None:
+        if self._dues is not None and self._waits(held):
+            self._dues.add(held)
+
+    def _due(self, records: Iterable[Held]) -> int | None:
+        """The tick at which the first of a key's records comes out alone; None if none does."""
+        return min([held.ends for held in records if self._waits(held)], default=None)
 
     def _held(self, unit: int, key: Key, saved: Iterable[SavedRecord]) -> Iterator[Held]:
         for at, row, is_paired in saved:

@@ -68,15 +68,23 @@ class JoinNode(PortsNode):
     def shelve(self, name: str, shelves: Shelves, packing: Packing) -> None:
         """Have the keys at rest of a side leave memory; before it has any."""
         port = [side.name for side in self.sides].index(name)
-        assert not self.sides[port].comes_alone, "its dues are in memory"
-        self._cold.append(ColdSide(name, port, self._nearness, shelves, packing))
+        self._cold.append(self._cold_side(port, shelves, packing))
         self.sides[port] = self._cold[-1]
         self.states = {side.name: side for side in self.sides}
+
+    def _cold_side(self, port: int, shelves: Shelves, packing: Packing) -> ColdSide:
+        dues = self._dues if self.sides[port].comes_alone else None
+        return ColdSide(self.sides[port].name, port, self._nearness, dues, shelves, packing)
 
     @property
     def due_tick(self) -> int | None:
         """The smallest tick at which a record comes out alone, as far as is known; None if none will."""
-        return self._dues.first
+        first = self._dues.first
+        for side in self._cold:
+            away = side.first_away
+            if away is not None and (first is None or away < first):
+                first = away
+        return first
 
     def advance(self, min_time: int, feed: Feed) -> None:
         """Let records and the clock have their turns, in order, below the level's min time."""
@@ -84,8 +92,8 @@ class JoinNode(PortsNode):
         for port, pending in enumerate(self._pending):
             for batch in pending.release(min_time):
                 ticks.setdefault(batch.ticks[0], [None, None])[port] = batch
-        if self._cold and ticks:
-            self._admit(ticks.values())
+        if self._cold:
+            self._admit(ticks.values(), min_time)
         for tick in sorted(ticks):
             self._close_before(tick, feed)
             self._tick(tick, ticks[tick], feed)
@@ -94,16 +102,24 @@ class JoinNode(PortsNode):
             side.close(min_time)
         self._check_size()
 
-    def _admit(self, ticks: Iterable[Ports]) -> None:
-        """Bring the keys into memory that records of either side have."""
-        found: dict[Key, int] = {}
+    def _admit(self, ticks: Iterable[Ports], min_time: int) -> None:
+        """Bring the keys into memory that records ask for, or that have a record which comes out alone by then."""
+        found: list[dict[Key, int]] = [{}, {}]
         for batches in ticks:
             for port, batch in enumerate(batches):
                 if batch is not None:
-                    found.update(zip(map(self._keys[port], batch.rows), batch.units, strict=True))
-        keys = [key for key in found if not meets_nothing(key)]
+                    found[port].update(zip(map(self._keys[port], batch.rows), batch.units, strict=True))
+        due = {key: unit for side in self._cold for key, unit in side.away_before(min_time)}
         for side in self._cold:
-            side.admit(keys, [found[key] for key in keys])
+            asked = due.copy()
+            for port in self._asked_of(side.port):
+                asked.update(found[port])
+            keys = [key for key in asked if not meets_nothing(key)]
+            side.admit(keys, [asked[key] for key in keys])
+
+    def _asked_of(self, _port: int) -> Sequence[int]:
+        """The ports whose records ask for what is kept of a port: they lie beside it, or pair with it."""
+        return (LEFT, RIGHT)
 
     def _check_size(self) -> None:
         """See that what is kept has not outgrown its limit (errors: StateTooLarge)."""

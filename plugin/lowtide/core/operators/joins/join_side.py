@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from lowtide.core.operators.joins.nearness import Nearness
 from lowtide.core.operators.order.memory import Kept, Scale
 from lowtide.core.operators.order.order import FIRST_TICK, tick_of
-from lowtide.core.operators.state.group import Key, Touched
+from lowtide.core.operators.state.group import SPARE, Key, Touched
 from lowtide.core.operators.state.keyed_state import NOTHING
 
 HELD_BYTES = 500
@@ -51,12 +51,18 @@ class Held:
         self.paired: int | None = None
         self.bytes = 0
 
+    def __lt__(self, other: Held) -> bool:
+        """Any of two entries for one record may come first: one of them counts no more."""
+        return False
+
 
 class Dues:
     """The records that come out alone unless they find a partner; of one tick by unit, moment, port and order key."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, int, bytes, Held]] = []
+        self._left = 0
+        """No more entries than these are of records that have left memory since the last look."""
 
     @property
     def first(self) -> int | None:
@@ -69,6 +75,15 @@ class Dues:
     def add(self, held: Held) -> None:
         """Have a record come out alone at its end."""
         heappush(self._heap, (held.ends, held.unit, held.last, held.port, held.at, held))
+
+    def leave(self, held: Held) -> None:
+        """Have a record not be due here: it leaves memory; O(1) on average."""
+        held.paired = held.tick
+        self._left += 1
+        if 2 * self._left > len(self._heap) + SPARE:
+            self._heap = [entry for entry in self._heap if entry[-1].paired is None]
+            heapify(self._heap)
+            self._left = 0
 
     def of(self, tick: int) -> list[Held]:
         """Take those of a tick, the first there is, in their order."""

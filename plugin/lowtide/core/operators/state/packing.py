@@ -24,6 +24,7 @@ from lowtide.flow.steps.steps import (
     Deduplicate,
     FlatScan,
     Join,
+    JoinAsof,
     JoinTable,
     Last,
     Reduce,
@@ -46,7 +47,7 @@ WHOLE_BYTES, DIGEST_BYTES = 384, 16
 """Of a longer key so much is at its place, and so much of the whole key's SHA-256; the value has all of it."""
 
 SHELVED: frozenset[type[Step]] = frozenset(
-    {Scan, FlatScan, TimedScan, Reduce, Aggregated, Last, Deduplicate, JoinTable, WindowBy, Join}
+    {Scan, FlatScan, TimedScan, Reduce, Aggregated, Last, Deduplicate, JoinTable, WindowBy, Join, JoinAsof}
 )
 """The steps whose groups need not be in memory: they bring those into it that they need."""
 
@@ -208,14 +209,12 @@ class DuePacking(Packing):
 def packs(plan: Plan, vertex: Vertex) -> bool:
     """Return whether a step's groups need not be in memory; it leaves the plan as it is.
 
-    Not so of steps other than `SHELVED`, of joins that are not inner, of windows that keep their records; and where a
+    Not so of steps other than `SHELVED`, of windows that keep their records; and where a
     dataclass of the state is made by code of the user's, which may leave more in it than its fields.
     """
     if type(vertex.step) not in SHELVED:
         return False
     step, saved = vertex.step, [_saved(plan, vertex, port) for port in range(vertex.step.sides)]
-    if isinstance(step, Join) and step.how != "inner":
-        return False
     if isinstance(step, WindowBy) and (saved[0].kind != "window" or step.by_unit):
         return False
     if saved[0].kind == "deduplicate":
