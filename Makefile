@@ -26,13 +26,22 @@ SECONDS ?= 600
 HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
+# The oldest Airflow has the packages of its own days, but for those that Lowtide and its tests need newer.
+AIRFLOW_3_0_6 := 2025-09-20
+NEWER := cloudpickle confluent-kafka editables hatchling hypothesis kazoo moto msgspec psutil pyarrow pyspark pytest \
+    pytest-xdist setuptools xxhash
 UNDER_AIRFLOW := tests/airflow_page tests/dag_runs tests/under_airflow
+OLDEST_AIRFLOW = $(shell $(HOUSE) path oldest-airflow)/bin/python
 UNIT := not (spark or kafka or zookeeper or s3 or azure or postgres or redis or airflow or slow)
 
 .PHONY: help
 help:  ## list the targets
 	@echo "Targets (ARGS='…' where it says so):"
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: env-oldest-airflow
+env-oldest-airflow:
+	@$(HOUSE) ensure oldest-airflow
 
 .PHONY: env
 env:  ## build the Python environment from requirements.lock, and link .venv to it
@@ -106,6 +115,10 @@ test-airflow: classes chromium  ## run the tests under a real Airflow, which `ma
 	$(RUN) -m pytest $(UNDER_AIRFLOW) $(or $(ARGS),-m "not nightly")
 	@echo "not part of this run: what make test-nightly runs"
 
+.PHONY: test-airflow-oldest
+test-airflow-oldest: classes env-oldest-airflow  ## nightly: the provider's tests and those under Airflow on the oldest one, 3.0.6 (ARGS='-k name')
+	$(OLDEST_AIRFLOW) -m pytest $(or $(ARGS),dags/tests tests/dag_runs tests/under_airflow)
+
 .PHONY: test-nightly
 test-nightly: classes s3-server azurite postgres redis  ## run the tests whose laws cheaper ones hold too, which `make test` leaves out
 	S3=$$(tools/s3-server chosen) $(RUN) -m pytest -m nightly $(or $(ARGS),-n 4 --dist loadscope --durations 20)
@@ -156,6 +169,10 @@ airflow: classes  ## run Airflow beside Kafka and ZooKeeper, the demo's job unde
 .PHONY: airflow-demo
 airflow-demo: classes  ## Airflow starts, snapshots and recovers the demo's job, whose driver is killed; compare every byte
 	@PYTHONPATH=examples:dags/tests/support $(RUN) -m airflow_demo --story
+
+.PHONY: airflow-demo-oldest
+airflow-demo-oldest: classes env-oldest-airflow  ## the same on the oldest Airflow, 3.0.6
+	@PYTHONPATH=examples:dags/tests/support $(OLDEST_AIRFLOW) -m airflow_demo --story
 
 .PHONY: bench
 bench: env $(if $(filter core,$(firstword $(ARGS))),,classes)  ## measure (ARGS='latency --flow passthrough --rate 1000', ARGS='core')
@@ -230,6 +247,11 @@ lock:  ## remake requirements.lock from requirements.in and the pyproject.toml f
 	    --no-emit-index-url --no-emit-package lowtide --no-emit-package lowtide-tracker \
 	    --no-emit-package lowtide-snapshots --no-emit-package lowtide-airflow --no-emit-package lowtide-bench \
 	    $(ARGS) requirements.in --output-file requirements.lock
+	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url --no-emit-package lowtide --no-emit-package lowtide-tracker \
+	    --no-emit-package lowtide-snapshots --no-emit-package lowtide-airflow --no-emit-package lowtide-bench \
+	    --exclude-newer $(AIRFLOW_3_0_6) $(foreach name,$(NEWER),--exclude-newer-package $(name)=false) \
+	    $(ARGS) dags/oldest/requirements.in --output-file dags/oldest/requirements.lock
 	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url $(ARGS) infra/hosts/requirements.in --output-file infra/hosts/requirements.lock
 	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -12,13 +12,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param, task
 
 from lowtide_airflow.job.deaths import MAX_DEATHS
 from lowtide_airflow.job_dag import asset_of, job_dag, start_arguments, watched
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
 from lowtide_airflow.operators import RecoverFlowOperator
+from lowtide_airflow.operators.question import ApprovalOperator
 from lowtide_airflow.triggers import JobDiedTrigger
 
 MOST_RUNS = 3

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Param, Variable, task
-from airflow.sdk.exceptions import AirflowFailException
 
+from lowtide_airflow.compat import AirflowFailException
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.job_dag import (
     if_it_ran_before,

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Param, task
-from airflow.sdk.exceptions import AirflowFailException
 
+from lowtide_airflow.compat import AirflowFailException
 from lowtide_airflow.job_dag import if_it_ran_before, is_running, job_arguments, job_dag, start_arguments
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
 from lowtide_airflow.operators import PreviewFlowOperator, RunFlowOperator, StopFlowOperator

@@ -1,4 +1,4 @@
-"""Builds the Python environment of this clone, outside it, from the lock file.
+"""Builds the Python environments of this clone, outside it, each from its lock file.
 
 Run by make with any Python 3.11+ and nothing but the standard library:
 
@@ -6,6 +6,8 @@ Run by make with any Python 3.11+ and nothing but the standard library:
     python3 tools/environment.py path       print where the environment lies, whether or not it is there
     python3 tools/environment.py uv         print where the pinned uv lies, fetching it if need be
     python3 tools/environment.py prune      delete environments whose clone or lock file is gone
+
+`ensure` and `path` take the name of an environment other than everyone's: `oldest-airflow`.
 
 Third-party files are shared through uv's cache (hard links), so one environment per (lock file, Python, clone) costs
 seconds and little disk, and two clones never re-point each other's editable installs.
@@ -29,6 +31,8 @@ from typing import Callable, Iterator, NoReturn
 
 CLONE = Path(__file__).resolve().parent.parent
 LOCK_FILE = CLONE / "requirements.lock"
+OTHER_LOCK_FILES = {"oldest-airflow": CLONE / "dags" / "oldest" / "requirements.lock"}
+"""By name the lock files of environments that only some tests need."""
 UV_LOCK_FILE = CLONE / "tools" / "uv.lock.txt"
 DISTRIBUTIONS = ("tracker", "snapshots", "plugin", "dags", "bench")
 OLDEST_PYTHON = (3, 11)
@@ -58,17 +62,17 @@ def digest(*parts: object) -> str:
     return whole.hexdigest()[:12]
 
 
-def environment_folder() -> Path:
+def environment_folder(lock_file: Path) -> Path:
     """Return the folder of the environment of this lock file, this Python and this clone."""
     python = "{}-{}".format(platform.python_version(), sys.base_prefix)
-    return cache_folder() / "envs" / "{}-{}".format(digest(LOCK_FILE.read_bytes(), python), digest(CLONE)[:6])
+    return cache_folder() / "envs" / "{}-{}".format(digest(lock_file.read_bytes(), python), digest(CLONE)[:6])
 
 
-def stamp() -> dict[str, str]:
+def stamp(lock_file: Path) -> dict[str, str]:
     """Return the stamp of a finished environment: its owner, and the metadata it installed."""
     metadata = [(CLONE / name / "pyproject.toml").read_bytes() for name in DISTRIBUTIONS]
     version = (CLONE / "plugin" / "lowtide" / "version.py").read_bytes()
-    return {"clone": str(CLONE), "lock": digest(LOCK_FILE.read_bytes()), "metadata": digest(version, *metadata)}
+    return {"clone": str(CLONE), "lock": digest(lock_file.read_bytes()), "metadata": digest(version, *metadata)}
 
 
 def read_stamp(folder: Path) -> dict[str, str]:
@@ -169,7 +173,7 @@ def uv() -> Path:
     return program
 
 
-def install(folder: Path, third_party: bool) -> None:
+def install(folder: Path, lock_file: Path, third_party: bool) -> None:
     """Fill the environment: what the lock file names if asked, then the distributions as editable installs."""
     program, python = uv(), folder / "bin" / "python"
     settings = {"UV_CACHE_DIR": str(cache_folder() / "uv-cache"), "UV_PYTHON_DOWNLOADS": "never"}
@@ -177,7 +181,8 @@ def install(folder: Path, third_party: bool) -> None:
         sys.stderr.write("building the environment in {} (minutes the first time)\n".format(folder))
         run("making the environment", program, "venv", "--clear", "--python", sys.executable, folder, **settings)
         sync = [program, "pip", "sync", "--python", python, "--require-hashes"]
-        run("installing requirements.lock", *sync, "--build-constraints", LOCK_FILE, LOCK_FILE, **settings)
+        step = "installing {}".format(lock_file.relative_to(CLONE))
+        run(step, *sync, "--build-constraints", lock_file, lock_file, **settings)
     editable = [word for name in DISTRIBUTIONS for word in ("--editable", CLONE / name)]
     # Without isolation hatchling comes from the lock file, and nothing is fetched.
     flags = ["--no-deps", "--no-build-isolation", "--reinstall"]
@@ -196,17 +201,18 @@ def point_here(folder: Path) -> None:
     fresh.replace(link)
 
 
-def ensure() -> None:
+def ensure(lock_file: Path) -> None:
     """Build or mend the environment; a finished one costs two small reads."""
-    folder, wanted = environment_folder(), stamp()
+    folder, wanted = environment_folder(lock_file), stamp(lock_file)
     if read_stamp(folder) != wanted:
         check_jdk()
         with alone(folder.name):
             found = read_stamp(folder)
             if found != wanted:
-                install(folder, third_party=found.get("lock") != wanted["lock"])
+                install(folder, lock_file, third_party=found.get("lock") != wanted["lock"])
                 (folder / "lowtide-stamp.json").write_text(json.dumps(wanted))
-    point_here(folder)
+    if lock_file == LOCK_FILE:
+        point_here(folder)
 
 
 def prune() -> None:
@@ -214,25 +220,31 @@ def prune() -> None:
     for folder in sorted((cache_folder() / "envs").glob("*-*")):
         with alone(folder.name):
             found = read_stamp(folder)
-            lock = Path(found.get("clone", "")) / "requirements.lock"
-            if found and lock.exists() and digest(lock.read_bytes()) == found["lock"]:
+            clone = Path(found.get("clone", ""))
+            locks = [clone / lock.relative_to(CLONE) for lock in (LOCK_FILE, *OTHER_LOCK_FILES.values())]
+            if found and found["lock"] in [digest(lock.read_bytes()) for lock in locks if lock.exists()]:
                 continue
             sys.stdout.write("deleting {}\n".format(folder))
             shutil.rmtree(str(folder))
 
 
 def main(arguments: list[str]) -> None:
-    """Run the command of the one argument."""
+    """Run the command that the first argument names, on the environment that the second one does."""
     check_python()
-    actions: dict[str, Callable[[], None]] = {
+    actions: dict[str, Callable[[Path], None]] = {
         "ensure": ensure,
-        "path": lambda: print(environment_folder()),
-        "uv": lambda: print(uv()),
-        "prune": prune,
+        "path": lambda lock_file: print(environment_folder(lock_file)),
+        "uv": lambda _: print(uv()),
+        "prune": lambda _: prune(),
     }
-    if len(arguments) != 1 or arguments[0] not in actions:
-        fail("one argument is needed", "one of: {}".format(", ".join(actions)))
-    actions[arguments[0]]()
+    lock_files = {"": LOCK_FILE, **OTHER_LOCK_FILES}
+    action, name = (*arguments, "", "")[:2]
+    if len(arguments) > 2 or action not in actions or name not in lock_files:
+        fail(
+            "a command is needed, and at most the name of an environment",
+            "one of: {}; of the names: {}".format(", ".join(actions), ", ".join(OTHER_LOCK_FILES)),
+        )
+    actions[action](lock_files[name])
 
 
 if __name__ == "__main__":

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook, Connection
-
+from lowtide_airflow.compat import BaseHook, aget_connection
 from lowtide_airflow.errors import ConnectionInvalid
 from lowtide_airflow.job.client import JobClient, jobs_at
 from lowtide_airflow.job.services import Services
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
 
 DEFAULT_PORT = 2181
 PROGRAMS = ("lowtide", "conf", "folder", "spark_submit")
@@ -67,7 +69,7 @@ class LowtideHook(BaseHook):
 
     async def aget_conn(self) -> Services:
         """Return the same in a trigger, without blocking its event loop."""
-        return _services(await self.aget_connection(self.lowtide_conn_id))
+        return _services(await aget_connection(self.lowtide_conn_id))
 
     def programs(self) -> Programs:
         """Return the commands that start jobs (errors: ConnectionInvalid)."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from airflow.configuration import conf
 from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from lowtide_airflow.arguments import is_true
+from lowtide_airflow.compat import AirflowFailException, AirflowSkipException
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.triggers.base import OUTAGES
 from lowtide_airflow.triggers.job import DeliveredTimeTrigger, LabelEndedTrigger
@@ -62,7 +62,7 @@ class DeliveredTimeSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("retries", 2)
-        super().__init__(timeout=timeout, **kwargs)
+        super().__init__(**kwargs if timeout is None else {**kwargs, "timeout": timeout})
         self.job = job
         self.at = at
         self.lowtide_conn_id = lowtide_conn_id
@@ -158,7 +158,7 @@ class LabelEndedSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("retries", 2)
-        super().__init__(timeout=timeout, **kwargs)
+        super().__init__(**kwargs if timeout is None else {**kwargs, "timeout": timeout})
         self.job = job
         self.step = step
         self.substream = substream

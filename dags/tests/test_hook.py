@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -56,6 +58,17 @@ def test_a_connection_with_a_host_alone_has_defaults(monkeypatch: pytest.MonkeyP
     assert hook.programs() == Programs()
 
 
+@contextmanager
+def read_by_airflow() -> Iterator[None]:
+    """Skip the test where Airflow itself refuses a connection with such a field, as Airflow 3.0 does."""
+    from lowtide_airflow.compat import AirflowNotFoundException
+
+    try:
+        yield
+    except AirflowNotFoundException:
+        pytest.skip("this Airflow refuses such a field by itself")
+
+
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
@@ -68,12 +81,12 @@ def test_a_connection_with_a_host_alone_has_defaults(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_field_that_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConnectionInvalid, match=f"{says}(?s:.*)'lowtide_test'"):
+    with pytest.raises(ConnectionInvalid, match=f"{says}(?s:.*)'lowtide_test'"), read_by_airflow():
         connect(monkeypatch, **fields).get_conn()
 
 
 def test_a_fault_of_the_extra_field_shows_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConnectionInvalid) as raised:
+    with pytest.raises(ConnectionInvalid) as raised, read_by_airflow():
         connect(monkeypatch, host="zk", extra='{"zookeeper_password": "user:hunter2"').get_conn()
     assert "hunter2" not in str(raised.value)
 
@@ -103,7 +116,7 @@ def test_the_form_of_the_connection_has_every_field_that_is_read() -> None:
 
 
 def test_airflow_takes_the_connections_secrets_for_secrets() -> None:
-    from airflow.sdk._shared.secrets_masker import redact
+    from airflow_names import redact
 
     from lowtide_airflow.provider_info import FIELDS
 

@@ -46,7 +46,7 @@ class DagProgram:
             "AIRFLOW_HOME": str(home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'dags/tests/support'}",
         }
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
@@ -111,7 +111,7 @@ def results_of(dag: str, run: str) -> dict[str, Any]:
 
 def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Run a DAG."""
-    from airflow.dag_processing.dagbag import DagBag
+    from airflow_names import DagBag
 
     dag = DagBag(dag_folder=str(ROOT / "dags")).dags[asked["dag"]]
     at: dict[str, Any] = {}

@@ -11,9 +11,8 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-
 from lowtide_airflow.arguments import is_true, seconds
+from lowtide_airflow.compat import AirflowFailException, AirflowSkipException
 from lowtide_airflow.errors import NotRunning
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.snapshots import JobSnapshots, plain

@@ -140,8 +140,8 @@ class Board:
 def airflow_board() -> Board:
     """Return the board of this Airflow: of its jobs file and its connections."""
     from airflow.configuration import conf
-    from airflow.sdk.exceptions import AirflowException
 
+    from lowtide_airflow.compat import AirflowException
     from lowtide_airflow.errors import ConnectionInvalid
     from lowtide_airflow.hook import LowtideHook
 

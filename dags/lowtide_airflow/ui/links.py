@@ -15,6 +15,8 @@ from urllib.parse import urlencode
 
 from airflow.sdk.bases.operatorlink import BaseOperatorLink
 
+from lowtide_airflow.compat import has_pages
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -58,9 +60,11 @@ class JobLink(BaseOperatorLink):
         context["ti"].xcom_push(key=cls.key, value=page)
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the address; empty as long as the task has not recorded its job."""
+        """Return the address; empty as long as the task has not recorded its job, and where Airflow shows no pages."""
         from airflow.sdk.execution_time.xcom import XCom
 
+        if not has_pages():
+            return ""
         page = XCom.get_value(ti_key=ti_key, key=self.key)
         return page_url(**page) if page else ""
 

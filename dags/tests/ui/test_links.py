@@ -12,6 +12,8 @@ import pytest
 
 pytestmark = pytest.mark.airflow
 
+SUPPORT = Path(__file__).parents[1] / "support"
+
 ASK = """
 import json, sys
 from lowtide_airflow.ui.links import JobLink, SnapshotLink, page_url
@@ -20,7 +22,7 @@ from airflow.sdk import DAG, BaseOperator
 class Takes(BaseOperator):
     operator_extra_links = (SnapshotLink(), JobLink())
 
-from airflow.serialization.serialized_objects import DagSerialization
+from airflow_names import DagSerialization
 with DAG("d", schedule=None) as dag:
     Takes(task_id="t")
 kept = DagSerialization.to_dict(dag)["dag"]["tasks"][0]["__var"]["_operator_extra_links"]
@@ -31,10 +33,18 @@ print(json.dumps([
 LOAD = """
 import json, sys
 from airflow import plugins_manager
-plugins, errors = plugins_manager._get_plugins()
+if hasattr(plugins_manager, "_get_plugins"):
+    plugins, errors = plugins_manager._get_plugins()
+else:  # before Airflow 3.2
+    plugins_manager.ensure_plugins_loaded()
+    plugins, errors = plugins_manager.plugins, plugins_manager.import_errors
 (ours,) = [each for each in plugins if each.name == "lowtide"]
 light = "lowtide_airflow.ui.app" not in sys.modules and "lowtide_airflow.job.client" not in sys.modules
-apps, _ = plugins_manager.get_fastapi_plugins()
+if hasattr(plugins_manager, "get_fastapi_plugins"):
+    apps, _ = plugins_manager.get_fastapi_plugins()
+else:
+    plugins_manager.initialize_fastapi_plugins()
+    apps = plugins_manager.fastapi_apps
 (app,) = [each for each in apps if each["name"] == "Lowtide"]
 print(json.dumps([errors, light, app["url_prefix"], app is ours.fastapi_apps[0]]))
 """
@@ -43,6 +53,7 @@ print(json.dumps([errors, light, app["url_prefix"], app is ours.fastapi_apps[0]]
 def answer(code: str, folder: Path, **more: str) -> list[object]:
     # In a process of its own: Airflow writes its folder when it is imported.
     environment = {**os.environ, "AIRFLOW_HOME": str(folder), "AIRFLOW__CORE__LOAD_EXAMPLES": "False", **more}
+    environment["PYTHONPATH"] = str(SUPPORT)
     asked = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=120
     )

@@ -27,7 +27,6 @@ FOREIGN = ("AIRFLOW_", "_AIRFLOW_")
 TOKEN_S = 24 * 3600
 """Time that a user stays signed in."""
 PRELOADED = (
-    "airflow.providers.standard.operators.hitl",
     "boto3",
     "lowtide_airflow.job_dag",
     "lowtide_airflow.operators",
