@@ -13,7 +13,7 @@ from airflow.triggers.base import BaseEventTrigger
 
 from lowtide_airflow.asset_uris import uri_of
 from lowtide_airflow.hook import LowtideHook
-from lowtide_airflow.jobs_file import JobEntry
+from lowtide_airflow.jobs_file import JobEntry, SparkEntry
 from lowtide_airflow.operators.base import RETRIES, RETRY_DELAY
 from lowtide_airflow.triggers.watcher import event_payloads
 
@@ -80,11 +80,15 @@ def start_arguments(entry: JobEntry) -> dict[str, Any]:
     return {
         **job_arguments(entry),
         "flow": entry.flow,
-        "conf": entry.conf,
+        "conf_file": entry.conf,
         "settings": {**entry.settings, "job.parallelism": parallelism},
-        "submit": entry.submit,
-        "spark": asdict(entry.spark) if entry.spark is not None else None,
+        **(_spark_arguments(entry.spark) if entry.spark is not None else {}),
     }
+
+
+def _spark_arguments(entry: SparkEntry) -> dict[str, Any]:
+    given = asdict(entry)
+    return given | {"yarn_queue": given.pop("queue"), "spark_properties": given.pop("properties")}
 
 
 def is_running(entry: JobEntry) -> bool:

@@ -39,7 +39,7 @@ PURPOSES = {"submit", "snapshot", "recover", "rewind", "rescale"}
 
 @pytest.fixture(name="bag", scope="module")
 def _bag(airflow_home: Path) -> Any:
-    from airflow.dag_processing.dagbag import DagBag
+    from airflow_names import DagBag
 
     (airflow_home / "jobs.toml").write_text(JOBS)
     with pytest.MonkeyPatch.context() as patched:
@@ -56,13 +56,13 @@ def test_each_job_has_a_dag_for_each_purpose(bag: Any) -> None:
 
 
 def test_every_dag_is_described_typed_and_stored(bag: Any) -> None:
-    from airflow.serialization.serialized_objects import DagSerialization
+    from airflow_names import DagSerialization
 
     for dag in bag.dags.values():
         assert "**Job**" in dag.doc_md
         # A question that waits for a person does not keep later deaths waiting.
         assert dag.max_active_runs == (3 if "_recover__" in dag.dag_id else 1)
-        assert all(task.retries >= 1 for task in dag.tasks), dag.dag_id
+        assert all(task.retries >= 1 or task.task_id == "ask_a_person" for task in dag.tasks), dag.dag_id
         assert not dag.catchup
         assert {"lowtide"} < dag.tags
         for name in dag.params:
@@ -75,7 +75,7 @@ def test_every_dag_is_described_typed_and_stored(bag: Any) -> None:
 
 
 def test_every_argument_of_an_operator_is_stored_with_its_task(bag: Any) -> None:
-    from airflow.serialization.serialized_objects import DagSerialization
+    from airflow_names import DagSerialization
 
     from lowtide_airflow.operators.base import LowtideOperator
 
@@ -118,9 +118,8 @@ image = "lowtide:1"
 
 
 def test_no_secret_of_a_job_is_stored_or_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.dag_processing.dagbag import DagBag
     from airflow.sdk.execution_time.task_runner import _serialize_rendered_fields
-    from airflow.serialization.serialized_objects import DagSerialization
+    from airflow_names import DagBag, DagSerialization
 
     from lowtide_airflow.job.spark_submit import SparkSubmit
     from lowtide_airflow.operators import PreviewFlowOperator
@@ -132,15 +131,15 @@ def test_no_secret_of_a_job_is_stored_or_shown(tmp_path: Path, monkeypatch: pyte
     bag = DagBag(dag_folder=str(DAGS))
     starting: list[StartOperator] = []
     for dag in bag.dags.values():
-        stored = json.dumps(DagSerialization.serialize_dag(dag))
+        stored = json.dumps(DagSerialization.serialize_dag(dag), default=str)
         assert SECRET[3:] not in stored
         starting += [task for task in dag.tasks if isinstance(task, StartOperator)]
     assert len(starting) > len(bag.dags) - 2
     for task in starting:
-        task.template_fields = ("settings", "spark")
+        task.template_fields = ("settings", "spark_properties")
         task.render_template_fields({"var": {"value": {}}, "params": {"parallelism": 4}})
         assert SECRET not in json.dumps(_serialize_rendered_fields(task))
-        assert SECRET not in repr(task.spark)
+        assert SECRET not in repr(task.spark_properties)
     preview = next(task for task in starting if isinstance(task, PreviewFlowOperator))
     launcher = preview.launcher()
     assert isinstance(launcher, SparkSubmit)
@@ -177,7 +176,7 @@ def test_a_parallelism_that_was_set_by_rescaling_goes_before_the_jobs_file(bag: 
 def test_without_a_jobs_file_there_are_no_dags_and_a_wrong_one_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow.dag_processing.dagbag import DagBag
+    from airflow_names import DagBag
 
     monkeypatch.delenv(VARIABLE, raising=False)
     assert DagBag(dag_folder=str(DAGS)).dags == {}
@@ -212,7 +211,7 @@ def test_without_a_jobs_file_there_are_no_dags_and_a_wrong_one_is_shown(
 def test_a_jobs_mistake_stays_that_jobs_and_takes_the_dags_that_need_the_key(
     mistake: str, missing: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow.dag_processing.dagbag import DagBag
+    from airflow_names import DagBag
 
     both = ({*PURPOSES, "hour_complete", "hourly_report"}, PURPOSES)
     good = '[[job]]\nname = "good"\nflow = "f"\n'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -87,7 +88,7 @@ def died(job: Job, cause: Cause | str = "worker 1/0 died", **more: Any) -> dict[
 
 
 def deferral(run: Callable[[], Any]) -> Any:
-    from airflow.sdk.exceptions import TaskDeferred
+    from lowtide_airflow.compat import TaskDeferred
 
     with pytest.raises(TaskDeferred) as deferred:
         run()
@@ -139,7 +140,7 @@ def test_a_start_that_is_wrong_is_put_to_a_person_at_once(job: Job, recover: Any
 
 
 def test_what_a_person_has_approved_fails_where_it_does_not_start(job: Job, recover: Any) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
+    from lowtide_airflow.compat import AirflowFailException
 
     task, _ = recover(refuse(3), death=died(job), forced=True)
     with pytest.raises(AirflowFailException, match="it refuses"):
@@ -197,7 +198,7 @@ def test_without_deferring_a_task_fails_if_the_event_does_not_come_in_time(job: 
 
 
 def test_a_job_that_there_never_was_is_a_mistake(recover: Any) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
+    from lowtide_airflow.compat import AirflowFailException
 
     task, _ = recover(refuse(3))
     with pytest.raises(AirflowFailException, match="was never started"):
@@ -211,7 +212,7 @@ def test_what_a_cluster_has_taken_is_known_to_every_later_try(
 
     submit = Submitting(lambda _key: None)
     monkeypatch.setattr(RunFlowOperator, "launcher", lambda _: submit)
-    task = RunFlowOperator(task_id="task", flow="local:///flow.py", submit="spark-submit", **connected)
+    task = RunFlowOperator(task_id="task", flow="local:///flow.py", master="spark://m:7077", **connected)
     tried = context()
     for _ in range(2):
         assert deferral(lambda: task.execute(tried)).method_name == "running"
@@ -233,6 +234,81 @@ def test_a_job_that_has_come_to_its_end_was_submitted_with_success(
     job.leave()
     done = task.execute(context())
     assert (done["incarnation"], done["adopted"], submit.starts) == (1, True, [])
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_task_that_waits_for_completion_ends_with_the_job(
+    job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch, finished: bool
+) -> None:
+    from lowtide_airflow.compat import AirflowFailException
+    from lowtide_airflow.operators import RunFlowOperator
+    from lowtide_snapshots.errors import LowtideError
+
+    submit = Submitting(job.runs)
+    monkeypatch.setattr(RunFlowOperator, "launcher", lambda _: submit)
+    task = RunFlowOperator(task_id="task", flow="flow.py", wait_for_completion=True, **connected)
+    deferred = deferral(lambda: task.execute(context()))
+    assert (deferred.method_name, deferred.trigger.incarnation, deferred.trigger.end_time) == ("completed", 1, None)
+    with job.services.job_store(job.name) as store:
+        assert store.submission("airflow:dag/run/task") == 1
+
+    def poll() -> Any:
+        with task.hook.job(job.name) as client:
+            return deferred.trigger.poll(client)
+
+    assert poll() is None
+    job.say("stopped", finished=finished)
+    job.leave()
+    event = {"error": None, **poll()}
+    assert len(submit.starts) == 1
+    if finished:
+        assert task.completed(context(), event)["incarnation"] == 1
+        return
+    with pytest.raises(LowtideError, match="was stopped before its sources had ended"):
+        task.completed(context(), event)
+    with pytest.raises(AirflowFailException, match="was stopped"):
+        task.execute(context())
+
+
+@pytest.mark.parametrize("stop_on_kill", [False, True])
+def test_a_task_that_is_killed_stops_its_job_only_if_that_is_wanted(
+    job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch, stop_on_kill: bool
+) -> None:
+    from lowtide_airflow.job.control import Control
+    from lowtide_airflow.operators import RunFlowOperator, StopFlowOperator
+
+    stopped: list[bool] = []
+    monkeypatch.setattr(Control, "stop", lambda _: stopped.append(True))
+    monkeypatch.setattr(RunFlowOperator, "launcher", lambda _: Submitting(job.runs))
+    task = RunFlowOperator(task_id="task", flow="flow.py", stop_on_kill=stop_on_kill, **connected)
+    task.on_kill()
+    assert stopped == [], "it has begun nothing"
+    assert task.execute(context())["incarnation"] == 1
+    task.on_kill()
+    StopFlowOperator(task_id="stop", **connected).on_kill()
+    assert stopped == [True] * stop_on_kill
+
+
+def test_a_life_that_another_task_began_is_not_stopped_with_this_one(
+    job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lowtide_airflow.job.control import Control
+    from lowtide_airflow.job.submission import stop_begun
+    from lowtide_airflow.triggers import JobFinishedTrigger
+
+    stopped: list[bool] = []
+    monkeypatch.setattr(Control, "stop", lambda _: stopped.append(True))
+    job.runs("airflow:dag/run/other")
+    with job.client() as client:
+        assert "this task did not begin its life 1" in stop_begun(client, "airflow:dag/run/task")
+        assert "asked to stop" in stop_begun(client, "airflow:dag/run/other")
+    given = {name: connected[name] for name in ("job", "lowtide_conn_id")}
+    for key in ("", "airflow:dag/run/other"):
+        asyncio.run(JobFinishedTrigger(incarnation=1, stop_key=key, **given).on_kill())
+    assert stopped == [True, True]
+    job.leave()
+    with job.client() as client:
+        assert "does not run" in stop_begun(client, "airflow:dag/run/other")
 
 
 def test_ahead_of_a_start_on_a_cluster_its_commit_is_verified(
@@ -274,8 +350,7 @@ def test_a_job_that_its_program_may_begin_again_is_not_taken_for_stopped(job: Jo
 
 
 def test_a_snapshot_that_a_newer_commit_holds_is_no_failure(job: Job, connected: dict[str, Any]) -> None:
-    from airflow.sdk.exceptions import AirflowSkipException
-
+    from lowtide_airflow.compat import AirflowSkipException
     from lowtide_airflow.operators import CommitSnapshotOperator
 
     job.runs()
@@ -293,8 +368,7 @@ def test_a_snapshot_that_a_newer_commit_holds_is_no_failure(job: Job, connected:
 def test_nobody_waits_for_the_delivered_time_of_a_job_that_tells_none(
     job: Job, connected: dict[str, Any], if_at_least_once: str
 ) -> None:
-    from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-
+    from lowtide_airflow.compat import AirflowFailException, AirflowSkipException
     from lowtide_airflow.sensors import DeliveredTimeSensor
 
     job.runs()
@@ -307,8 +381,7 @@ def test_nobody_waits_for_the_delivered_time_of_a_job_that_tells_none(
 
 
 def test_the_end_of_a_label_is_waited_for_in_the_triggerer_or_by_asking(job: Job, connected: dict[str, Any]) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
-
+    from lowtide_airflow.compat import AirflowFailException
     from lowtide_airflow.sensors import LabelEndedSensor
     from lowtide_snapshots.errors import LowtideError
 

@@ -107,6 +107,32 @@ def submit_once(
         return Submission(form, client.submission(form), adopted=False)
 
 
+def stop_begun(client: JobClient, key: str, *, within_s: float = 30.0, pause_s: float = 1.0) -> str:
+    """Stop the life that a submission began, as soon as it runs; returns a sentence about what came of it.
+
+    Args:
+        client: the job, connected.
+        key: the submission's first form.
+        within_s: how long to wait for a life that starts.
+        pause_s: between two polls.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        status = client.status()
+        life = status.current
+        if not status.alive:
+            return f'job "{client.job}" does not run'
+        ours = life is not None and (life.submission or "").partition("#")[0] == key
+        if status.state == "running" and not ours:
+            return f'job "{client.job}" goes on, as this task did not begin its life {status.incarnation}'
+        if status.state == "running":
+            client.control().stop()
+            return f'job "{client.job}" is asked to stop'
+        if time.monotonic() > deadline:
+            return f'job "{client.job}" is starting still, and was not stopped: stop it once it runs'
+        time.sleep(pause_s)
+
+
 def _latest(client: JobClient, key: str, dead: int, log: Log, pause_s: float) -> tuple[str, int | None]:
     """Return the form of the key to use now, and the life that it began; None if it has begun none.
 

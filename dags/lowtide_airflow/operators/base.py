@@ -11,9 +11,9 @@ from typing import Any
 
 from airflow.configuration import conf
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
 
 from lowtide_airflow.arguments import is_true, seconds
+from lowtide_airflow.compat import AirflowFailException
 from lowtide_airflow.errors import ConnectionInvalid, JobsFileRefused, SnapshotFailed, SubmitFailed
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.job.client import JobClient
@@ -118,19 +118,24 @@ class LowtideOperator(BaseOperator):
         instance = context["ti"]
         return key_of(instance.dag_id, instance.run_id, instance.task_id, instance.map_index)
 
-    def wait(self, kind: type[JobTrigger], then: str, context: Any, **arguments: Any) -> Any:
+    def on_kill(self) -> None:
+        """Say that nothing is taken back: jobs and snapshots belong to no task."""
+        self.log.warning('the task was killed; job "%s" goes on, and with it whatever the task has begun', self.job)
+
+    def wait(self, kind: type[JobTrigger], then: str, context: Any, *, limited: bool = True, **arguments: Any) -> Any:
         """Wait for a trigger's event, in the triggerer or here, and return the result of the method that takes it.
 
         Args:
             kind: the trigger.
             then: the method's name.
             context: the task's.
+            limited: whether to give up after `timeout`.
             arguments: the trigger's own.
         """
         trigger = kind(
             job=self.job,
             lowtide_conn_id=self.lowtide_conn_id,
-            end_time=time.time() + seconds(self.timeout),
+            end_time=time.time() + seconds(self.timeout) if limited else None,
             poll_interval=float(self.poll_interval),
             **arguments,
         )

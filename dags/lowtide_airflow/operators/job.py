@@ -9,20 +9,20 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.log import mask_secret
 
 from lowtide_airflow.arguments import is_true, seconds
+from lowtide_airflow.compat import AirflowFailException, kept_by_task
 from lowtide_airflow.errors import JobsFileRefused, RunsAlready
 from lowtide_airflow.hidden import conceal, reveal, secrets_of
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.program import Launcher, Start, Supervised
 from lowtide_airflow.job.spark_submit import SparkSubmit
 from lowtide_airflow.job.status import JobStatus
-from lowtide_airflow.job.submission import Submission, submit_once
+from lowtide_airflow.job.submission import Submission, stop_begun, submit_once
 from lowtide_airflow.jobs_file import SparkEntry
 from lowtide_airflow.operators.base import LowtideOperator
-from lowtide_airflow.triggers.job import JobEndedTrigger, JobRunningTrigger, JobSettledTrigger
+from lowtide_airflow.triggers.job import JobEndedTrigger, JobFinishedTrigger, JobRunningTrigger, JobSettledTrigger
 from lowtide_airflow.ui.links import JobLink, SnapshotLink
 from lowtide_snapshots.commits.moment import ms_of
 from lowtide_snapshots.errors import NoSuchCommit
@@ -39,23 +39,40 @@ class StartOperator(LowtideOperator):
     Args:
         job: the job's name.
         flow: flow.py, or flow.py:name, on the machine that starts it.
-        conf: the conf file; by default the connection's.
-        settings: keys of the conf to override; an empty text leaves a key alone.
-        submit: "supervised" or "spark-submit".
-        spark: the arguments of spark-submit, as in `[job.spark]` of the jobs file. Values of `settings` and `spark`
-            whose names look like secrets are in no log, no error and no stored or rendered field.
+        conf_file: the path of the job's conf; by default the connection's.
+        settings: keys of the conf to override; an empty text leaves a key alone. Values of `settings` and
+            `spark_properties` whose names look like secrets are in no log, no error and no stored or rendered field.
         no_state: begin without state, even if there are commits.
+        master: the cluster that spark-submit sends the program to: "yarn", "k8s://https://host:port" or
+            "spark://host:port". Without one, it runs on the host of Airflow's worker, under Lowtide's supervisor.
+        yarn_queue: YARN's queue.
+        namespace: of Kubernetes.
+        image: the container image with Lowtide and the flow, on Kubernetes.
+        service_account: the one under which the driver creates its executors, on Kubernetes.
+        archive: the packed environment, `path#name`, on YARN; its `bin/python` runs the driver and the executors.
+        python: the interpreter, as a path on the cluster; on a standalone one that of the driver.
+        jars: the paths that `lowtide submit-args` prints, as the cluster sees them.
+        files: files to ship with the program: the conf.
+        spark_properties: Spark properties, passed through unchanged.
         lowtide_conn_id, deferrable, poll_interval, timeout: see `LowtideOperator`.
     """
 
     template_fields: Sequence[str] = (
         *LowtideOperator.template_fields,
         "flow",
-        "conf",
+        "conf_file",
         "settings",
-        "submit",
-        "spark",
         "no_state",
+        "master",
+        "yarn_queue",
+        "namespace",
+        "image",
+        "service_account",
+        "archive",
+        "python",
+        "jars",
+        "files",
+        "spark_properties",
     )
 
     def __init__(
@@ -63,26 +80,42 @@ class StartOperator(LowtideOperator):
         *,
         job: str,
         flow: str,
-        conf: str = "",
+        conf_file: str = "",
         settings: Mapping[str, object] | None = None,
-        submit: str = "supervised",
-        spark: Mapping[str, object] | None = None,
         no_state: bool | str = False,
+        master: str = "",
+        yarn_queue: str = "",
+        namespace: str = "default",
+        image: str = "",
+        service_account: str = "",
+        archive: str = "",
+        python: str = "",
+        jars: Sequence[str] = (),
+        files: Sequence[str] = (),
+        spark_properties: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(job=job, **kwargs)
         self.flow = flow
-        self.conf = conf
+        self.conf_file = conf_file
         self.settings = conceal(settings)
-        self.submit = submit
-        self.spark = conceal(spark)
         self.no_state = no_state
+        self.master = master
+        self.yarn_queue = yarn_queue
+        self.namespace = namespace
+        self.image = image
+        self.service_account = service_account
+        self.archive = archive
+        self.python = python
+        self.jars = list(jars)
+        self.files = list(files)
+        self.spark_properties = conceal(spark_properties)
 
     def start_point(self) -> Start:
         """Return what to start, and where it begins."""
         return Start(
             flow=str(self.flow),
-            conf=str(self.conf or self.hook.programs().conf),
+            conf=str(self.conf_file or self.hook.programs().conf),
             settings=reveal(self.settings or {}),
             no_state=is_true(self.no_state),
         )
@@ -95,7 +128,7 @@ class StartOperator(LowtideOperator):
             client: the job, connected.
             dead: lives up to this one are known to be over.
         """
-        kept = context["task_state_store"] if self.submit == "spark-submit" else None
+        kept = kept_by_task(context) if self.master else None
         submission = submit_once(
             client,
             self.launcher(),
@@ -110,27 +143,29 @@ class StartOperator(LowtideOperator):
         return submission
 
     def launcher(self) -> Launcher:
-        """Return the launcher that starts the program.
-
-        Raises:
-            JobsFileRefused: `submit` is unknown, or `spark` is missing or wrong.
-        """
-        for secret in (*secrets_of(self.settings), *secrets_of(self.spark)):
+        """Return the launcher that starts the program (errors: JobsFileRefused, if an argument has another type)."""
+        for secret in (*secrets_of(self.settings), *secrets_of(self.spark_properties)):
             mask_secret(secret)
         programs, limit_s = self.hook.programs(), seconds(self.timeout)
-        if self.submit == "supervised":
+        if not self.master:
             return Supervised(programs.lowtide, programs.folder, limit_s)
-        where = f'job "{self.job}"'
-        if self.submit != "spark-submit" or not self.spark:
-            raise JobsFileRefused(
-                f"submit is {self.submit!r}, spark {self.spark!r}",
-                where=where,
-                way_out='give submit = "supervised"; or "spark-submit" with its arguments in [job.spark]',
-            )
+        given = {
+            "master": self.master,
+            "queue": self.yarn_queue,
+            "namespace": self.namespace,
+            "image": self.image,
+            "service_account": self.service_account,
+            "archive": self.archive,
+            "python": self.python,
+            "jars": self.jars,
+            "files": self.files,
+            "properties": reveal(self.spark_properties or {}),
+        }
         try:
-            spark = msgspec.convert(reveal(self.spark), SparkEntry)
+            spark = msgspec.convert(given, SparkEntry)
         except msgspec.ValidationError as error:
-            raise JobsFileRefused(str(error), where=f"{where}, spark", way_out="correct [job.spark]") from error
+            where = f'job "{self.job}", arguments of spark-submit'
+            raise JobsFileRefused(str(error), where=where, way_out="correct the argument, or [job.spark]") from error
         return SparkSubmit(self.job, spark, programs.spark_submit, programs.folder, limit_s)
 
 
@@ -141,6 +176,10 @@ class RunFlowOperator(StartOperator):
     of an earlier one adopts it. If that life has died, a later try begins another one; if it was stopped, none does. A
     job whose sources end may have come to its end meanwhile, which is as good as running.
 
+    A task that is killed, marked or cleared in the UI for instance, leaves the job alone, and says so; with
+    `stop_on_kill` it stops the life that it began, unless another task has begun one since. (A task that waits in the
+    triggerer learns of it from Airflow 3.3 on.)
+
     Returns `job`, `connection`, `incarnation`, `commit` (from which it began), `submission`, `adopted`.
 
     Args:
@@ -149,7 +188,10 @@ class RunFlowOperator(StartOperator):
         redeliver: deliver everything from there on again, as a new output generation.
         despite_readers: do so though other jobs of the graph read it and get it a second time.
         if_running: what to do with a job that runs already: "fail", or "leave" it and succeed.
-        job, flow, conf, settings, submit, spark, no_state: see `StartOperator`.
+        wait_for_completion: wait until all of the job's sources have ended and everything is delivered. A job that is
+            stopped before that fails the task; one that dies fails the try, and the next try starts it again.
+        stop_on_kill: stop the job if the task is killed.
+        job, flow, conf_file, settings, no_state, and all arguments of spark-submit: see `StartOperator`.
         lowtide_conn_id, deferrable, poll_interval, timeout: see `LowtideOperator`.
     """
 
@@ -160,6 +202,8 @@ class RunFlowOperator(StartOperator):
         "redeliver",
         "despite_readers",
         "if_running",
+        "wait_for_completion",
+        "stop_on_kill",
     )
     operator_extra_links = (JobLink(),)
 
@@ -173,6 +217,8 @@ class RunFlowOperator(StartOperator):
         redeliver: bool | str = False,
         despite_readers: bool | str = False,
         if_running: str = "fail",
+        wait_for_completion: bool | str = False,
+        stop_on_kill: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(job=job, flow=flow, **kwargs)
@@ -181,6 +227,9 @@ class RunFlowOperator(StartOperator):
         self.redeliver = redeliver
         self.despite_readers = despite_readers
         self.if_running = if_running
+        self.wait_for_completion = wait_for_completion
+        self.stop_on_kill = stop_on_kill
+        self._key = ""
 
     def start_point(self) -> Start:
         """See `StartOperator.start_point`."""
@@ -195,6 +244,7 @@ class RunFlowOperator(StartOperator):
     def execute(self, context: Any) -> Any:
         """Start the job, or find what an earlier try has started."""
         JobLink.note(context, job=self.job, connection=self.lowtide_conn_id)
+        self._key = self.key(context)
         with self.client() as client:
             try:
                 submission = self.submit_job(context, client)
@@ -202,7 +252,7 @@ class RunFlowOperator(StartOperator):
                 if self.if_running != "leave":
                     raise AirflowFailException(str(error)) from error
                 self.log.info("leaving it alone: %s", error)
-                return self._done(context, client.status(), adopted=True)
+                return self._runs(context, client.status(), adopted=True)
             status = client.status()
         if status.finished and submission.incarnation is not None and status.incarnation >= submission.incarnation:
             return self._done(context, status, adopted=submission.adopted)
@@ -213,16 +263,41 @@ class RunFlowOperator(StartOperator):
             )
         begun = submission.incarnation
         if status.state == "running" and begun is not None and status.incarnation >= begun:
-            return self._done(context, status, adopted=submission.adopted)
+            return self._runs(context, status, adopted=submission.adopted)
         self.log.info("submitted as %r; waiting for it to run", submission.key)
-        return self.wait(JobRunningTrigger, "running", context, key=submission.key)
+        return self.wait(JobRunningTrigger, "running", context, key=submission.key, stop_key=self._stop_key(context))
 
     def running(self, context: Any, event: Mapping[str, Any]) -> Any:
         """Resume when the job runs, or has ended before that."""
         self.checked(event)
         with self.client() as client:
             status = client.status()
+        return self._runs(context, status, adopted=False)
+
+    def completed(self, context: Any, event: Mapping[str, Any]) -> Any:
+        """Resume when everything is delivered, or the job has ended before that."""
+        self.checked(event)
+        with self.client() as client:
+            status = client.status()
         return self._done(context, status, adopted=False)
+
+    def on_kill(self) -> None:
+        """Stop the job if that is wanted, or say that it goes on."""
+        if not is_true(self.stop_on_kill) or not self._key:
+            super().on_kill()
+            return
+        with self.hook.job(self.job) as client:
+            self.log.warning("the task was killed: %s", stop_begun(client, self._key))
+
+    def _runs(self, context: Any, status: JobStatus, *, adopted: bool) -> Any:
+        if not is_true(self.wait_for_completion) or status.finished:
+            return self._done(context, status, adopted=adopted)
+        self.log.info('life %s of job "%s" runs; waiting for its end', status.incarnation, self.job)
+        arguments = {"incarnation": status.incarnation, "stop_key": self._stop_key(context)}
+        return self.wait(JobFinishedTrigger, "completed", context, limited=False, **arguments)
+
+    def _stop_key(self, context: Any) -> str:
+        return self.key(context) if is_true(self.stop_on_kill) else ""
 
     def _done(self, context: Any, status: JobStatus, *, adopted: bool) -> dict[str, Any]:
         life = status.life
@@ -246,7 +321,7 @@ class PreviewFlowOperator(RunFlowOperator):
     --dry-run --json`; for a job on a cluster it checks the arguments, and returns only `commit` with its `id`.
 
     Args:
-        job, flow, conf, settings, submit, spark, no_state: see `StartOperator`.
+        job, flow, conf_file, settings, no_state, and all arguments of spark-submit: see `StartOperator`.
         commit, time, redeliver, despite_readers: see `RunFlowOperator`.
         lowtide_conn_id, timeout: see `LowtideOperator`.
     """

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from lowtide_airflow.arguments import is_true, seconds
+from lowtide_airflow.compat import AirflowFailException, AirflowSkipException
 from lowtide_airflow.errors import RunsAlready, SubmitFailed
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.deaths import MAX_DEATHS, WITHIN_S, why_not_restart
@@ -55,7 +55,7 @@ class RecoverFlowOperator(StartOperator):
         outage_s: how long to try again during an outage.
         no_state: begin without state if no commit is good.
         timeout: seconds, or a timedelta, that it may take to deliver beyond the point of failure.
-        job, flow, conf, settings, submit, spark: see `StartOperator`.
+        job, flow, conf_file, settings, and all arguments of spark-submit: see `StartOperator`.
         lowtide_conn_id, deferrable, poll_interval: see `LowtideOperator`.
     """
 

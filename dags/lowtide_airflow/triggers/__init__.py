@@ -5,6 +5,7 @@ from __future__ import annotations
 from lowtide_airflow.triggers.job import (
     DeliveredTimeTrigger,
     JobEndedTrigger,
+    JobFinishedTrigger,
     JobRunningTrigger,
     JobSettledTrigger,
     LabelEndedTrigger,
@@ -19,6 +20,7 @@ __all__ = [
     "FolderCompleteTrigger",
     "JobDiedTrigger",
     "JobEndedTrigger",
+    "JobFinishedTrigger",
     "JobRunningTrigger",
     "JobSettledTrigger",
     "LabelEndedTrigger",

@@ -9,6 +9,7 @@ from typing import Any
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.deaths import Death, Deaths
 from lowtide_airflow.job.status import State
+from lowtide_airflow.job.submission import stop_begun
 from lowtide_airflow.triggers.base import OUTAGES, AsyncJob, JobTrigger, Outage
 from lowtide_airflow.triggers.news import wait_for_news
 from lowtide_snapshots.errors import LowtideError, TokenRefused
@@ -17,6 +18,7 @@ from lowtide_snapshots.job.control_address import ControlAddress
 __all__ = [
     "DeliveredTimeTrigger",
     "JobEndedTrigger",
+    "JobFinishedTrigger",
     "JobRunningTrigger",
     "JobSettledTrigger",
     "LabelEndedTrigger",
@@ -28,20 +30,109 @@ SUBSCRIBED_S = 60.0
 """Time for which a subscription is relied on before asking ZooKeeper: a replaced life may not know that it is."""
 
 
-class JobRunningTrigger(JobTrigger):
+class StartedTrigger(JobTrigger):
+    """Base of the triggers that wait for a job which the task has started.
+
+    Args:
+        stop_key: the key of the submission whose life is stopped when a person kills the task that waits, which
+            triggers learn from Airflow 3.3 on; empty for none.
+        job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
+    """
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        lowtide_conn_id: str,
+        stop_key: str = "",
+        end_time: float | None = None,
+        poll_interval: float = 1.0,
+    ) -> None:
+        super().__init__(job=job, lowtide_conn_id=lowtide_conn_id, end_time=end_time, poll_interval=poll_interval)
+        self.stop_key = stop_key
+
+    async def on_kill(self) -> None:
+        """Stop the job if that is wanted, or say that it goes on."""
+        if not self.stop_key:
+            self.log.warning('the task was killed; job "%s" goes on', self.job)
+            return
+        async with AsyncJob(self.lowtide_conn_id, self.job) as job:
+            says = await job.call(lambda client: stop_begun(client, self.stop_key))
+        self.log.warning("the task was killed: %s", says)
+
+
+class JobFinishedTrigger(StartedTrigger):
+    """Waits until all sources of a job have ended and everything is delivered: `incarnation`, `delivered_ms`.
+
+    It ends with an error if the job is stopped before that, or dies.
+
+    Args:
+        incarnation: the life that runs.
+        stop_key: see `StartedTrigger`.
+        job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
+    """
+
+    waits_for = "the completion"
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        lowtide_conn_id: str,
+        incarnation: int,
+        stop_key: str = "",
+        end_time: float | None = None,
+        poll_interval: float = 1.0,
+    ) -> None:
+        super().__init__(
+            job=job,
+            lowtide_conn_id=lowtide_conn_id,
+            stop_key=stop_key,
+            end_time=end_time,
+            poll_interval=poll_interval,
+        )
+        self.incarnation = incarnation
+        self._deaths = Deaths(incarnation - 1)
+
+    def poll(self, client: JobClient) -> dict[str, Any] | None:
+        """See `JobTrigger.poll`."""
+        status = client.status()
+        if status.finished:
+            return {"incarnation": status.incarnation, "delivered_ms": status.delivered_ms}
+        if status.state == "stopped":
+            return {"error": f'life {status.incarnation} of job "{self.job}" was stopped before its sources had ended'}
+        death = self._deaths.observe(status, time.monotonic())
+        return None if death is None else {"error": f"life {death.incarnation} has died: {death.cause}"}
+
+
+class JobRunningTrigger(StartedTrigger):
     """Waits until the life that a submission began runs, or one after it: `incarnation`, `commit`, `control`.
 
     Args:
         key: the submission's.
+        stop_key: see `StartedTrigger`.
         job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
     """
 
     waits_for = "the submitted life"
 
     def __init__(
-        self, *, job: str, lowtide_conn_id: str, key: str, end_time: float | None = None, poll_interval: float = 1.0
+        self,
+        *,
+        job: str,
+        lowtide_conn_id: str,
+        key: str,
+        stop_key: str = "",
+        end_time: float | None = None,
+        poll_interval: float = 1.0,
     ) -> None:
-        super().__init__(job=job, lowtide_conn_id=lowtide_conn_id, end_time=end_time, poll_interval=poll_interval)
+        super().__init__(
+            job=job,
+            lowtide_conn_id=lowtide_conn_id,
+            stop_key=stop_key,
+            end_time=end_time,
+            poll_interval=poll_interval,
+        )
         self.key = key
         self._deaths: Deaths | None = None
 
