@@ -19,6 +19,7 @@ from lowtide_snapshots.errors import TokenRefused
 from lowtide_snapshots.job.control_address import ControlAddress
 from lowtide_snapshots.job.life import Life
 from lowtide_snapshots.job.registry import jobs
+from lowtide_snapshots.zookeeper.connection import Connection
 
 
 class JobClient:
@@ -27,10 +28,17 @@ class JobClient:
     Every method may raise `ZooKeeperUnavailable` and `ZooKeeperRefused`.
     """
 
-    def __init__(self, services: Services, job: str) -> None:
+    def __init__(self, services: Services, job: str, connection: Connection | None = None) -> None:
+        """Name the job; nothing is connected yet.
+
+        Args:
+            services: the services that it uses.
+            job: its name.
+            connection: an open session that others use too, in the same thread; by default one of its own.
+        """
         self.services = services
         self.job = job
-        self._store = services.job_store(job)
+        self._store = services.job_store(job, connection)
         self._log = ZooKeeperCommitLog(self._store)
 
     def open(self) -> Self:

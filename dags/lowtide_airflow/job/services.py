@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from lowtide_airflow.errors import ConnectionInvalid
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
+from lowtide_snapshots.zookeeper.connection import Connection
 
 SESSION_TIMEOUT_S = 10.0
 """Of a ZooKeeper session that holds no lease, so nothing depends on it."""
@@ -43,8 +44,14 @@ class Services:
     limit_s: float = 10.0
     store_limit_s: float = 30.0
 
-    def job_store(self, job: str) -> JobStore:
-        """Return a job's nodes in ZooKeeper; not connected yet."""
+    def connection(self) -> Connection:
+        """Return a session with ZooKeeper; not opened yet."""
+        return Connection(
+            self.zookeeper, session_timeout_s=SESSION_TIMEOUT_S, limit_s=self.limit_s, auth=self.zookeeper_auth
+        )
+
+    def job_store(self, job: str, connection: Connection | None = None) -> JobStore:
+        """Return a job's nodes in ZooKeeper, over an open session or one of its own, which is not connected yet."""
         return JobStore(
             self.zookeeper,
             job,
@@ -52,6 +59,7 @@ class Services:
             session_timeout_s=SESSION_TIMEOUT_S,
             limit_s=self.limit_s,
             auth=self.zookeeper_auth,
+            connection=connection,
         )
 
     def open_files(self) -> Store:

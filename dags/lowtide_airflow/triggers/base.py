@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from lowtide_airflow.compat import AirflowNotFoundException
 from lowtide_airflow.errors import NotRunning
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.job.client import JobClient
@@ -21,7 +21,7 @@ from lowtide_airflow.job.services import Services
 from lowtide_snapshots.errors import ControlUnreachable, LowtideError, ZooKeeperUnavailable
 from lowtide_snapshots.stores.errors import StoreUnavailable
 
-__all__ = ["OUTAGES", "AsyncJob", "JobTrigger", "Outage", "StoredArguments"]
+__all__ = ["OUTAGES", "AsyncJob", "JobTrigger", "LastServices", "Outage", "StoredArguments"]
 
 T = TypeVar("T")
 
@@ -60,6 +60,34 @@ class Outage:
         return bool(text)
 
 
+class LastServices:
+    """The services of an Airflow connection, as it was last.
+
+    Args:
+        lowtide_conn_id: the Airflow connection's id.
+    """
+
+    def __init__(self, lowtide_conn_id: str) -> None:
+        self._hook = LowtideHook(lowtide_conn_id)
+        self._services: Services | None = None
+
+    @property
+    def services(self) -> Services:
+        """What was read last."""
+        assert self._services is not None, "nothing was read yet"
+        return self._services
+
+    async def read(self) -> Services:
+        """Read the Airflow connection again."""
+        try:
+            self._services = await self._hook.aget_conn()
+        except AirflowNotFoundException:
+            # Airflow raises this too while it cannot look the connection up: then the last answer stands.
+            if self._services is None:
+                raise
+        return self._services
+
+
 class AsyncJob:
     """A job's client for an event loop: ZooKeeper, the store and the job are called in a thread; an async context.
 
@@ -71,16 +99,15 @@ class AsyncJob:
     """
 
     def __init__(self, lowtide_conn_id: str, job: str) -> None:
-        self._hook = LowtideHook(lowtide_conn_id)
+        self._last = LastServices(lowtide_conn_id)
         self._job = job
-        self._services: Services | None = None
         self._client: JobClient | None = None
         # One thread: a client serves one at a time, and a ZooKeeper that is away blocks it for seconds.
         self._thread = ThreadPoolExecutor(1, f"lowtide {job}")
 
     async def call(self, function: Callable[[JobClient], T]) -> T:
         """Call a function with the client in the thread; connects first if necessary."""
-        services = await self._read_connection() if self._client is None else self._client.services
+        services = await self._last.read() if self._client is None else self._client.services
 
         def called() -> T:
             try:
@@ -93,15 +120,6 @@ class AsyncJob:
                 raise
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, called)
-
-    async def _read_connection(self) -> Services:
-        try:
-            self._services = await self._hook.aget_conn()
-        except AirflowNotFoundException:
-            # Airflow raises this too while it cannot look the connection up: then the last answer stands.
-            if self._services is None:
-                raise
-        return self._services
 
     async def __aenter__(self) -> Self:
         return self

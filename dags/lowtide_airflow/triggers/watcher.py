@@ -12,10 +12,13 @@ from typing import Any, TypeVar
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
+from lowtide_airflow.compat import Kept, kept_by_asset
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.deaths import FAILED_S, GONE_S, Deaths
 from lowtide_airflow.job.folders import EPOCH
-from lowtide_airflow.triggers.base import AsyncJob, Outage, StoredArguments
+from lowtide_airflow.jobs_file import name_in_ids
+from lowtide_airflow.triggers.base import Outage, StoredArguments
+from lowtide_airflow.triggers.shared import SharedJob
 
 __all__ = [
     "DeliveredTimePassedTrigger",
@@ -60,7 +63,7 @@ class JobEventTrigger(StoredArguments, BaseEventTrigger):
         self._storing = Outage()
 
     @abstractmethod
-    async def poll(self, job: AsyncJob) -> list[tuple[int, dict[str, Any] | None]]:
+    async def poll(self, job: SharedJob) -> list[tuple[int, dict[str, Any] | None]]:
         """Return the new events in order, each with its number; called every `poll_interval`.
 
         None in place of an event yields nothing: the number is stored at once, instead of all earlier ones.
@@ -73,7 +76,7 @@ class JobEventTrigger(StoredArguments, BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the events."""
         self.resume(await self._remembered())
-        async with AsyncJob(self.lowtide_conn_id, self.job) as job:
+        async with SharedJob(self.lowtide_conn_id, self.job) as job:
             while True:
                 for number, payload in await self.poll(job):
                     if payload is None:
@@ -84,7 +87,7 @@ class JobEventTrigger(StoredArguments, BaseEventTrigger):
                 await self._remember_due(time.monotonic())
                 await asyncio.sleep(self.poll_interval)
 
-    async def read(self, job: AsyncJob, function: Callable[[JobClient], T]) -> T | None:
+    async def read(self, job: SharedJob, function: Callable[[JobClient], T]) -> T | None:
         """Call a function with the job's client; None if it fails, which is logged now and then."""
         try:
             found = await job.call(function)
@@ -106,7 +109,7 @@ class JobEventTrigger(StoredArguments, BaseEventTrigger):
 
     async def _remembered(self) -> int | None:
         """Return the stored number; None if there is none, or Airflow does not answer."""
-        store, deadline = self.asset_state_store, time.monotonic() + REMEMBERED_WITHIN_S
+        store, deadline = self._kept(), time.monotonic() + REMEMBERED_WITHIN_S
         while store is not None:
             try:
                 found = await store.aget(self.stored_key)
@@ -124,8 +127,9 @@ class JobEventTrigger(StoredArguments, BaseEventTrigger):
     async def _remember(self, number: int) -> bool:
         """Store a number; returns whether Airflow has done so."""
         try:
-            if self.asset_state_store is not None:
-                await self.asset_state_store.aset(self.stored_key, number)
+            store = self._kept()
+            if store is not None:
+                await store.aset(self.stored_key, number)
         except Exception as error:  # noqa: BLE001 - a repeated event does no harm
             if self._storing.is_news(error, time.monotonic()):
                 self.log.warning("Airflow did not store event number %s: %s", number, self._storing.text)
@@ -133,6 +137,10 @@ class JobEventTrigger(StoredArguments, BaseEventTrigger):
         if self._storing.is_over():
             self.log.info("Airflow stores event numbers again")
         return True
+
+    def _kept(self) -> Kept | None:
+        of = {name: value for name, value in self.serialize()[1].items() if name != "poll_interval"}
+        return kept_by_asset(self, name_in_ids(self.job), of)
 
 
 class JobDiedTrigger(JobEventTrigger):
@@ -168,7 +176,7 @@ class JobDiedTrigger(JobEventTrigger):
         """See `JobEventTrigger.resume`."""
         self._deaths = Deaths(number or 0, gone_s=self.gone_s, failed_s=self.failed_s)
 
-    async def poll(self, job: AsyncJob) -> list[tuple[int, dict[str, Any] | None]]:
+    async def poll(self, job: SharedJob) -> list[tuple[int, dict[str, Any] | None]]:
         """See `JobEventTrigger.poll`."""
         status = await self.read(job, lambda client: client.status())
         if status is None:
@@ -204,7 +212,7 @@ class DeliveredTimePassedTrigger(JobEventTrigger):
         """See `JobEventTrigger.resume`."""
         self._reported_ms = number
 
-    async def poll(self, job: AsyncJob) -> list[tuple[int, dict[str, Any] | None]]:
+    async def poll(self, job: SharedJob) -> list[tuple[int, dict[str, Any] | None]]:
         """See `JobEventTrigger.poll`."""
         delivered = await self.read(job, lambda client: client.delivered_ms())
         if delivered is None:
@@ -247,7 +255,7 @@ class FolderCompleteTrigger(JobEventTrigger):
         """See `JobEventTrigger.resume`."""
         self._reported = None if number is None else EPOCH + timedelta(milliseconds=number)
 
-    async def poll(self, job: AsyncJob) -> list[tuple[int, dict[str, Any] | None]]:
+    async def poll(self, job: SharedJob) -> list[tuple[int, dict[str, Any] | None]]:
         """See `JobEventTrigger.poll`."""
         found = await self.read(job, lambda client: (client.folders(self.sink), client.delivered_ms()))
         if found is None or found[1] is None:

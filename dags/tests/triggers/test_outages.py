@@ -29,7 +29,7 @@ class Opened:
         self.closed: list[str] = []
         self._look = look
 
-    def __call__(self, services: Services, job: str) -> Any:
+    def __call__(self, services: Services, job: str, _connection: object = None) -> Any:
         self.hosts.append(services.zookeeper)
 
         def close() -> None:
@@ -54,10 +54,12 @@ def _correct(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, look: Callable[[Services], Any]) -> Opened:
-    from lowtide_airflow.triggers import base
+    from lowtide_airflow.triggers import base, shared
 
     made = Opened(look)
     monkeypatch.setattr(base, "JobClient", made)
+    monkeypatch.setattr(shared, "SeenJob", made)
+    monkeypatch.setattr(Services, "connection", lambda _: SimpleNamespace(open=lambda: None, close=lambda: None))
     return made
 
 

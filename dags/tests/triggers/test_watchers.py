@@ -55,7 +55,7 @@ class Scene:
         self.job: JobStatus | None = None
         self.looks = 0
 
-    def client(self, services: Services, job: str) -> Any:
+    def client(self, services: Services, job: str, _connection: object = None) -> Any:
         def status() -> JobStatus:
             self.looks += 1
             assert self.job is not None
@@ -125,11 +125,12 @@ class Watched:
 
 @pytest.fixture(name="scene")
 def _scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    from lowtide_airflow.triggers import base, watcher
+    from lowtide_airflow.triggers import shared, watcher
 
     scene = Scene()
     monkeypatch.setenv("AIRFLOW_CONN_THERE", json.dumps({"conn_type": "lowtide", "host": "zk-1"}))
-    monkeypatch.setattr(base, "JobClient", scene.client)
+    monkeypatch.setattr(shared, "SeenJob", scene.client)
+    monkeypatch.setattr(Services, "connection", lambda _: SimpleNamespace(open=lambda: None, close=lambda: None))
     monkeypatch.setattr(watcher, "time", SimpleNamespace(monotonic=lambda: scene.now_s))
     return scene
 
@@ -139,10 +140,11 @@ def run(plays: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_airflows_store_is_asked_as_it_can_be() -> None:
-    from airflow.sdk.execution_time.context import AssetStateStoreAccessors
-
+    context = pytest.importorskip("airflow.sdk.execution_time.context")
+    if not hasattr(context, "AssetStateStoreAccessors"):
+        pytest.skip("before Airflow 3.3 there is no such store")
     for name in ("aget", "aset"):
-        ours, airflows = (inspect.signature(getattr(kind, name)) for kind in (Kept, AssetStateStoreAccessors))
+        ours, airflows = (inspect.signature(getattr(kind, name)) for kind in (Kept, context.AssetStateStoreAccessors))
         assert str(ours) == str(airflows)
 
 

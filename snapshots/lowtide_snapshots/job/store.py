@@ -42,6 +42,7 @@ class JobStore:
         session_timeout_s: float = SESSION_TIMEOUT_S,
         limit_s: float = 10.0,
         auth: str | None = None,
+        connection: Connection | None = None,
     ) -> None:
         """Say where the place is; nothing is connected yet.
 
@@ -52,10 +53,12 @@ class JobStore:
             session_timeout_s: after which a holder that is gone loses the lease; the server sets bounds to it.
             limit_s: how long a call waits for ZooKeeper.
             auth: "user:password"; the job's nodes are then closed to everybody else.
+            connection: an open session that others use too, in the same thread; by default one of its own.
         """
         self.job = job
         self._paths = JobPaths(root, job)
-        self._zk = Connection(hosts, session_timeout_s=session_timeout_s, limit_s=limit_s, auth=auth)
+        self._shares = connection is not None
+        self._zk = connection or Connection(hosts, session_timeout_s=session_timeout_s, limit_s=limit_s, auth=auth)
         self._lease = JobLease(self._zk, job, self._paths, session_timeout_s)
 
     def open(self) -> Self:
@@ -64,12 +67,14 @@ class JobStore:
         Raises:
             ZooKeeperUnavailable: ZooKeeper did not answer within the limit.
         """
-        self._zk.open()
+        if not self._shares:
+            self._zk.open()
         return self
 
     def close(self) -> None:
         """End the session; the lease, if it is held, is free at once."""
-        self._zk.close()
+        if not self._shares:
+            self._zk.close()
 
     def __enter__(self) -> Self:
         return self.open()
