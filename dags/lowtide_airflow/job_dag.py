@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +12,7 @@ from airflow.triggers.base import BaseEventTrigger
 from lowtide_airflow.asset_uris import uri_of
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.jobs_file import JobEntry, SparkEntry
+from lowtide_airflow.notifications import LowtideNotifier
 from lowtide_airflow.operators.base import RETRIES, RETRY_DELAY
 from lowtide_airflow.triggers.watcher import event_payloads
 
@@ -29,7 +28,6 @@ __all__ = [
     "watched",
 ]
 
-LOG = logging.getLogger(__name__)
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 """Before any run: nothing from before a DAG was switched on is caught up on."""
 
@@ -52,20 +50,11 @@ def job_dag(entry: JobEntry, purpose: str, *, doc: str, **given: Any) -> DAG:
         doc_md=doc.strip() + facts + contact,
         tags=["lowtide", entry.dag_name],
         default_args={"owner": entry.owner, "retries": RETRIES, "retry_delay": RETRY_DELAY},
-        on_failure_callback=_Failed(entry),
+        on_failure_callback=LowtideNotifier(
+            job=entry.name, lowtide_conn_id=entry.connection, then=entry.notify, contact=entry.contact
+        ),
         **settings,
     )
-
-
-class _Failed:
-    """Logs, when a DAG run has failed, whom to notify."""
-
-    def __init__(self, entry: JobEntry) -> None:
-        self._entry = entry
-
-    def __call__(self, context: Mapping[str, Any]) -> None:
-        contact = f"; notify {self._entry.contact}" if self._entry.contact else ""
-        LOG.error('job "%s": %s failed%s', self._entry.name, context["dag_run"].run_id, contact)
 
 
 def job_arguments(entry: JobEntry) -> dict[str, Any]:

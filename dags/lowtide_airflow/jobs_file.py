@@ -36,6 +36,7 @@ _CRON = (
 )
 """By field of a cron expression the least and the greatest number, and its names."""
 _CRON_PART = re.compile(r"(\*|(?P<first>\w+)(-(?P<last>\w+))?)(/(?P<step>\d+))?")
+_NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 MOST_CHARS = 200
 """Of a job's name: Airflow's ids of DAGs have at most 250."""
 _STARTS = ("submit", "recover", "rewind", "rescale")
@@ -46,7 +47,7 @@ _NEEDED_BY: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("snapshot", "keep", "max_age"), ("snapshot",)),
     "recover": ("recover",),
     "hour_complete": ("hour_complete", "hourly_report"),
-    **dict.fromkeys(("owner", "contact"), ()),
+    **dict.fromkeys(("owner", "contact", "notify"), ()),
 }
 """By key the DAGs that need it; all of them need any other."""
 _WRITTEN = "correct it; `python -m lowtide_airflow jobs-file FILE` writes every key"
@@ -98,6 +99,8 @@ class JobEntry:
         recover: whether to restart a dead job from its last good commit.
         owner: the owner shown in Airflow.
         contact: whom to notify when a person is needed; free text, shown with the question.
+        notify: notifiers that are called when a run of one of its DAGs has failed, each "package.module:name" that the
+            DAG processor can import: an instance of a notifier, or a function of the context.
         hour_complete: whether to announce each complete hour, which triggers the example of a batch DAG.
         spark: the arguments of spark-submit.
     """
@@ -114,6 +117,7 @@ class JobEntry:
     recover: bool = True
     owner: str = "lowtide"
     contact: str = ""
+    notify: tuple[str, ...] = ()
     hour_complete: bool = False
     spark: SparkEntry | None = None
 
@@ -279,6 +283,12 @@ def _checked(job: JobEntry) -> Iterator[tuple[str, str, str]]:
             "max_age",
             f"max_age is {job.max_age!r}",
             'write "36 hours" or "7 days"',
+        ),
+        (
+            not all(_NAMED.fullmatch(each) for each in job.notify),
+            "notify",
+            f"notify is {list(job.notify)!r}",
+            'write ["package.module:name"], which the DAG processor can import',
         ),
         (
             job.snapshot != "never" and not _seconds(job.snapshot) and not _is_cron(job.snapshot),

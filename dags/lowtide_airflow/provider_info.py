@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 NAME = "Lowtide"
@@ -74,8 +75,21 @@ def provider_info(version: str) -> dict[str, Any]:
         "operators": [_modules("operators")],
         "sensors": [_modules("sensors")],
         "triggers": [_modules("triggers")],
+        "notifications": ["lowtide_airflow.notifications.LowtideNotifier"],
+        "task-decorators": [{"class-name": "lowtide_airflow.decorators.lowtide_task", "name": "lowtide"}],
+        **_queues(),
         "extra-links": ["lowtide_airflow.ui.links.JobLink", "lowtide_airflow.ui.links.SnapshotLink"],
     }
+
+
+def _queues() -> dict[str, Any]:
+    """The queue, where Airflow's common.messaging is: it brings the class that a queue inherits from."""
+    try:
+        if find_spec("airflow.providers.common.messaging") is None:
+            return {}
+    except ModuleNotFoundError:
+        return {}
+    return {"queues": ["lowtide_airflow.queues.LowtideMessageQueueProvider"]}
 
 
 def _modules(name: str) -> dict[str, Any]:
