@@ -15,7 +15,7 @@ from typing import Any
 from airflow.sdk import Param, task
 
 from lowtide_airflow.job.deaths import MAX_DEATHS
-from lowtide_airflow.job_dag import asset_of, job_dag, start_arguments, watched
+from lowtide_airflow.job_dag import asset_of, job_dag, param, start_arguments, watched
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
 from lowtide_airflow.operators import RecoverFlowOperator
 from lowtide_airflow.operators.question import ApprovalOperator
@@ -49,8 +49,7 @@ def recover(entry: JobEntry) -> None:
     schedule = [died] if entry.recover else None
     # An open question must not block the recovery from a later death; of two runs that start the job, only one does.
     runs = {"max_active_runs": MOST_RUNS}
-    with job_dag(entry, "recover", doc=__doc__ or "", schedule=schedule, params=params, **runs) as dag:
-        param: Any = dag.param
+    with job_dag(entry, "recover", doc=__doc__ or "", schedule=schedule, params=params, **runs):
         first = RecoverFlowOperator(
             task_id="recover",
             **start_arguments(entry),

@@ -17,7 +17,7 @@ from typing import Any
 from airflow.sdk import Param, task
 
 from lowtide_airflow.compat import AirflowFailException
-from lowtide_airflow.job_dag import if_it_ran_before, is_running, job_arguments, job_dag, start_arguments
+from lowtide_airflow.job_dag import if_it_ran_before, is_running, job_arguments, job_dag, param, start_arguments
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
 from lowtide_airflow.operators import PreviewFlowOperator, RunFlowOperator, StopFlowOperator
 from lowtide_airflow.sensors import DeliveredTimeSensor
@@ -40,8 +40,8 @@ def rewind(entry: JobEntry) -> None:
             description="Redeliver even if other jobs of the graph read it a second time.",
         ),
     }
-    with job_dag(entry, "rewind", doc=__doc__ or "", params=params) as dag:
-        chosen: dict[str, Any] = {name: dag.param(name) for name in params}
+    with job_dag(entry, "rewind", doc=__doc__ or "", params=params):
+        chosen: dict[str, Any] = {name: param(name) for name in params}
 
         @task
         def choose(**context: Any) -> bool:

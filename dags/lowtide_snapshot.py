@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from lowtide_airflow.job_dag import asset_of, job_arguments, job_dag
+from lowtide_airflow.job_dag import asset_of, job_arguments, job_dag, param
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
 from lowtide_airflow.operators import (
     CommitSnapshotOperator,
@@ -35,8 +35,7 @@ def snapshot(entry: JobEntry) -> None:
         ),
     }
     job = job_arguments(entry)
-    with job_dag(entry, "snapshot", doc=__doc__ or "", schedule=entry.schedule, params=params) as dag:
-        param: Any = dag.param
+    with job_dag(entry, "snapshot", doc=__doc__ or "", schedule=entry.schedule, params=params):
         take = TakeSnapshotOperator(task_id="take", **job, name=param("name"), if_down=param("if_down"))
         output: Any = take.output
         taken = output["snapshot"]

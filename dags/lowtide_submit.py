@@ -5,11 +5,10 @@ It begins from the job's last good commit, if there is one.
 """
 
 from pathlib import Path
-from typing import Any
 
 from airflow.sdk import Param
 
-from lowtide_airflow.job_dag import job_dag, start_arguments
+from lowtide_airflow.job_dag import job_dag, param, start_arguments
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
 from lowtide_airflow.operators import RunFlowOperator
 
@@ -24,8 +23,7 @@ def submit(entry: JobEntry) -> None:
             False, type="boolean", description="Begin without state, from the sources' beginning, despite commits."
         ),
     }
-    with job_dag(entry, "submit", doc=__doc__ or "", params=params) as dag:
-        param: Any = dag.param
+    with job_dag(entry, "submit", doc=__doc__ or "", params=params):
         RunFlowOperator(
             task_id="run",
             **start_arguments(entry),

@@ -24,6 +24,7 @@ __all__ = [
     "job_arguments",
     "job_dag",
     "parallelism_variable",
+    "param",
     "start_arguments",
     "watched",
 ]
@@ -60,6 +61,11 @@ def job_dag(entry: JobEntry, purpose: str, *, doc: str, **given: Any) -> DAG:
 def job_arguments(entry: JobEntry) -> dict[str, Any]:
     """Return the arguments that every operator and sensor of a job takes; they wait in the triggerer."""
     return {"job": entry.name, "lowtide_conn_id": entry.connection, "deferrable": True}
+
+
+def param(name: str) -> str:
+    """Return the template of a parameter of the DAG; one that is None becomes an empty text."""
+    return f"{{{{ '' if params.{name} is none else params.{name} }}}}"
 
 
 def start_arguments(entry: JobEntry) -> dict[str, Any]:
