@@ -54,6 +54,8 @@ def test_a_tasks_button_leads_to_the_snapshot_that_it_took(stage: Stage) -> None
     taken = stage.api.result(dag, run, "commit")["snapshot"]
     for task in ("take", "verify", "commit"):
         (address,) = stage.api.links(dag, run, task).values()
+        if not address:
+            pytest.skip("this Airflow shows no pages of plugins, so no button leads to one")
         url = urlsplit(address)
         asked = {name: values[0] for name, values in parse_qs(url.query).items()}
         assert asked == {"job": JOB, "connection": "lowtide_default", "snapshot": taken}
@@ -111,13 +113,21 @@ def test_where_no_commit_is_good_the_job_waits_for_a_persons_answer(stage: Stage
         def state(task: str) -> str | None:
             return next(each.state for each in stage.api.tasks(dag, run.id) if each.id == task)
 
-        wait_until(lambda: state("ask_a_person") == "awaiting_input", WITHIN_S, "a question")
+        # An Airflow without questions fails the task with it.
+        asked = ("awaiting_input", "failed")
+        wait_until(lambda: state("ask_a_person") in asked, WITHIN_S, "a question")
         assert stage.api.result(dag, run.id, "recover")["why"] == "no_good_commit"
         assert job.status().incarnation == dead, "nobody has answered yet"
 
-        # Airflow takes an answer for a fault of the task that asks until its scheduler has seen that task end.
-        time.sleep(READING_S)
-        stage.api.answer(dag, run.id, "ask_a_person", "Approve")
+        if state("ask_a_person") == "failed":
+            wait_until(lambda: stage.api.run(dag, run.id).over, WITHIN_S, "the end of the run")
+            assert "To approve, clear the task ask_a_person" in stage.api.log(dag, run.id, "ask_a_person")
+            stage.api.clear(dag, run.id, "ask_a_person")
+            wait_until(lambda: not stage.api.run(dag, run.id).over, WITHIN_S, "the run again")
+        else:
+            # Airflow takes an answer for a fault of the task that asks until its scheduler has seen that task end.
+            time.sleep(READING_S)
+            stage.api.answer(dag, run.id, "ask_a_person", "Approve")
         stage.api.wait(dag, run.id, WITHIN_S)
         done = stage.api.result(dag, run.id, "recover_as_approved")
         assert (done["recovered"], done["incarnation"], done["commit"]) == (True, dead + 1, None)

@@ -227,6 +227,11 @@ class AirflowApi:
         """Answer a task's question under *Required actions*."""
         self._send("PATCH", f"{_task_path(dag, run, task)}/-1/hitlDetails", json={"chosen_options": options})
 
+    def clear(self, dag: str, run: str, task: str) -> None:
+        """Have a task that is over run again, and what follows from it."""
+        given = {"dry_run": False, "dag_run_id": run, "task_ids": [task], "only_failed": False}
+        self._send("POST", f"/api/v2/dags/{quote(dag)}/clearTaskInstances", json={**given, "include_downstream": True})
+
     # -- waiting -----------------------------------------------------------------------------------------------------
 
     def wait_for_dags(self, wanted: Sequence[str], limit_s: float) -> None:
