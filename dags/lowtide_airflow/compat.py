@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from asgiref.sync import sync_to_async
 
@@ -60,17 +60,19 @@ __all__ = [
     "BaseHook",
     "Kept",
     "TaskDeferred",
-    "aget_connection",
     "has_pages",
     "kept_by_asset",
     "kept_by_task",
+    "read_connection",
 ]
+
+T = TypeVar("T")
 
 DIGEST = 12
 
 
 class Kept(Protocol):
-    """What Airflow keeps for a trigger of an asset, over restarts of the triggerer."""
+    """Values that Airflow keeps for a trigger of an asset, over restarts of the triggerer."""
 
     async def aget(self, key: str, /) -> Any:
         """Return a value; None if there is none."""
@@ -79,13 +81,16 @@ class Kept(Protocol):
         """Keep a value."""
 
 
-async def aget_connection(conn_id: str) -> Connection:
-    """Return an Airflow connection in a trigger, without blocking its event loop."""
+async def read_connection(conn_id: str, read: Callable[[Connection], T]) -> T:
+    """Read an Airflow connection in a trigger, without blocking its event loop.
+
+    Args:
+        conn_id: the connection's id.
+        read: makes something of the connection; in Airflow 3.0 a look at its fields may ask the supervisor too.
+    """
     if hasattr(BaseHook, "aget_connection"):
-        found = await BaseHook.aget_connection(conn_id)
-    else:
-        found = await in_a_thread(BaseHook.get_connection, conn_id)
-    return found
+        return read(await BaseHook.aget_connection(conn_id))
+    return await in_a_thread(lambda: read(BaseHook.get_connection(conn_id)))
 
 
 def kept_by_asset(trigger: BaseEventTrigger, name: str, of: Mapping[str, Any]) -> Kept | None:
@@ -130,7 +135,7 @@ class _Variables:
         await in_a_thread(Variable.set, f"{key}__{self._of}", str(value), "Kept by a watcher of Lowtide")
 
 
-async def in_a_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+async def in_a_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function that asks Airflow's supervisor: its answer comes through the trigger's event loop."""
     return await sync_to_async(function)(*arguments)
 

@@ -96,7 +96,7 @@ def _without_client(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _taken(function: Callable[..., Any], placed: int, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a function takes by name, beside so many arguments by place."""
+    """Those that a function takes by name, beside so many arguments by place."""
     parameters = inspect.signature(function).parameters
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     names = set(given) if takes_all else set(parameters)

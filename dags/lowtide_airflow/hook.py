@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lowtide_airflow.compat import BaseHook, aget_connection
+from lowtide_airflow.compat import BaseHook, read_connection
 from lowtide_airflow.errors import ConnectionInvalid
 from lowtide_airflow.job.client import JobClient, jobs_at
 from lowtide_airflow.job.services import Services
@@ -69,7 +69,7 @@ class LowtideHook(BaseHook):
 
     async def aget_conn(self) -> Services:
         """Return the same in a trigger, without blocking its event loop."""
-        return _services(await aget_connection(self.lowtide_conn_id))
+        return await read_connection(self.lowtide_conn_id, _services)
 
     def programs(self) -> Programs:
         """Return the commands that start jobs (errors: ConnectionInvalid)."""

@@ -101,7 +101,7 @@ class LowtideNotifier(BaseNotifier):
 
 
 def _failed(context: Any) -> str:
-    """What has failed: a task if the callback is a task's, else a run."""
+    """The thing that has failed: a task if the callback is a task's, else a run."""
     run, task = context.get("dag_run"), context.get("ti")
     parts = [getattr(run, "dag_id", ""), getattr(run, "run_id", ""), getattr(task, "task_id", "")]
     return f"failed: {', '.join(each for each in parts if each) or 'a run'}"

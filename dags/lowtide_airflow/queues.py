@@ -1,4 +1,4 @@
-"""What happens to a job as a queue of Airflow's common.messaging: `MessageQueueTrigger(scheme="lowtide", ...)`.
+"""News of a job as a queue of Airflow's common.messaging: `MessageQueueTrigger(scheme="lowtide", ...)`.
 
 from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
 

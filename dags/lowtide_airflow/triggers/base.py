@@ -73,7 +73,7 @@ class LastServices:
 
     @property
     def services(self) -> Services:
-        """What was read last."""
+        """Those that were read last."""
         assert self._services is not None, "nothing was read yet"
         return self._services
 
