@@ -1,0 +1,35 @@
+"""A person's answer where Airflow has no questions: the task fails with the question, and clearing it approves."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow_home")]
+
+
+def context(try_number: int) -> Any:
+    return {"ti": SimpleNamespace(try_number=try_number)}
+
+
+def test_the_question_is_the_failure_and_the_second_try_is_the_answer() -> None:
+    from lowtide_airflow.compat import AirflowFailException
+    from lowtide_airflow.operators.question import FailingApprovalOperator
+
+    task = FailingApprovalOperator(
+        task_id="ask", subject="Start it again?", body="It died.", response_timeout=1, defaults="Reject", retries=5
+    )
+    assert task.retries == 0, "a retry would be an answer that nobody gave"
+    with pytest.raises(AirflowFailException, match=r"Start it again\?\nIt died.\nTo approve, clear the task ask"):
+        task.execute(context(1))
+    task.execute(context(2))
+
+
+def test_airflows_own_question_is_asked_where_there_is_one() -> None:
+    from lowtide_airflow.compat import has_pages
+    from lowtide_airflow.operators.question import ApprovalOperator, FailingApprovalOperator
+
+    # Both came with Airflow 3.1.
+    assert (ApprovalOperator is FailingApprovalOperator) is not has_pages()
