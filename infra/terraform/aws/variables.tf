@@ -485,7 +485,7 @@ variable "secrets_version" {
 variable "airflow" {
   description = <<-EOT
     Airflow: `existing`, one that is there (the IAM role and the security group of its workers, in this network or one
-    peered with it), or `mwaa`, one to make. Lowtide needs Airflow 3.3 or newer.
+    peered with it), or `mwaa`, one to make. Lowtide needs Airflow 3.0 or newer.
   EOT
   type = object({
     existing = optional(object({ role_name = string, security_group_id = string }))
@@ -506,8 +506,8 @@ variable "airflow" {
 
   validation {
     condition = var.airflow.mwaa == null ? true : (
-      can(regex("^(3\\.([3-9]|[1-9][0-9])|[4-9]\\.[0-9]+)\\.[0-9]+$", var.airflow.mwaa.version)) && can(regex("^mw1\\.[0-9]*[a-z]+$", var.airflow.mwaa.class)) && var.airflow.mwaa.max_workers >= 1
+      can(regex("^(3|[4-9])\\.[0-9]+\\.[0-9]+$", var.airflow.mwaa.version)) && can(regex("^mw1\\.[0-9]*[a-z]+$", var.airflow.mwaa.class)) && var.airflow.mwaa.max_workers >= 1
     )
-    error_message = "`mwaa` has a version from 3.3.0 on, a class like mw1.small, and at least one worker."
+    error_message = "`mwaa` has a version from 3.0.0 on, a class like mw1.small, and at least one worker."
   }
 }

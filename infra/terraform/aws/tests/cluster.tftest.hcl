@@ -121,7 +121,7 @@ run "with_mwaa_in_two_zones" {
   variables {
     zones         = ["us-east-1a", "us-east-1b"]
     kafka_brokers = 4
-    airflow       = { mwaa = { version = "3.3.0" } }
+    airflow       = { mwaa = { version = "3.0.6" } }
   }
 
   assert {

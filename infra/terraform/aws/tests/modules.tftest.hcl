@@ -469,7 +469,7 @@ run "airflow_as_mwaa" {
 
   variables {
     existing        = null
-    mwaa            = { version = "3.3.0", class = "mw1.small", max_workers = 2 }
+    mwaa            = { version = "3.0.6", class = "mw1.small", max_workers = 2 }
     cluster         = { id = "j-1", arn = "arn:aws:elasticmapreduce:us-east-1:123456789012:cluster/j-1", host = "h" }
     zookeeper       = "10.78.0.11:2181"
     zookeeper_auth  = "lowtide:z-0123456789012345678901234567"
@@ -478,7 +478,7 @@ run "airflow_as_mwaa" {
   }
 
   assert {
-    condition     = aws_mwaa_environment.this[0].webserver_access_mode == "PRIVATE_ONLY" && aws_mwaa_environment.this[0].kms_key == var.bucket.key_arn && aws_mwaa_environment.this[0].airflow_version == "3.3.0" && length(aws_mwaa_environment.this[0].network_configuration[0].subnet_ids) == 2
+    condition     = aws_mwaa_environment.this[0].webserver_access_mode == "PRIVATE_ONLY" && aws_mwaa_environment.this[0].kms_key == var.bucket.key_arn && aws_mwaa_environment.this[0].airflow_version == "3.0.6" && length(aws_mwaa_environment.this[0].network_configuration[0].subnet_ids) == 2
     error_message = "MWAA is public, not encrypted with our key, of another version, or not in two zones."
   }
 }

@@ -139,7 +139,7 @@ run "an_airflow_that_is_too_old_for_lowtide_an_object_elsewhere" {
   command = plan
 
   variables {
-    airflow = { mwaa = { version = "3.0.6" } }
+    airflow = { mwaa = { version = "2.10.3" } }
     software = {
       environment  = { object = "elsewhere/environment.tar.gz", sha256 = "0000000000000000000000000000000000000000000000000000000000000000" }
       zookeeper    = { file = "tests/software/zookeeper.tar.gz" }
@@ -156,7 +156,7 @@ run "an_airflow_that_is_there_and_one_to_make" {
   variables {
     airflow = {
       existing = { role_name = "airflow", security_group_id = "sg-0a" }
-      mwaa     = { version = "3.3.0" }
+      mwaa     = { version = "3.0.6" }
     }
   }
 
