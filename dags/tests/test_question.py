@@ -32,4 +32,5 @@ def test_airflows_own_question_is_asked_where_there_is_one() -> None:
     from lowtide_airflow.operators.question import ApprovalOperator, FailingApprovalOperator
 
     # Both came with Airflow 3.1.
-    assert (ApprovalOperator is FailingApprovalOperator) is not has_pages()
+    asked: object = ApprovalOperator
+    assert (asked is FailingApprovalOperator) is not has_pages()

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -18,8 +18,15 @@ Grouping = Literal["optimistic", "ordered"]
 MOST_STATE_KEYS = 10**7
 """The limit on different keys of 8 bytes; see `lowtide_bench.counted`."""
 
+if TYPE_CHECKING:
+    _Rates = click.ParamType[tuple[int, ...]]
+    _Paces = click.ParamType[tuple[float, ...]]
+    _Names = click.ParamType[tuple[str, ...]]
+else:  # Older versions of click know no type of the value.
+    _Rates = _Paces = _Names = click.ParamType
 
-class Rates(click.ParamType[tuple[int, ...]]):
+
+class Rates(_Rates):
     """Integers above 0, separated by commas."""
 
     name = "N[,N...]"
@@ -37,7 +44,7 @@ class Rates(click.ParamType[tuple[int, ...]]):
         return rates
 
 
-class Paces(click.ParamType[tuple[float, ...]]):
+class Paces(_Paces):
     """Seconds, 0 or more, separated by commas, each once."""
 
     name = "S[,S...]"
@@ -57,7 +64,7 @@ class Paces(click.ParamType[tuple[float, ...]]):
         return paces
 
 
-class Names(click.ParamType[tuple[str, ...]]):
+class Names(_Names):
     """Some of several names, separated by commas.
 
     Args:

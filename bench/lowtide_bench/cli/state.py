@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,8 +17,13 @@ MOST_KEYS = 99_999_999
 _SIZE = re.compile(r"(\d+)([KMG]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
+if TYPE_CHECKING:
+    _Bytes = click.ParamType[int]
+else:  # Older versions of click know no type of the value.
+    _Bytes = click.ParamType
 
-class Size(click.ParamType[int]):
+
+class Size(_Bytes):
     """A size in bytes: `512M`, `1G`, or `0`."""
 
     name = "size"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,8 +16,14 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 _AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
+if TYPE_CHECKING:
+    _Milliseconds = click.ParamType[int]
+    _Seconds = click.ParamType[float]
+else:  # Older versions of click know no type of the value.
+    _Milliseconds = _Seconds = click.ParamType
 
-class IsoTime(click.ParamType[int]):
+
+class IsoTime(_Milliseconds):
     """A time in ISO form, as milliseconds since 1970; without a zone it is UTC."""
 
     name = "iso"
@@ -31,7 +38,7 @@ class IsoTime(click.ParamType[int]):
             self.fail(f"{value!r} is not a time; write it as 2026-01-31T12:00:00, which is UTC", param, ctx)
 
 
-class Age(click.ParamType[float]):
+class Age(_Seconds):
     """An age as `30d`, `12h`, `90m`, `45s` or seconds, in seconds."""
 
     name = "age"
