@@ -27,7 +27,7 @@ HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
 # The oldest Airflow has the packages of its own days, but for those that Lowtide and its tests need newer.
-AIRFLOW_3_0_6 := 2025-09-20
+AIRFLOW_3_0_6 := 2025-09-10
 NEWER := cloudpickle confluent-kafka editables hatchling hypothesis kazoo moto msgspec psutil pyarrow pyspark pytest \
     pytest-xdist setuptools xxhash
 UNDER_AIRFLOW := tests/airflow_page tests/dag_runs tests/under_airflow
