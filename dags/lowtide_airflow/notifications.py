@@ -101,7 +101,12 @@ class LowtideNotifier(BaseNotifier):
 
 
 def _failed(context: Any) -> str:
-    """The thing that has failed: a task if the callback is a task's, else a run."""
-    run, task = context.get("dag_run"), context.get("ti")
-    parts = [getattr(run, "dag_id", ""), getattr(run, "run_id", ""), getattr(task, "task_id", "")]
+    """The thing that has failed: a task if the callback is a task's, else a run, whose context has any task of it."""
+    run, dag = context.get("dag_run"), context.get("dag")
+    task = None if "reason" in context else context.get("ti")
+    parts = [
+        getattr(run or dag, "dag_id", ""),
+        getattr(run, "run_id", "") or context.get("run_id", ""),
+        getattr(task, "task_id", ""),
+    ]
     return f"failed: {', '.join(each for each in parts if each) or 'a run'}"

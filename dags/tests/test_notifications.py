@@ -87,6 +87,14 @@ def test_a_job_that_cannot_be_asked_is_notified_of_all_the_same(monkeypatch: pyt
     assert "ZooKeeper's address is missing" in text
 
 
+def test_a_run_that_fails_is_named_without_the_task_that_airflow_happens_to_name() -> None:
+    from lowtide_airflow.notifications import _failed
+
+    assert _failed({**CONTEXT, "reason": "task_failure"}) == "failed: revenue, monday"
+    dag = SimpleNamespace(dag_id="revenue")
+    assert _failed({"dag": dag, "run_id": "monday", "reason": "timed_out"}) == "failed: revenue, monday"
+
+
 def test_every_dag_of_a_job_calls_what_the_jobs_file_names() -> None:
     from lowtide_airflow.job_dag import job_dag
     from lowtide_airflow.jobs_file import JobEntry
