@@ -150,6 +150,19 @@ with DAG("lake_hours", schedule=[files_asset("{job}", "archive")]):
 """
 
 
+ATTACHED_DAGS = """\
+from airflow.sdk import DAG
+from lowtide_airflow.operators import RunFlowOperator
+
+for name, deferrable in (("working", False), ("deferred", True)):
+    with DAG(f"attached_{{name}}"):
+        RunFlowOperator(
+            task_id="run", job="{job}", flow="{folder}/flow.py", deferrable=deferrable, retries=0,
+            wait_for_completion=True, stop_on_kill=True,
+        )
+"""
+
+
 @dataclass(frozen=True)
 class Stage:
     """What the tests play on.
@@ -244,6 +257,7 @@ def _stage(kafka: Kafka, zookeeper: str, tmp_path_factory: pytest.TempPathFactor
     for file in dag_files():
         shutil.copy(file, dags)
     (dags / "lake_hours.py").write_text(LAKE_DAG.format(job=LAKE))
+    (dags / "attached.py").write_text(ATTACHED_DAGS.format(job=JOB, folder=folder))
     commands = Path(sys.executable).parent
     extra = {
         "snapshots_url": str(folder / "snapshots"), "lowtide": str(commands / "lowtide"),

@@ -227,6 +227,10 @@ class AirflowApi:
         """Answer a task's question under *Required actions*."""
         self._send("PATCH", f"{_task_path(dag, run, task)}/-1/hitlDetails", json={"chosen_options": options})
 
+    def fail(self, dag: str, run: str, task: str) -> None:
+        """Mark a task as failed, as a person does who has enough of it; Airflow kills it if it is under way."""
+        self._send("PATCH", _task_path(dag, run, task), json={"new_state": "failed"})
+
     def clear(self, dag: str, run: str, task: str) -> None:
         """Have a task that is over run again, and what follows from it."""
         given = {"dry_run": False, "dag_run_id": run, "task_ids": [task], "only_failed": False}

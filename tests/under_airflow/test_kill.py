@@ -1,0 +1,36 @@
+"""A task that a person ends takes its job with it, if that is wanted, whether it works or waits in the triggerer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.waiting import HANGS_S, wait_until
+
+if TYPE_CHECKING:
+    from .conftest import Stage
+
+pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.spark, pytest.mark.slow]
+
+WITHIN_S = 150.0
+
+
+@pytest.mark.usefixtures("airflow_home")
+@pytest.mark.parametrize(("dag", "state"), [("attached_working", "running"), ("attached_deferred", "deferred")])
+def test_a_job_is_stopped_with_the_task_that_began_it(stage: Stage, dag: str, state: str) -> None:
+    from airflow.triggers.base import BaseTrigger
+
+    if state == "deferred" and not hasattr(BaseTrigger, "on_kill"):
+        pytest.skip("triggers of this Airflow do not learn that a task was killed")
+    stage.stop_job()
+    stage.api.unpause(dag)
+    run = stage.api.trigger(dag)
+    with stage.client() as job:
+        wait_until(lambda: job.status().state == "running", WITHIN_S, "the job runs")
+        wait_until(lambda: stage.states(run) == {state}, WITHIN_S, "the task waits for the job's end")
+        begun = job.status()
+        assert begun.life is not None
+        assert begun.life.submission == f"airflow:{dag}/{run.id}/run"
+        stage.api.fail(dag, run.id, "run")
+        wait_until(lambda: job.status().state == "stopped", HANGS_S, "the end of the job")
+        assert job.status().incarnation == begun.incarnation
