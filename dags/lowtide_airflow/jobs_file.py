@@ -96,6 +96,7 @@ class JobEntry:
         snapshot: how often to take and commit a snapshot: "10 minutes", or a cron expression; "never": only by hand.
         keep: how many commits to keep.
         max_age: drop commits older than this, "7 days"; empty for no limit.
+        dags: the purposes of its DAGs, as in their ids; without any, all. What has no DAG is done by hand.
         recover: whether to restart a dead job from its last good commit.
         owner: the owner shown in Airflow.
         contact: whom to notify when a person is needed; free text, shown with the question.
@@ -114,6 +115,7 @@ class JobEntry:
     snapshot: str = "10 minutes"
     keep: int = 10
     max_age: str = ""
+    dags: tuple[str, ...] = ()
     recover: bool = True
     owner: str = "lowtide"
     contact: str = ""
@@ -125,6 +127,10 @@ class JobEntry:
     def dag_name(self) -> str:
         """The job's name in ids of DAGs, which have only letters, digits, `_`, `-` and `.`."""
         return name_in_ids(self.name)
+
+    def has(self, purpose: str) -> bool:
+        """Return whether the job is to have the DAG of a purpose."""
+        return not self.dags or purpose in self.dags
 
     def dag_id(self, purpose: str) -> str:
         """Return the id of the job's DAG for a purpose."""
@@ -150,7 +156,7 @@ def name_in_ids(name: str) -> str:
 
 
 def read_jobs(dags_folder: Path | str | None = None, purpose: str | None = None) -> tuple[JobEntry, ...]:
-    """Read the jobs that can have the DAG of a purpose. A mistake in a job takes from it the DAGs that need that key.
+    """Read the jobs that have the DAG of a purpose. A mistake in a job takes from it the DAGs that need that key.
 
     Args:
         dags_folder: the folder of the DAG files; `conf/` is beside it. By default `conf/` is in the working directory.
@@ -163,7 +169,17 @@ def read_jobs(dags_folder: Path | str | None = None, purpose: str | None = None)
         JobsFileRefused: the file that LOWTIDE_AIRFLOW_CONF names does not exist, or a file is not TOML.
     """
     listed = _read(dags_folder).listed
-    return tuple(each.job for each in listed if not (each.without if purpose is None else purpose in each.without))
+    if purpose is None:
+        return tuple(each.job for each in listed if not each.without)
+    return tuple(each.job for each in listed if purpose not in each.without and each.job.has(purpose))
+
+
+def jobs_to_recover(dags_folder: Path | str | None = None) -> tuple[JobEntry, ...]:
+    """Read the jobs of which is known how they are to be recovered, by a DAG or by hand.
+
+    Arguments and errors are those of `read_jobs`.
+    """
+    return tuple(each.job for each in _read(dags_folder).listed if "recover" not in each.without)
 
 
 def read_mistakes(dags_folder: Path | str | None = None) -> tuple[JobsFileRefused, ...]:
@@ -283,6 +299,12 @@ def _checked(job: JobEntry) -> Iterator[tuple[str, str, str]]:
             "max_age",
             f"max_age is {job.max_age!r}",
             'write "36 hours" or "7 days"',
+        ),
+        (
+            not set(job.dags) <= set(PURPOSES),
+            "dags",
+            f"dags is {list(job.dags)!r}",
+            f"name some of {', '.join(PURPOSES)}; without the key, the job has all",
         ),
         (
             not all(_NAMED.fullmatch(each) for each in job.notify),

@@ -19,7 +19,7 @@ from airflow.sdk.bases.notifier import BaseNotifier
 
 from lowtide_airflow.compat import AirflowException
 from lowtide_airflow.hook import LowtideHook
-from lowtide_airflow.jobs_file import JobEntry, read_jobs
+from lowtide_airflow.jobs_file import JobEntry, jobs_to_recover
 from lowtide_airflow.ui.job_page import JobPage
 from lowtide_airflow.ui.links import page_url
 from lowtide_snapshots.errors import LowtideError
@@ -94,7 +94,7 @@ class LowtideNotifier(BaseNotifier):
 
     def _entry(self) -> JobEntry | None:
         with suppress(LowtideError):
-            for each in read_jobs(conf.get("core", "dags_folder"), "recover"):
+            for each in jobs_to_recover(conf.get("core", "dags_folder")):
                 if (each.name, each.connection) == (self.job, self.lowtide_conn_id):
                     return each
         return None

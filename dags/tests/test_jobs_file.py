@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from lowtide_airflow.errors import JobsFileRefused
-from lowtide_airflow.jobs_file import PURPOSES, VARIABLE, JobEntry, SparkEntry, read_jobs, read_mistakes
+from lowtide_airflow.jobs_file import (
+    PURPOSES,
+    VARIABLE,
+    JobEntry,
+    SparkEntry,
+    jobs_to_recover,
+    read_jobs,
+    read_mistakes,
+)
 
 EXAMPLE = Path(__file__).parents[2] / "conf/airflow.toml"
 
@@ -44,6 +52,16 @@ def test_the_example_is_one_with_every_line_a_key(file: Path) -> None:
 
 def test_the_example_as_it_lies_there_has_no_job() -> None:
     assert read_jobs(EXAMPLE.parents[1] / "dags") == ()
+
+
+def test_a_job_has_only_the_dags_that_its_line_names(file: Path) -> None:
+    file.write_text('[[job]]\nname = "o"\nflow = "f"\ndags = ["snapshot"]\n')
+    assert {purpose for purpose in PURPOSES if read_jobs(None, purpose)} == {"snapshot"}
+    assert [each.name for each in jobs_to_recover()] == ["o"]
+    file.write_text('[[job]]\nname = "o"\nflow = "f"\ndags = ["snapshots"]\n')
+    (mistake,) = read_mistakes()
+    assert "dags is ['snapshots']" in str(mistake)
+    assert "name some of submit, recover" in str(mistake)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ REASONS = {
 }
 "Why a person has to decide, by the words of `RecoverFlowOperator`, as far as can be seen from here."
 
+BY_HAND = "run `lowtide run flow.py --conf FILE` where it is to run"
+
 GONE = (
     "Its driver is gone without reporting an end, and its lease has run out: the process was killed, its machine went "
     "down, or it is cut off from ZooKeeper."
@@ -74,10 +76,12 @@ def _asked_for(
 
 def _start(entry: JobEntry | None) -> str:
     if entry is None:
-        return (
-            "To start it, run `lowtide run flow.py --conf FILE` where it is to run; it is not in Airflow's jobs file."
-        )
-    return f"To start it, trigger the DAG {entry.dag_id('submit')}."
+        return f"To start it, {BY_HAND}; it is not in Airflow's jobs file."
+    return f"To start it, {_submit(entry)}."
+
+
+def _submit(entry: JobEntry) -> str:
+    return f"trigger the DAG {entry.dag_id('submit')}" if entry.has("submit") else BY_HAND
 
 
 def _recovery(entry: JobEntry | None, asked: str | None) -> str:
@@ -87,12 +91,13 @@ def _recovery(entry: JobEntry | None, asked: str | None) -> str:
         return f", {how} if none of them can be read even then" if asked == NO_GOOD_COMMIT else ""
 
     reason = f"{REASONS[asked]} " if asked else ""
-    if entry is None:
+    if entry is None or not entry.has("recover"):
+        why = "it is not in the jobs file" if entry is None else "the jobs file gives it no DAG for that"
         return (
-            f"{reason}Airflow does not recover it because it is not in the jobs file: run `lowtide recover "
+            f"{reason}Airflow does not recover it because {why}: run `lowtide recover "
             f"flow.py --conf FILE` where it ran{stateless('with --allow-no-state')}."
         )
-    dag, by_hand = entry.dag_id("recover"), f"trigger the DAG {entry.dag_id('submit')}{stateless('with no_state')}."
+    dag, by_hand = entry.dag_id("recover"), f"{_submit(entry)}{stateless('with no_state')}."
     if not entry.recover:
         by_hand = by_hand if asked else f"trigger the DAG {dag}, unless a run of it asks under Required actions."
         return f"{reason}Airflow does not restart it, as the jobs file says recover = false: {by_hand}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from lowtide_airflow.job.client import JobClient, jobs_at
 from lowtide_airflow.job.services import Services
-from lowtide_airflow.jobs_file import JobEntry, read_jobs, read_mistakes
+from lowtide_airflow.jobs_file import JobEntry, jobs_to_recover, read_mistakes
 from lowtide_airflow.ui.job_page import JobPage
 from lowtide_snapshots.errors import LowtideError
 from lowtide_snapshots.page.answers import JobAnswer, JobLine, JobsAnswer, Trouble
@@ -158,7 +158,7 @@ def airflow_board() -> Board:
     folder = conf.get("core", "dags_folder")
     # For a dead job, the page says what restarts it.
     return Board(
-        lambda: read_jobs(folder, "recover"),
+        lambda: jobs_to_recover(folder),
         services,
         LowtideHook.default_conn_name,
         lambda: read_mistakes(folder),

@@ -91,6 +91,16 @@ def test_who_starts_it_again_is_what_the_jobs_file_says() -> None:
     assert "Airflow does not recover it" in advice_on(ended("failed", "x"), None)[1]
 
 
+def test_where_the_jobs_file_gives_no_dag_it_is_done_by_hand() -> None:
+    by_hand = replace(ENTRY, dags=("snapshot",))
+    stopped = advice_on(ended("stopped"), by_hand)[1]
+    assert stopped == "To start it, run `lowtide run flow.py --conf FILE` where it is to run."
+    to_do = advice_on(ended("failed", "x"), by_hand)[1]
+    assert "because the jobs file gives it no DAG for that: run `lowtide recover flow.py" in to_do
+    assert "lowtide_recover__" not in to_do
+    assert "lowtide run flow.py" in advice_on(ended("failed", IN_VAIN), replace(ENTRY, dags=("recover",)))[1]
+
+
 IN_VAIN = Cause("flow", 'step "count": raised ValueError: no such word', way_out="correct the function")
 
 
