@@ -34,3 +34,4 @@ def test_a_job_is_stopped_with_the_task_that_began_it(stage: Stage, dag: str, st
         stage.api.fail(dag, run.id, "run")
         wait_until(lambda: job.status().state == "stopped", HANGS_S, "the end of the job")
         assert job.status().incarnation == begun.incarnation
+    wait_until(lambda: not stage.runs_job(), HANGS_S, "the end of its program")
