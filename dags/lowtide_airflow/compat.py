@@ -2,13 +2,13 @@
 
 What is new is looked for here, once, and used where it is there; nothing else asks for Airflow's version.
 
-| since | is | before |
-|---|---|---|
-| 3.1 | questions under *Required actions* | a task that fails with the question; clearing it says yes |
-| 3.1 | pages of plugins in the navigation | none: a job's own page has the same |
-| 3.1 | a connection that is read without blocking a trigger's loop | it is read in a thread |
-| 3.3 | state that belongs to an asset | an Airflow variable |
-| 3.3 | state that belongs to a task, over its tries | none: ZooKeeper refuses the second of two programs |
+| 3.3 has | where it is missing |
+|---|---|
+| questions under *Required actions* | a task fails with the question; clearing it says yes (`operators/question.py`) |
+| pages of plugins in the navigation | none: a job's own page has the same |
+| a connection that is read without blocking a trigger's loop | it is read in a thread |
+| state that belongs to an asset | an Airflow variable |
+| state that belongs to a task, over its tries | none: ZooKeeper refuses the second of two programs |
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ async def read_connection(conn_id: str, read: Callable[[Connection], T]) -> T:
 
 
 def kept_by_asset(trigger: BaseEventTrigger, name: str, of: Mapping[str, Any]) -> Kept | None:
-    """Return what Airflow keeps for a trigger of an asset; None outside the triggerer of Airflow 3.3 and newer.
+    """Return what Airflow keeps for a trigger of an asset; None outside the triggerer.
 
     Args:
         trigger: an asset's watcher.
@@ -107,7 +107,7 @@ def kept_by_asset(trigger: BaseEventTrigger, name: str, of: Mapping[str, Any]) -
 
 
 def kept_by_task(context: Mapping[str, Any]) -> Any:
-    """Return what Airflow keeps for a task over its tries, with `get` and `set`; None before Airflow 3.3."""
+    """Return what Airflow keeps for a task over its tries, with `get` and `set`; None where it keeps nothing."""
     return context.get("task_state_store")
 
 

@@ -31,6 +31,6 @@ def test_airflows_own_question_is_asked_where_there_is_one() -> None:
     from lowtide_airflow.compat import has_pages
     from lowtide_airflow.operators.question import ApprovalOperator, FailingApprovalOperator
 
-    # Both came with Airflow 3.1.
+    # An Airflow has both or none.
     asked: object = ApprovalOperator
     assert (asked is FailingApprovalOperator) is not has_pages()

@@ -178,7 +178,7 @@ class RunFlowOperator(StartOperator):
 
     A task that is killed, marked or cleared in the UI for instance, leaves the job alone, and says so; with
     `stop_on_kill` it stops the life that it began, unless another task has begun one since. (A task that waits in the
-    triggerer learns of it from Airflow 3.3 on.)
+    triggerer learns of it where Airflow tells triggers, as 3.3 does.)
 
     Returns `job`, `connection`, `incarnation`, `commit` (from which it began), `submission`, `adopted`.
 

@@ -35,7 +35,7 @@ class StartedTrigger(JobTrigger):
 
     Args:
         stop_key: the key of the submission whose life is stopped when a person kills the task that waits, which
-            triggers learn from Airflow 3.3 on; empty for none.
+            triggers learn of in Airflow 3.3; empty for none.
         job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
     """
 
