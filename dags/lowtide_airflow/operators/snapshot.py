@@ -33,8 +33,8 @@ class TakeSnapshotOperator(LowtideOperator):
 
     The request has a key: a life that got it from an earlier try answers with the snapshot that it took then.
 
-    Returns `snapshot` (its id), `name`, `phase`, `min_time_ms`, `parts`, `rows`, `bytes`, `job` and `connection`, each
-    also as a separate output: `take.output["snapshot"]`.
+    Returns `snapshot` (its id), `name` if it has one, `phase`, `min_time_ms`, `parts`, `rows`, `bytes`, `job` and
+    `connection`, each also as a separate output: `take.output["snapshot"]`.
 
     Args:
         job: the job's name.
@@ -92,7 +92,8 @@ class TakeSnapshotOperator(LowtideOperator):
         view = self.checked_snapshot(event)
         kept = ("name", "phase", "min_time_ms", "parts", "rows", "bytes")
         page = {"job": self.job, "connection": self.lowtide_conn_id, "snapshot": view["id"]}
-        done = {name: view.get(name) for name in kept} | page
+        # Each is an output of its own, and Airflow 3.0 refuses one that is None.
+        done = {name: view[name] for name in kept if view.get(name) is not None} | page
         self.log.info("snapshot %s is %s: %s", view["id"], view["phase"], done)
         self.note(context, **done)
         return done
