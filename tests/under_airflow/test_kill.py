@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.spark, pytest.mark.slow]
 
 WITHIN_S = 150.0
+TRIGGERER_S = 8.0
+"""A task that is ended before the triggerer has begun to wait for it is ended without a word."""
 
 
 @pytest.mark.usefixtures("airflow_home")
@@ -30,6 +33,7 @@ def test_a_job_is_stopped_with_the_task_that_began_it(stage: Stage, dag: str, st
         wait_until(lambda: stage.states(run) == {state}, WITHIN_S, "the task waits for the job's end")
         begun = job.status()
         assert begun.life is not None
+        time.sleep(TRIGGERER_S)
         assert begun.life.submission == f"airflow:{dag}/{run.id}/run"
         stage.api.fail(dag, run.id, "run")
         wait_until(lambda: job.status().state == "stopped", HANGS_S, "the end of the job")
