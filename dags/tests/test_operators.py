@@ -306,9 +306,14 @@ def test_a_life_that_another_task_began_is_not_stopped_with_this_one(
     for key in ("", "airflow:dag/run/other"):
         asyncio.run(JobFinishedTrigger(incarnation=1, stop_key=key, **given).on_kill())
     assert stopped == [True, True]
+    job.ends()
+    job.runs()
+    with job.client() as client:
+        assert "asked to stop" in stop_begun(client, "airflow:dag/run/other"), "a life that its program began after it"
     job.leave()
     with job.client() as client:
         assert "does not run" in stop_begun(client, "airflow:dag/run/other")
+        assert "does not run yet" in stop_begun(client, "airflow:dag/run/task", within_s=0.1, pause_s=0.02)
 
 
 def test_ahead_of_a_start_on_a_cluster_its_commit_is_verified(

@@ -108,29 +108,41 @@ def submit_once(
 
 
 def stop_begun(client: JobClient, key: str, *, within_s: float = 30.0, pause_s: float = 1.0) -> str:
-    """Stop the life that a submission began, as soon as it runs; returns a sentence about what came of it.
+    """Stop the life that a submission began, or that its program began after it, as soon as it runs.
 
     Args:
         client: the job, connected.
         key: the submission's first form.
-        within_s: how long to wait for a life that starts.
+        within_s: how long to wait for a life that is to begin, or starts.
         pause_s: between two polls.
+
+    Returns:
+        A sentence about what came of it.
     """
     deadline = time.monotonic() + within_s
     while True:
-        status = client.status()
-        life = status.current
-        if not status.alive:
+        begun, status = _last_begun(client, key), client.status()
+        if begun is not None and not status.alive:
             return f'job "{client.job}" does not run'
-        ours = life is not None and (life.submission or "").partition("#")[0] == key
-        if status.state == "running" and not ours:
-            return f'job "{client.job}" goes on, as this task did not begin its life {status.incarnation}'
         if status.state == "running":
+            if begun is None or not _of_one_program(client, begun, status.incarnation):
+                return f'job "{client.job}" goes on, as this task did not begin its life {status.incarnation}'
             client.control().stop()
             return f'job "{client.job}" is asked to stop'
         if time.monotonic() > deadline:
-            return f'job "{client.job}" is starting still, and was not stopped: stop it once it runs'
+            return f'job "{client.job}" does not run yet, and was not stopped: if it comes to run, stop it'
         time.sleep(pause_s)
+
+
+def _last_begun(client: JobClient, key: str) -> int | None:
+    """Return the last life that a submission began, in any form of its key; None if it has begun none."""
+    begun = client.submission(key)
+    for number in range(2, MOST_TRIES + 2):
+        following = client.submission(f"{key}#{number}") if begun is not None else None
+        if following is None:
+            break
+        begun = following
+    return begun
 
 
 def _latest(client: JobClient, key: str, dead: int, log: Log, pause_s: float) -> tuple[str, int | None]:

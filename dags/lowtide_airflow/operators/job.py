@@ -25,7 +25,7 @@ from lowtide_airflow.operators.base import LowtideOperator
 from lowtide_airflow.triggers.job import JobEndedTrigger, JobFinishedTrigger, JobRunningTrigger, JobSettledTrigger
 from lowtide_airflow.ui.links import JobLink, SnapshotLink
 from lowtide_snapshots.commits.moment import ms_of
-from lowtide_snapshots.errors import NoSuchCommit
+from lowtide_snapshots.errors import LowtideError, NoSuchCommit
 
 __all__ = ["PreviewFlowOperator", "RunFlowOperator", "StartOperator", "StopFlowOperator"]
 
@@ -107,8 +107,8 @@ class StartOperator(LowtideOperator):
         self.service_account = service_account
         self.archive = archive
         self.python = python
-        self.jars = list(jars)
-        self.files = list(files)
+        self.jars = jars
+        self.files = files
         self.spark_properties = conceal(spark_properties)
 
     def start_point(self) -> Start:
@@ -286,8 +286,11 @@ class RunFlowOperator(StartOperator):
         if not is_true(self.stop_on_kill) or not self._key:
             super().on_kill()
             return
-        with self.hook.job(self.job) as client:
-            self.log.warning("the task was killed: %s", stop_begun(client, self._key))
+        try:
+            with self.hook.job(self.job) as client:
+                self.log.warning("the task was killed: %s", stop_begun(client, self._key))
+        except LowtideError as error:
+            self.log.warning('the task was killed, and job "%s" was not stopped: %s', self.job, error)
 
     def _runs(self, context: Any, status: JobStatus, *, adopted: bool) -> Any:
         if not is_true(self.wait_for_completion) or status.finished:
