@@ -117,7 +117,7 @@ test-airflow: classes chromium  ## run the tests under a real Airflow, which `ma
 
 .PHONY: test-airflow-oldest
 test-airflow-oldest: classes env-oldest-airflow  ## nightly: the provider's tests and those under Airflow on the oldest one, 3.0.6 (ARGS='-k name')
-	$(OLDEST_AIRFLOW) -m pytest $(or $(ARGS),dags/tests tests/dag_runs tests/under_airflow)
+	$(OLDEST_AIRFLOW) -m pytest $(or $(ARGS),dags/tests tests/under_airflow)
 
 .PHONY: test-nightly
 test-nightly: classes s3-server azurite postgres redis  ## run the tests whose laws cheaper ones hold too, which `make test` leaves out
