@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lives import Parts, merged, parts_of
+from lives import Deltas, Parts, merged, parts_of, with_deltas
 
 from lowtide.core.effects import Snapshot
 from lowtide.core.fronts.floors import NO_TICK
@@ -47,6 +47,8 @@ class Taking:
     workers: int
     """How many there were: a front that opens later is read from its opening on."""
     captured: dict[int, Snapshot] = field(default_factory=dict)
+    deltas: list[Deltas] = field(default_factory=list)
+    """What workers have captured by keys, each since the commit that it went by."""
     base: Commit | None = None
     """The newest commit that a worker has left something to, as not changed since."""
 
@@ -75,4 +77,6 @@ class Taking:
         """
         changed = parts_of(plan, [snapshot.state for snapshot in self.captured.values()])
         parts = merged(self.base.parts if self.base else {}, changed)
+        for deltas in self.deltas:
+            parts = with_deltas(plan, parts, deltas)
         return Commit(self.tick, parts, self.starts(fronts), (*self.handed_on, *floors))

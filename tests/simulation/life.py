@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice, repeat
 from random import Random
 
-from lives import Parts, alive, differing, merged, parts_of, said, share
+from lives import Parts, alive, deltas_of, differing, merged, parts_of, said, share
 from programs import source_rows
 
 from lowtide.core import frames as frames_module
 from lowtide.core.cycle_inbox import CycleInbox
 from lowtide.core.early_frames import Early, Optimism
-from lowtide.core.effects import Effects, Frame
+from lowtide.core.effects import Effects, Frame, Snapshot
 from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
@@ -23,6 +23,7 @@ from lowtide.core.operators.completing import CompletingNode
 from lowtide.core.operators.order.bundle import NO_KEY, Bundle
 from lowtide.core.operators.order.order import FIRST_TICK, position_of, tick_of
 from lowtide.core.operators.questions import Answered, Question, place_of
+from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.shelf import Shelves
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan.plan import Plan, Vertex, is_of
@@ -177,6 +178,8 @@ class Life:
         self.takings: list[Taking] = []
         self.slow = rng.choice([0, 0, 0.95])
         """The share of looks at which a snapshot's parts are not there yet, unless another one could be sealed too."""
+        self.deltas = Random(number)
+        """Says which units are written by their keys; a source of its own, so that seeds stay what they were."""
         self.bases: dict[int, Commit] = {}
         """By worker the newest commit it has heard of: what has not changed since is not captured again (W9)."""
         self.restored = commit
@@ -265,6 +268,7 @@ class Life:
             core.program.shelve(self.shelves)
         if commit:
             core.restore(share(self.plan, self.parts, place), commit.tick)
+        core.program.note_changes()
         core.report_due()
         self._note_due(worker, core)
         host.workers.append(worker)
@@ -479,9 +483,31 @@ class Life:
         for taking in self.takings:
             if core.pinned == Request(taking.number, taking.tick) and worker < taking.workers:
                 base = self.bases.get(worker, self.restored)
-                taking.capture(worker, core.snapshot(FIRST_TICK if base is None else base.tick), base)
+                since = FIRST_TICK if base is None else base.tick
+                keys = self._by_keys(core, since)
+                taking.deltas.append(deltas_of(self.plan, core.program, keys, taking.tick))
+                taking.capture(worker, self._by_units(core, since, keys), base)
+                core.program.cut_changes(taking.tick)
         core.unpin()
         return worker
+
+    def _by_keys(self, core: WorkerCore, since: int) -> dict[str, dict[int, set[Key]]]:
+        """Of which hash units a worker writes only the keys that have changed, by step; of some it has changed none."""
+        changed = {} if since == FIRST_TICK else core.program.changed_keys(since)
+        return {
+            name: {unit: keys for unit, keys in units.items() if self.deltas.random() < 0.8}
+            for name, units in changed.items()
+        }
+
+    @staticmethod
+    def _by_units(core: WorkerCore, since: int, keys: Mapping[str, Collection[int]]) -> Snapshot:
+        """What a worker captures of all other units."""
+        found = core.snapshot(since)
+        rest = {
+            name: {unit: each for unit, each in units.items() if unit not in keys.get(name, ())}
+            for name, units in found.state.items()
+        }
+        return replace(found, state=rest)
 
     def seal(self) -> Commit | None:
         """The commit that a snapshot under way makes, once all have captured and all below T is durable (R15).
@@ -504,6 +530,7 @@ class Life:
             base = self.bases.get(worker, self.restored)
             if self.rng.random() < 0.7 and (base is None or commit.tick > base.tick):
                 self.bases[worker] = commit
+                self.cores[worker].program.forget_changes(commit.tick)
 
     def needed_from(self, starts: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         """By front the offset below which neither a commit that begins there nor a snapshot under way needs floors."""

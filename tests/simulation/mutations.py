@@ -7,6 +7,7 @@ from .carrier_mutations import CARRIERS
 from .commit_mutations import COMMIT
 from .completing_mutations import COMPLETING
 from .cycle_mutations import CYCLE
+from .delta_mutations import DELTAS
 from .due_mutations import DUE
 from .flow_mutations import FLOW
 from .join_mutations import JOIN
@@ -19,5 +20,5 @@ from .worker_mutations import WORKER
 
 MUTATIONS: list[Mutation] = [
     *TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *FLOW, *CALLS, *COMPLETING, *RECOVERY, *COMMIT,
-    *CARRIERS,
+    *CARRIERS, *DELTAS,
 ]  # fmt: skip

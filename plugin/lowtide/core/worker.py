@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
+from types import MappingProxyType
 
 from lowtide.core.barriers import Lanes, barriers_of
 from lowtide.core.branch import Branch, branches_of
@@ -394,7 +395,9 @@ class WorkerCore:
         """Return whether all below the pinned T has been processed, so that `snapshot` may be called."""
         return self.pinned is not None and self.pinned.tick <= self._reached
 
-    def snapshot(self, since: int = FIRST_TICK, *, whole: bool = True) -> Snapshot:
+    def snapshot(
+        self, since: int = FIRST_TICK, *, whole: bool = True, but: Mapping[str, Container[int]] = MappingProxyType({})
+    ) -> Snapshot:
         """Return what the pinned request asks for, of the hash units changed since a tick (see `Program.capture`).
 
         It reads only: a process forked here may do it in its own time.
@@ -403,7 +406,7 @@ class WorkerCore:
         assert self.complete, "R14: what lies below T has not all been processed"
         tick = self.pinned.tick
         start = None if self.front is None else self.front.start_at(tick)
-        return Snapshot(tick, self.program.capture(tick, since, whole=whole), start)
+        return Snapshot(tick, self.program.capture(tick, since, whole=whole, but=but), start)
 
     def unpin(self) -> None:
         """Note that the pinned request is saved or no longer wanted: pruning goes on."""

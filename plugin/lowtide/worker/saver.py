@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,6 +39,8 @@ from lowtide.assignment.messages import (
     reader,
 )
 from lowtide.core.operators.order.order import FIRST_TICK
+from lowtide.core.operators.state.group import Key
+from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.saved_step import SavedStep, saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.disk.pins import PinnedStore, ReaderDied
@@ -46,6 +48,7 @@ from lowtide.errors import LowtideError
 from lowtide.flow.plan.plan import Plan
 from lowtide.process.parent import die_with
 from lowtide.sinks.contract import lane_name
+from lowtide.worker.part_chains import PartChains
 from lowtide.worker.state_on_disk import StateOnDisk
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.errors import cause_of
@@ -76,12 +79,14 @@ class _Share:
         core: The worker's core.
         steps: The steps of its level that have state.
         base: The T of the last snapshot known to be committed; state unchanged since then has its parts.
+        chains: What that one has of its hash units.
         awaited: The T of the snapshots whose T is not yet durable in the worker's lanes, by number.
     """
 
     core: WorkerCore
     steps: dict[str, SavedStep]
     base: int
+    chains: PartChains
     awaited: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -94,12 +99,23 @@ class _Share:
         """Await the T of the pinned request; return what can be reported of it at once."""
         request, front = self.request, self.core.front
         self.awaited[request.number] = request.tick
+        self.chains.begin(request.number, request.tick)
         return Pinned(
             number=request.number,
             since=None if self.base == FIRST_TICK else self.base,
             front=None if front is None else (front.number, *front.start_at(request.tick)),
             pause_ms=pause_ms,
         )
+
+    def deltas(self) -> dict[str, dict[int, set[Key]]]:
+        """Return the keys to be written of hash units of which no more has changed, by step; for some, of none."""
+        if self.base == FIRST_TICK:
+            return {}
+        number, pays = self.request.number, self.chains.delta_pays
+        return {
+            name: {unit: keys for unit, keys in units.items() if not keys or pays((name, unit), number, len(keys))}
+            for name, units in self.core.program.changed_keys(self.base).items()
+        }
 
 
 class _Work(NamedTuple):
@@ -109,21 +125,29 @@ class _Work(NamedTuple):
         worker: The worker that owns it.
         step: The step.
         unit: The hash unit.
-        keys: Its keys in memory with their state.
+        keys: Its keys in memory with their state; of a delta those that have changed, without.
         request: The snapshot request.
         core: The worker's core.
+        since: Of a delta the T of the commit that it rests on; None for a whole part.
     """
 
     worker: str
     step: SavedStep
     unit: int
-    keys: list[Any]
+    keys: Collection[Any]
     request: Request
     core: WorkerCore
+    since: int | None = None
 
-    def all_keys(self) -> list[Any]:
-        """Return its keys with those that are not in memory."""
-        return self.keys + self.core.program.away(self.step.vertex, self.unit, self.request.tick)
+    def table(self) -> Any:
+        """Return its columns; None if it has nothing, not even that something is gone."""
+        program, name, unit, tick = self.core.program, self.step.vertex, self.unit, self.request.tick
+        if self.since is None:
+            entries = [*self.keys, *program.away(name, unit, tick)]
+            return self.step.table(entries) if entries else None
+        found = program.capture_keys(name, unit, self.keys, tick)
+        there = [entry for entry in found if entry[1] is not NOTHING]
+        return self.step.delta(there, [key for key, state in found if state is NOTHING])
 
 
 @dataclass(slots=True)
@@ -153,6 +177,7 @@ class Saver:
         store: The store for parts.
         incarnation: The life's number.
         base: The T of the snapshot that the life began from; hash units unchanged since then have their parts.
+        parts: Those of that snapshot.
         keeps_lasts: True if the lanes' last deliveries are kept, so that a later life can use them.
 
     Attributes:
@@ -166,6 +191,7 @@ class Saver:
         incarnation: int,
         base: int | None = None,
         *,
+        parts: Sequence[Part] = (),
         keeps_lasts: bool = True,
     ) -> None:
         self._plan = plan
@@ -173,6 +199,7 @@ class Saver:
         self._incarnation = incarnation
         self._keeps_lasts = keeps_lasts
         self._base = FIRST_TICK if base is None else base
+        self._parts = parts
         self.disk: StateOnDisk | None = None
         self._shares: dict[str, _Share] = {}
         self._writing: dict[int, _Writing] = {}
@@ -181,8 +208,11 @@ class Saver:
         """By number, the processes that were ended and are not reaped yet."""
 
     def add(self, worker: str, core: WorkerCore) -> None:
-        """Save a worker's share from now on."""
-        self._shares[worker] = _Share(core, saved_steps(self._plan, core.level), self._base)
+        """Save a worker's share from now on: it has the state that it began from, and has changed nothing."""
+        steps = saved_steps(self._plan, core.level)
+        core.program.note_changes()
+        chains = PartChains(part for part in self._parts if part.vertex in steps)
+        self._shares[worker] = _Share(core, steps, self._base, chains)
 
     def begin(self) -> list[tuple[str, ShareNews]]:
         """Save what cores have pinned, and let them prune again; return what to report of each at once.
@@ -205,6 +235,7 @@ class Saver:
                 news.append((worker, ShareSaved(number)))
             elif failed:
                 news.append((worker, ShareFailed(number, failed)))
+            share.core.program.cut_changes(share.request.tick)
             share.core.unpin()
         return news
 
@@ -271,12 +302,17 @@ class Saver:
 
     def committed(self, worker: str, tick: int) -> None:
         """Note that a snapshot is committed: state unchanged since its T need not be written again (W9)."""
-        self._shares[worker].base = max(self._shares[worker].base, tick)
+        share = self._shares[worker]
+        if tick > share.base:
+            share.base = tick
+            share.chains.committed(tick)
+            share.core.program.forget_changes(tick)
 
     def cancel(self, number: int) -> None:
         """Cancel a snapshot: end its process if it still writes."""
         for share in self._shares.values():
             share.awaited.pop(number, None)
+            share.chains.give_up(number)
         for writing in list(self._writing.values()):
             if writing.number == number:
                 writing.left.clear()
@@ -350,10 +386,14 @@ class Saver:
             yield from self._heard(writing, None, ShareFailed(writing.number, cause))
             self._end(writing)
 
-    @staticmethod
-    def _heard(writing: _Writing, worker: str | None, news: Written) -> Iterator[tuple[str, ShareNews]]:
+    def _heard(self, writing: _Writing, worker: str | None, news: Written) -> Iterator[tuple[str, ShareNews]]:
         """Yield the news in a line, which is about one worker or all that are left."""
         for each in list(writing.left) if worker is None else [worker]:
+            chains = self._shares[each].chains
+            if isinstance(news, PartWritten):
+                chains.written(news.number, (news.part.vertex, news.part.unit), news.part)
+            elif isinstance(news, PartEmpty):
+                chains.written(news.number, (news.vertex, news.unit), None)
             if isinstance(news, ShareSaved | ShareFailed):
                 writing.left.remove(each)
             yield each, news
@@ -405,15 +445,18 @@ class Saver:
     def _work(shares: Mapping[str, _Share], number: int, out: int) -> Iterator[_Work]:
         """Yield what there is to write, worker by worker, reporting how much it is and what is empty."""
         for worker, share in shares.items():
-            core = share.core
-            state = core.snapshot(share.base, whole=False).state
+            core, deltas = share.core, share.deltas()
+            state = core.snapshot(share.base, whole=False, but=deltas).state
+            changes = [(name, unit, keys) for name, units in deltas.items() for unit, keys in units.items() if keys]
             filled = {
                 (vertex, unit): bool(keys) or core.program.has_away(vertex, unit)
                 for vertex, units in state.items()
                 for unit, keys in units.items()
             }
             # Those that only have keys that are forgotten by now count until they are read.
-            _write_pipe(out, (worker, PartCount(number, sum(filled.values()))))
+            _write_pipe(out, (worker, PartCount(number, sum(filled.values()) + len(changes))))
+            for name, unit, changed in changes:
+                yield _Work(worker, share.steps[name], unit, changed, share.request, core, share.base)
             for vertex, units in state.items():
                 for unit, keys in units.items():
                     if filled[vertex, unit]:
@@ -466,18 +509,18 @@ class Saver:
 
     def _part(self, work: _Work) -> tuple[PartHead, int, memoryview] | None:
         """Return what to write; None if it is nothing."""
-        step, request, keys = work.step, work.request, work.all_keys()
-        if not keys:
+        step, request, table = work.step, work.request, work.table()
+        if table is None:
             return None
-        table = step.table(keys)
-        made_by = snapshot_id(self._incarnation, request.number)
-        head = PartHead(self._plan.name, step.vertex, step.kind, work.unit, request.tick, self._plan.slack_ms, made_by)
+        made_by, slack_ms = snapshot_id(self._incarnation, request.number), self._plan.slack_ms
+        head = PartHead(self._plan.name, step.vertex, step.kind, work.unit, request.tick, slack_ms, made_by, work.since)
         return head, table.num_rows, encode_part(head, table)
 
     @staticmethod
     def _put(store: Store, head: PartHead, rows: int, data: memoryview) -> Part:
         store.put(head.name, data)
-        return Part(head.vertex, head.kind, head.unit, head.tick, head.snapshot, rows, len(data), sha256(data))
+        size, digest = len(data), sha256(data)
+        return Part(head.vertex, head.kind, head.unit, head.tick, head.snapshot, rows, size, digest, head.since)
 
 
 def _detach(*kept: int) -> None:

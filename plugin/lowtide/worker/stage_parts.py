@@ -128,7 +128,8 @@ def make_saver(deployment: Deployment, birth: Birth) -> Saver | None:
         return None
     base = deployment.start if deployment.shares else None
     keeps_lasts = deployment.delivery == "exactly_once"
-    return Saver(deployment.plan, deployment.store, birth.incarnation, base, keeps_lasts=keeps_lasts)
+    parts = () if base is None else deployment.restored
+    return Saver(deployment.plan, deployment.store, birth.incarnation, base, parts=parts, keeps_lasts=keeps_lasts)
 
 
 def _make_front(deployment: Deployment, start: FrontStart) -> Front:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby
 from typing import Any
 
 from lowtide.assignment.birth import Birth
@@ -45,16 +46,16 @@ def load_state(
         LifeEnded: a part cannot be read, or does not match the manifest.
     """
     state: Captured = {}
-    for part, unit, keys in _parts(deployment, birth):
-        if part.vertex in shelved and put is not None:
-            put(part.vertex, unit, keys)
+    for step, unit, keys in _units(deployment, birth):
+        if step in shelved and put is not None:
+            put(step, unit, keys)
         else:
-            state.setdefault(part.vertex, {})[unit] = keys
+            state.setdefault(step, {})[unit] = keys
     return state
 
 
-def _parts(deployment: Deployment, birth: Birth) -> Iterator[tuple[Part, int, list[tuple[Key, Any]]]]:
-    """Yield a worker's parts with their hash units and their content."""
+def _units(deployment: Deployment, birth: Birth) -> Iterator[tuple[str, int, list[tuple[Key, Any]]]]:
+    """Yield the steps and hash units of which a worker has parts, with what these come to."""
     plan = deployment.plan
     steps = saved_steps(plan, birth.level)
     place = int(birth.name.partition("/")[2])
@@ -67,12 +68,13 @@ def _parts(deployment: Deployment, birth: Birth) -> Iterator[tuple[Part, int, li
         store = open_store(deployment.store)
         try:
             with ThreadPoolExecutor(GETS_AT_ONCE) as pool, without_collections():
-                for part, table in _loaded(pool, store, mine, plan):
+                loaded = _loaded(pool, store, mine, plan)
+                for (step, unit), chain in groupby(loaded, key=lambda each: (each[0].vertex, each[0].unit)):
                     # An unchanged part may still have keys that its life has since forgotten.
-                    ttl = deployment.forgot.get(part.vertex)
+                    ttl = deployment.forgot.get(step)
                     gone = FIRST_TICK if ttl is None else deployment.start - ttl
-                    unit = SHARED_UNIT if part.kind in SHARED else part.unit
-                    yield part, unit, steps[part.vertex].entries(table, gone)
+                    shared = steps[step].kind in SHARED
+                    yield step, SHARED_UNIT if shared else unit, steps[step].applied([each for _, each in chain], gone)
         finally:
             store.close()
     except SnapshotsError as error:
@@ -93,7 +95,10 @@ def _loaded(pool: ThreadPoolExecutor, store: Store, parts: Sequence[Part], plan:
 
 
 def as_on_disk(parts: Sequence[Part], plan: Plan) -> list[Part]:
-    """Return parts in the order in which their keys lie on disk, so that a store fills page after page."""
+    """Return parts in the order in which their keys lie on disk, so that a store fills page after page.
+
+    Those of one hash unit stay in their order.
+    """
     names = [name for vertex in plan.vertices for name in state_names(vertex)]
     numbers = {name: number for number, name in enumerate(names)}
     return sorted(parts, key=lambda part: (part.unit, numbers.get(part.vertex, -1)))

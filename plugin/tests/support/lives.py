@@ -6,7 +6,7 @@ State goes through parts, as a store keeps them, so that what a start does not g
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from random import Random
@@ -21,6 +21,7 @@ from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.operators.faults.failure import Dead, letters
 from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.program import Captured, Program
+from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.saved_step import saved_steps
 from lowtide.core.operators.state.shelf import Shelves
@@ -36,6 +37,9 @@ Parts = dict[str, dict[int, pa.Table]]
 
 Changed = dict[str, dict[int, pa.Table | None]]
 """The parts that changed since another; None for a unit whose state has gone."""
+
+Deltas = dict[str, dict[int, pa.Table]]
+"""What changed of parts since another, of steps that know their keys."""
 
 MOST_CUTS = 4
 STEPS_NEAR = 6
@@ -148,6 +152,29 @@ def merged(base: Parts, changed: Changed) -> Parts:
             else:
                 found.setdefault(name, {})[unit] = table
     return {name: units for name, units in found.items() if units}
+
+
+def deltas_of(plan: Plan, program: Program, keys: Mapping[str, Mapping[int, Collection[Key]]], tick: int) -> Deltas:
+    """The deltas of hash units by step: what these keys have at a tick."""
+    steps, found = saved_steps(plan), Deltas()
+    for name, units in keys.items():
+        for unit, each in units.items():
+            states = program.capture_keys(name, unit, each, tick)
+            gone = [key for key, state in states if state is NOTHING]
+            there = [entry for entry in states if entry[1] is not NOTHING]
+            found.setdefault(name, {})[unit] = steps[name].delta(there, gone)
+    return found
+
+
+def with_deltas(plan: Plan, parts: Parts, deltas: Deltas) -> Parts:
+    """The parts that a snapshot comes to with deltas."""
+    steps, changed = saved_steps(plan), Changed()
+    for name, units in deltas.items():
+        for unit, delta in units.items():
+            before = parts.get(name, {}).get(unit)
+            entries = steps[name].applied([delta] if before is None else [before, delta])
+            changed.setdefault(name, {})[unit] = steps[name].table(entries) if entries else None
+    return merged(parts, changed)
 
 
 def alive(plan: Plan, parts: Parts, tick: int) -> Parts:

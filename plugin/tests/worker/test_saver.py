@@ -41,6 +41,7 @@ from lowtide.core.worker import WorkerCore
 from lowtide.errors import LifeEnded
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.local.run import Message
+from lowtide.worker import part_chains
 from lowtide.worker import saver as saver_module
 from lowtide.worker.saver import Saver
 from lowtide.worker.state_loader import load_state
@@ -196,6 +197,121 @@ def test_a_hash_unit_that_has_not_changed_is_not_written_again(store: StoreSetti
     core.notice(asked(3, 12, 12))
     saver.begin()
     assert [part.tick for part in parts_of(said_by(saver))] == [12]
+
+
+def test_only_the_keys_that_have_changed_are_written_and_come_back(
+    store: StoreSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since the last commit, whatever was given up meanwhile; a life that goes on from there knows what it has."""
+    monkeypatch.setattr(part_chains, "LEAST_ROWS", 2)
+    monkeypatch.setattr(part_chains, "BYTES_SHARE", 0)
+    keys, snapshots = [f"key {number}" for number in range(400)], Snapshots(worker(1, "optimistic"), store)
+    snapshots.feed([(5, key) for key in keys])
+    first = snapshots.take(1, 7)
+    assert {part.since for part in first} == {None}
+    assert sum(part.rows for part in first) == 400
+    snapshots.commit(7)
+    snapshots.feed([(8, "key 1"), (9, "key 2"), (12, "key 3")])
+    given_up = snapshots.take(2, 10)
+    assert {part.since for part in given_up} == {7}
+    assert sum(part.rows for part in given_up) == 2 + 1, "what has changed above T may be written, too, as of T"
+    snapshots.feed([(14, "key 1"), (15, "new")])
+    second = snapshots.take(3, 16)
+    assert {part.since for part in second} == {7}
+    assert sum(part.rows for part in second) == 4
+    snapshots.commit(16)
+    snapshots.hold(16)
+    snapshots.feed([(18, "key 5")])
+    (third,) = snapshots.take(4, 20)
+    assert (third.since, third.rows) == (16, 1)
+    snapshots.commit(20)
+    snapshots.hold(20)
+    again = Snapshots(worker(1, "optimistic"), store, began=snapshots.chains, tick=20)
+    again.feed([(21, "key 9")])
+    (fourth,) = again.take(1, 25)
+    assert (fourth.since, fourth.rows) == (20, 1)
+    again.commit(25)
+    again.hold(25)
+
+
+def test_a_unit_is_written_whole_once_in_nine_snapshots(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no snapshot writes all of them, and a life reads eight deltas at most."""
+    monkeypatch.setattr(part_chains, "LEAST_ROWS", 2)
+    monkeypatch.setattr(part_chains, "BYTES_SHARE", 0)
+    keys, snapshots = [f"key {number}" for number in range(400)], Snapshots(worker(1, "optimistic"), store)
+    snapshots.feed([(5, key) for key in keys])
+    snapshots.take(1, 7)
+    snapshots.commit(7)
+    whole = []
+    for number in range(2, 24):
+        tick = 10 * number
+        snapshots.feed([(tick - 2, key) for key in keys[:60]])
+        parts = snapshots.take(number, tick)
+        whole.append(sum(part.since is None for part in parts))
+        snapshots.commit(tick)
+        assert max(len(chain) for chain in snapshots.chains.values()) <= 1 + part_chains.MOST_DELTAS
+    assert max(whole) <= 2
+    assert sum(whole) >= 2 * 8
+    snapshots.hold(tick)
+
+
+class Snapshots:
+    """One worker's, as a service would put them together."""
+
+    def __init__(
+        self, core: WorkerCore, store: StoreSetting, began: dict[tuple[str, int], tuple[Part, ...]] | None = None,
+        tick: int | None = None,
+    ) -> None:  # fmt: skip
+        self.chains = dict(began or {})
+        self._core, self._store, self._number, self._offset = core, store, 0, 0
+        parts = tuple(part for chain in self.chains.values() for part in chain)
+        if tick is not None:
+            core.restore(load_state(self._begun(parts, tick), birth()), tick)
+        self._saver = Saver(PLAN, store, incarnation=1 if began is None else 2, base=tick, parts=parts)
+        self._saver.add(WORKER, core)
+        self._reader = reader()
+
+    def feed(self, events: list[tuple[int, str]]) -> None:
+        """Records of a tick and a key."""
+        messages = []
+        for tick, key in events:
+            record = msgspec.json.encode(Event(key, 1))
+            messages.append(Message(Position(0, self._offset), tick, None, record))
+            self._offset += 1
+        for frame in self._reader.rows(source_rows(messages), 0).frames:
+            self._core.frame(frame)
+
+    def take(self, number: int, tick: int) -> tuple[Part, ...]:
+        """Take a snapshot, and let min time go on."""
+        self._number += 1
+        plain = notice(self._number, tick, tick)
+        self._core.notice(
+            Notice(1, plain.number, plain.number - 1, plain.min_times, plain.global_min, (), Request(number, tick))
+        )
+        self.expected = self._core.program.capture(tick)
+        assert self._saver.begin()
+        said = said_by(self._saver)
+        assert [each for each in said if isinstance(each, ShareSaved)] == [ShareSaved(number)]
+        self._parts = parts_of(said)
+        return self._parts
+
+    def commit(self, tick: int) -> None:
+        """The snapshot that was taken last is committed."""
+        for part in self._parts:
+            before = () if part.since is None else self.chains.get((part.vertex, part.unit), ())
+            self.chains[part.vertex, part.unit] = (*before, part)
+        self._saver.committed(WORKER, tick)
+
+    def hold(self, tick: int) -> None:
+        """What comes back is what was there."""
+        parts = tuple(part for chain in self.chains.values() for part in chain)
+        loaded = load_state(self._begun(parts, tick), birth())
+        for name, units in self.expected.items():
+            for unit, keys in units.items():
+                assert sorted(loaded[name].get(unit, [])) == sorted(keys)
+
+    def _begun(self, parts: tuple[Part, ...], tick: int) -> Any:
+        return deployment(plan=PLAN, store=self._store, restored=parts, recovered=True, start=tick)
 
 
 def fed_frames(events: list[tuple[int, int]]) -> list[Any]:

@@ -82,7 +82,7 @@ def _wrong(data: bytes, manifest: Manifest, part: Part, name: str) -> str:
         return f"its SHA-256 is {found}, expected {part.sha256}"
     head, table = decode_part(data, name)
     slack_ms = manifest.record.slack_ms
-    meant = PartHead(manifest.job, part.vertex, part.kind, part.unit, part.tick, slack_ms, part.snapshot)
+    meant = PartHead(manifest.job, part.vertex, part.kind, part.unit, part.tick, slack_ms, part.snapshot, part.since)
     if head != meant:
         return f"its head says {head}, expected {meant}"
     if table.num_rows != part.rows:

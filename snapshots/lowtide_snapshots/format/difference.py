@@ -30,8 +30,9 @@ class VertexDiff:
     """One vertex with state.
 
     Attributes:
+        rows_before, rows_after: of all parts: a key that deltas have again has a row in each.
         units: how many hash units have state in the second snapshot.
-        changed: the number whose part differs from the first, or is gone.
+        changed: the number whose parts differ from the first, or are gone.
     """
 
     vertex: str
@@ -98,13 +99,17 @@ def _vertices(before: Manifest, after: Manifest) -> tuple[VertexDiff, ...]:
     return tuple(found)
 
 
-def _units(manifest: Manifest, vertex: str) -> dict[int, Part]:
-    return {part.unit: part for part in manifest.parts if part.vertex == vertex}
+Units = dict[int, tuple[Part, ...]]
+"""A vertex's parts by hash unit."""
 
 
-def _rows(parts: dict[int, Part]) -> int:
-    return sum(part.rows for part in parts.values())
+def _units(manifest: Manifest, vertex: str) -> Units:
+    return {unit: parts for (its, unit), parts in manifest.by_unit().items() if its == vertex}
 
 
-def _bytes(parts: dict[int, Part]) -> int:
-    return sum(part.bytes for part in parts.values())
+def _rows(units: Units) -> int:
+    return sum(part.rows for parts in units.values() for part in parts)
+
+
+def _bytes(units: Units) -> int:
+    return sum(part.bytes for parts in units.values() for part in parts)

@@ -19,6 +19,7 @@ class Part:
         rows: how many rows it has.
         bytes: its size.
         sha256: of its bytes, in lower hex.
+        since: of a delta the T of the commit from which on it has what has changed; None for a whole part.
     """
 
     vertex: str
@@ -29,6 +30,7 @@ class Part:
     rows: int
     bytes: int
     sha256: str
+    since: int | None = None
 
     def name(self, job: str, slack_ms: int) -> str:
         """The part's name below the root of the store."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
 from typing import Any, Self
 
 import pyarrow as pa
@@ -21,7 +23,7 @@ from lowtide_snapshots.errors import (
 from lowtide_snapshots.format.entries import FloorAt, FrontAt, LaneLast, Part
 from lowtide_snapshots.format.json_values import Misfit, instance
 from lowtide_snapshots.format.names import incarnation_of, manifest_name
-from lowtide_snapshots.format.parts import KINDS, Data
+from lowtide_snapshots.format.parts import DELTA_FORMAT, KINDS, Data
 from lowtide_snapshots.job.record import JobRecord
 
 __all__ = [
@@ -41,12 +43,13 @@ __all__ = [
     "type_of",
 ]
 
-MANIFEST_FORMAT = 4
+MANIFEST_FORMAT = 5
 _INITIAL = b"lowtide.initial"
 _SETTING = b"lowtide.setting"
 _TTL = b"lowtide.ttl"
 _DAYS = b"lowtide.days"
 _CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+_NO_FIELD = "a field that this format has not"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -81,7 +84,8 @@ class Manifest:
         fronts: from where each front of the register is read again.
         floors: the floors from there on.
         lasts: what each lane had delivered.
-        parts: every unit that has state, whichever snapshot wrote its part.
+        parts: of every unit that has state, whichever snapshots wrote them: a whole part and the deltas after it, in
+            the order in which they apply; see `in_order`.
         steps: a text that is the same as long as the flow's steps give records the same lanes and places in the order.
         generation: of the output that `lasts` speaks of.
     """
@@ -122,6 +126,13 @@ class Manifest:
         """The rows of all parts."""
         return sum(part.rows for part in self.parts)
 
+    def by_unit(self) -> dict[tuple[str, int], tuple[Part, ...]]:
+        """The parts by vertex and hash unit, in the order in which they apply."""
+        found: dict[tuple[str, int], tuple[Part, ...]] = {}
+        for part in self.parts:
+            found[part.vertex, part.unit] = (*found.get((part.vertex, part.unit), ()), part)
+        return found
+
     def to_json(self) -> str:
         """The manifest as JSON, the same text for equal manifests."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -155,13 +166,12 @@ class Manifest:
 
     def _check(self) -> None:
         """Hold the fields against each other."""
-        units = {(part.vertex, part.unit) for part in self.parts}
         kinds = {(shape.vertex, shape.kind) for shape in self.flow}
         for wrong, says in (
             (self.record.job != self.job, f"it is of job {self.job!r} but has the record of {self.record.job!r}"),
             (incarnation_of(self.id) != self.incarnation, f"{self.id} is not a snapshot of life {self.incarnation}"),
             (not _CREATED.fullmatch(self.created), f"it was made at {self.created!r}"),
-            (len(units) != len(self.parts), "it has two parts for one unit"),
+            (any(not in_order(parts) for parts in self.by_unit().values()), "it has two parts for one unit"),
             (not {kind for _, kind in kinds} <= set(KINDS), "it has a vertex of an unknown kind"),
             (
                 not {(part.vertex, part.kind) for part in self.parts} <= kinds,
@@ -172,9 +182,20 @@ class Manifest:
                 raise Misfit(says)
         _ = self.path
         for part in self.parts:
-            if part.tick > self.tick or part.rows < 0 or part.bytes < 0 or not _SHA256.fullmatch(part.sha256):
+            since = part.tick if part.since is None else part.since
+            sizes = part.rows, part.bytes, part.tick - since, self.tick - part.tick
+            if min(sizes) < 0 or not _SHA256.fullmatch(part.sha256):
                 raise Misfit(f"impossible part: {part}")
             part.name(self.job, self.record.slack_ms)
+
+
+def in_order(parts: Sequence[Part]) -> bool:
+    """Return whether these may be the parts of one unit: one after the other in time, deltas after the first.
+
+    The first may be a delta, too: of a unit that had no state before.
+    """
+    later = all(part.since is not None and before.tick < part.tick for before, part in pairwise(parts))
+    return later and len({part.kind for part in parts}) <= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +311,10 @@ def _values(text: str | Data, where: str) -> dict[str, Any]:
             way_out="use the version of Lowtide that wrote it, or a newer one",
         )
     assert isinstance(values, dict)
+    if found < DELTA_FORMAT:
+        for part in parts if isinstance(parts := values.get("parts"), list) else ():
+            if isinstance(part, dict):
+                part["since"] = _NO_FIELD if "since" in part else None
     return values
 
 

@@ -1,5 +1,7 @@
 """A part: the state of one hash unit of one vertex below a min time, as one Parquet file.
 
+A *delta* has only the keys that have changed since an earlier commit, those too that have no state any more.
+
 The format is defined in `snapshots/README.md`. Encoding and decoding are O(rows), column-wise.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
+from types import NoneType
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -18,7 +21,7 @@ from lowtide_snapshots.format.names import part_name
 
 Data: TypeAlias = bytes | bytearray | memoryview
 
-PART_FORMAT = 4
+PART_FORMAT = 5
 KINDS = ("scan", "last", "broadcast", "deduplicate", "window", "window_records", "table", "join", "call")
 SHARED = frozenset(("broadcast",))
 """The kinds of which one part is the state of all hash units."""
@@ -49,6 +52,10 @@ _COLUMNS = {
 }
 _OPTIONAL = {"scan": ("tick",), "table": ("tick",)}
 """Columns after the others that a part of a kind may have, since format 2."""
+GONE = "gone"
+"""The last column of a delta, since format 5: True where a key has no state any more, and all else is null."""
+DELTA_FORMAT = 5
+"""The first format with deltas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,7 @@ class PartHead:
         tick: the T of the snapshot that wrote it: the state is that of all records below.
         slack_ms: the length of a tick, in milliseconds.
         snapshot: the id of that snapshot.
+        since: of a delta the T of the commit from which on it has what has changed; None for a whole part.
     """
 
     job: str
@@ -72,6 +80,7 @@ class PartHead:
     tick: int
     slack_ms: int
     snapshot: str
+    since: int | None = None
 
     @property
     def name(self) -> str:
@@ -89,7 +98,7 @@ def encode_part(head: PartHead, table: pa.Table) -> memoryview:
     Raises:
         PartRefused: the columns are not those of the kind, or a type has no place in Parquet.
     """
-    wrong = _mismatch(head.kind, table)
+    wrong = _mismatch(head, table)
     if wrong:
         raise PartRefused(wrong, where=head.name, way_out="report it: the vertex wrote a table of another form")
     text = json.dumps({"format": PART_FORMAT} | asdict(head), sort_keys=True)
@@ -136,7 +145,7 @@ def decode_part(data: Data, name: str) -> tuple[PartHead, pa.Table]:
         raise _damaged(f"its head has {error.what}", name) from error
     if said != name:
         raise _damaged(f"its head says that it is {said}", name)
-    wrong = _mismatch(head.kind, table)
+    wrong = _mismatch(head, table)
     if wrong:
         raise _damaged(wrong, name)
     return head, table
@@ -160,20 +169,27 @@ def _head(metadata: dict[bytes, bytes], name: str) -> PartHead:
             way_out="use the version of Lowtide that wrote it, or a newer one",
         )
     types: dict[str, Any] = {field.name: int if field.type == "int" else str for field in fields(PartHead)}
+    del types["since"]
+    if type(found) is int and found >= DELTA_FORMAT:
+        types["since"] = NoneType if values.get("since", 0) is None else int
     if type(found) is not int or found < 1 or {key: type(value) for key, value in values.items()} != types:
         raise _damaged(f"its head is {metadata[_HEAD][:200]!r}", name)
     return PartHead(**values)
 
 
-def _mismatch(kind: str, table: pa.Table) -> str:
-    """Return the fault in the columns of a part of this kind; empty if there is none."""
+def _mismatch(head: PartHead, table: pa.Table) -> str:
+    """Return the fault in the columns of a part; empty if there is none."""
+    kind, delta = head.kind, () if head.since is None else (GONE,)
     if kind not in _COLUMNS:
         return f"{kind!r} is not a kind of part; the kinds are {', '.join(KINDS)}"
     names, wanted_names = tuple(table.column_names), _COLUMNS[kind]
-    if names not in (wanted_names, wanted_names + _OPTIONAL.get(kind, ())):
-        return f"its columns are {table.column_names}, but kind {kind} has {list(wanted_names)}"
+    if names not in (wanted_names + delta, wanted_names + _OPTIONAL.get(kind, ()) + delta) or (
+        delta and kind in SHARED
+    ):
+        what = f"a delta of kind {kind}" if delta else f"kind {kind}"
+        return f"its columns are {table.column_names}, but {what} has {[*wanted_names, *delta]}"
     for column in table.schema:
-        wanted = {**_ORDER_KEY, **_BOUNDS}.get(column.name)
+        wanted = {**_ORDER_KEY, **_BOUNDS, GONE: pa.bool_()}.get(column.name)
         if wanted is not None and column.type != wanted:
             return f"column {column.name} is {column.type}, not {wanted}"
         if column.name in ("key", "record") and not pa.types.is_struct(column.type):

@@ -9,7 +9,7 @@ import pytest
 
 from lowtide_snapshots import JobRecord
 from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, type_of
-from lowtide_snapshots.format.parts import KINDS, PART_FORMAT, PartHead, decode_part, sha256
+from lowtide_snapshots.format.parts import DELTA_FORMAT, KINDS, PART_FORMAT, PartHead, decode_part, sha256
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
 
 DATA = Path(__file__).parents[1] / "data"
@@ -102,7 +102,23 @@ FORMAT_4 = FORMAT_3 | {
         | {**order_keys(16_990, 16_999), "record": orders(2.5, None)}
     )
 }
-STATE = {1: FORMAT_1, 2: FORMAT_2, 3: FORMAT_3, 4: FORMAT_4}
+FORMAT_5 = FORMAT_4 | {("index", 3): FORMAT_1["index", 3].append_column("tick", pa.array([16_990, 16_999], pa.int64()))}
+DELTAS = {
+    ("index", 0): pa.table(
+        {
+            "key": pa.array([{"word": "to"}, {"word": "or"}, {"word": "be"}], WORD),
+            "state": pa.array([{"count": 5, "pages": [2]}, {"count": 1, "pages": []}, None], COUNT),
+            "tick": pa.array([16_999, 16_700, None], pa.int64()),
+            "gone": pa.array([False, False, True]),
+        }
+    ),
+    ("last orders", 1): pa.table(
+        {"key": keyed("潮"), **order_keys(16_999), "record": orders(3.5), "gone": pa.array([False])}
+    ),
+}
+"""Of format 5: one that applies to the part of an older snapshot, and one of a unit that had no state before."""
+SINCE = 16_500
+STATE = {1: FORMAT_1, 2: FORMAT_2, 3: FORMAT_3, 4: FORMAT_4, 5: FORMAT_5}
 TYPES = {
     1: {
         "index": ("scan", (("word", "string"),), COUNT),
@@ -120,6 +136,7 @@ TYPES[2] = TYPES[1] | {
 }
 TYPES[3] = TYPES[2]
 TYPES[4] = TYPES[3] | {"scored": ("call", (("hash_unit", "int64"),), ORDER)}
+TYPES[5] = TYPES[4]
 OLDER = (16_000, "000001-0002")
 NEWER = (17_000, "000003-0007")
 
@@ -162,15 +179,19 @@ def test_the_manifest_says_what_it_said(manifest: Manifest) -> None:
 
 
 def test_every_part_holds_what_it_held(number: int, manifest: Manifest, store: Store) -> None:
-    assert {(part.vertex, part.unit) for part in manifest.parts} == set(STATE[number])
+    whole, deltas = STATE[number], DELTAS if number >= DELTA_FORMAT else {}
+    assert {(part.vertex, part.unit) for part in manifest.parts if part.since is None} == set(whole)
+    assert {(part.vertex, part.unit) for part in manifest.parts if part.since is not None} == set(deltas)
     for part in manifest.parts:
         name = part.name("shop", 25)
         data = store.get(name)
         assert (len(data), sha256(data)) == (part.bytes, part.sha256)
         head, table = decode_part(data, name)
-        assert head == PartHead("shop", part.vertex, part.kind, part.unit, part.tick, 25, part.snapshot)
-        assert (part.tick, part.snapshot) == (OLDER if (part.vertex, part.unit) == ("index", 0) else NEWER)
-        assert table.equals(STATE[number][part.vertex, part.unit])
+        assert head == PartHead("shop", part.vertex, part.kind, part.unit, part.tick, 25, part.snapshot, part.since)
+        place = part.vertex, part.unit
+        assert part.since in (None, SINCE)
+        assert (part.tick, part.snapshot) == (OLDER if place == ("index", 0) and part.since is None else NEWER)
+        assert table.equals((whole if part.since is None else deltas)[place])
         assert table.num_rows == part.rows
 
 

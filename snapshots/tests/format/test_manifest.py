@@ -32,6 +32,7 @@ MANIFEST = Manifest(
     parts=(
         Part("index", "scan", 3, 17_000, "000003-0007", 2, 1000, "ab" * 32),
         Part("index", "scan", 4, 16_000, "000002-0041", 5, 1500, "cd" * 32),
+        Part("index", "scan", 4, 17_000, "000003-0007", 1, 100, "ef" * 32, 16_500),
     ),
 )
 LITERAL = {
@@ -41,7 +42,7 @@ LITERAL = {
     "flow": [
         {"key": [["word", "string"], ["page", "int64"]], "kind": "scan", "state": INDEX.state, "vertex": "index"},
     ],
-    "format": 4,
+    "format": 5,
     "fronts": [
         {"label": 16999, "number": 0, "offset": 41, "partition": 0, "source": "orders", "topic_id": "x7"},
         {"label": None, "number": 1, "offset": 0, "partition": 1, "source": "orders", "topic_id": "x7"},
@@ -56,9 +57,11 @@ LITERAL = {
     "name": "before the sale",
     "parts": [
         {"bytes": 1000, "kind": "scan", "rows": 2, "sha256": "ab" * 32, "snapshot": "000003-0007", "tick": 17000}
-        | {"unit": 3, "vertex": "index"},
+        | {"unit": 3, "vertex": "index", "since": None},
         {"bytes": 1500, "kind": "scan", "rows": 5, "sha256": "cd" * 32, "snapshot": "000002-0041", "tick": 16000}
-        | {"unit": 4, "vertex": "index"},
+        | {"unit": 4, "vertex": "index", "since": None},
+        {"bytes": 100, "kind": "scan", "rows": 1, "sha256": "ef" * 32, "snapshot": "000003-0007", "tick": 17000}
+        | {"unit": 4, "vertex": "index", "since": 16500},
     ],
     "record": {
         "format": 1,
@@ -81,13 +84,24 @@ def test_a_manifest_is_the_json_of_the_document() -> None:
     assert Manifest.from_json(json.dumps(LITERAL).encode(), "x") == MANIFEST
 
 
+@pytest.mark.parametrize("number", range(1, 5))
+def test_earlier_formats_have_no_deltas(number: int) -> None:
+    parts = [{name: part[name] for name in part if name != "since"} for part in LITERAL["parts"][:2]]  # type: ignore[index]
+    earlier = LITERAL | {"format": number, "parts": parts}
+    assert Manifest.from_json(json.dumps(earlier), "x").parts == MANIFEST.parts[:2]
+    with pytest.raises(ManifestDamaged, match="since"):
+        Manifest.from_json(json.dumps(LITERAL | {"format": number}), "x")
+
+
 def test_a_manifest_names_itself_and_its_parts() -> None:
     assert MANIFEST.path == "shop/manifests/000000000425000-000003-0007.json"
     assert [part.name("shop", 25) for part in MANIFEST.parts] == [
         "shop/parts/index/00003/000000000425000-000003-0007.parquet",
         "shop/parts/index/00004/000000000400000-000002-0041.parquet",
+        "shop/parts/index/00004/000000000425000-000003-0007.parquet",
     ]
-    assert (MANIFEST.rows, MANIFEST.bytes, MANIFEST.min_time_ms) == (7, 2500, 425_000)
+    assert (MANIFEST.rows, MANIFEST.bytes, MANIFEST.min_time_ms) == (8, 2600, 425_000)
+    assert MANIFEST.by_unit() == {("index", 3): MANIFEST.parts[:1], ("index", 4): MANIFEST.parts[1:]}
 
 
 def test_a_shape_keeps_the_type_of_the_state() -> None:
@@ -138,6 +152,11 @@ def _changed(path: tuple[Any, ...], value: Any) -> str:
         (("flow",), []),
         (("parts", 0), "x"),
         (("parts", 0, "unit"), 4),
+        (("parts", 0, "since"), KeyError),
+        (("parts", 0, "since"), "16500"),
+        (("parts", 2, "since"), None),
+        (("parts", 2, "since"), 17_001),
+        (("parts", 2, "tick"), 16_000),
         (("parts", 0, "unit"), -1),
         (("parts", 0, "kind"), "last"),
         (("parts", 0, "vertex"), "totals"),
@@ -170,8 +189,8 @@ def test_a_manifest_that_is_cut_off_anywhere_is_damaged() -> None:
 
 
 def test_a_newer_format_is_refused_as_such_whatever_else_it_says() -> None:
-    with pytest.raises(FormatTooNew, match="format 5; this version of Lowtide reads up to 4"):
-        Manifest.from_json('{"format": 5, "all": "new"}', "x")
+    with pytest.raises(FormatTooNew, match="format 6; this version of Lowtide reads up to 5"):
+        Manifest.from_json('{"format": 6, "all": "new"}', "x")
     with pytest.raises(FormatTooNew, match="record has format 9"):
         Manifest.from_json(_changed(("record", "format"), 9), "x")
 

@@ -42,11 +42,12 @@ def _head(kind: str) -> PartHead:
     return dataclasses.replace(HEAD, kind=kind)
 
 
-def _edited(**changes: object) -> bytes:
-    """A part whose head says something else."""
+def _edited(*left_out: str, **changes: object) -> bytes:
+    """A part whose head says something else, or lacks something."""
     data = encode_part(HEAD, SCAN)
     schema = pq.read_schema(pa.BufferReader(data))
     said = json.loads(schema.metadata[b"lowtide.part"]) | changes
+    said = {name: value for name, value in said.items() if name not in left_out}
     sink = pa.BufferOutputStream()
     pq.write_table(SCAN.replace_schema_metadata({"lowtide.part": json.dumps(said)}), sink)
     return bytes(sink.getvalue())
@@ -156,7 +157,7 @@ def test_no_bit_that_flips_does_more_harm_than_damage() -> None:
 def test_state_that_is_changed_in_its_place_is_damaged() -> None:
     table = pa.table({"key": pa.array([{"n": 1}]), "state": pa.array([b"to be or not to be" * 9])})
     sink = pa.BufferOutputStream()
-    said = json.dumps({"format": 1} | dataclasses.asdict(HEAD))
+    said = json.dumps({"format": 5} | dataclasses.asdict(HEAD))
     pq.write_table(
         table.replace_schema_metadata({"lowtide.part": said}),
         sink,
@@ -196,6 +197,8 @@ def test_another_part_under_its_name_is_damaged(change: dict[str, object]) -> No
         {"unit": "3"},
         {"unit": True},
         {"more": 1},
+        {"since": "16500"},
+        {"since": True},
         {"unit": -1},
         {"snapshot": "x"},
         {"vertex": ""},
@@ -214,13 +217,44 @@ def test_a_parquet_file_of_another_is_damaged() -> None:
         decode_part(bytes(sink.getvalue()), HEAD.name)
 
 
-def test_a_part_of_format_1_is_read() -> None:
-    assert decode_part(_edited(format=1), HEAD.name)[1].equals(SCAN)
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_part_of_an_earlier_format_is_read(number: int) -> None:
+    assert decode_part(_edited("since", format=number), HEAD.name) == (HEAD, SCAN)
+    with pytest.raises(PartDamaged, match="its head is"):
+        decode_part(_edited(format=number), HEAD.name)
+    with pytest.raises(PartDamaged, match="its head is"):
+        decode_part(_edited("since"), HEAD.name)
+
+
+def _delta(made: pa.Table, *gone: bool) -> pa.Table:
+    return made.append_column("gone", pa.array(gone, pa.bool_()))
+
+
+@pytest.mark.parametrize(("kind", "made"), [each for each in TABLES if each[0] != "broadcast"])
+def test_a_delta_comes_back(kind: str, made: pa.Table) -> None:
+    head = dataclasses.replace(_head(kind), since=16_500)
+    assert decode_part(encode_part(head, _delta(made, False, True)), HEAD.name) == (head, _delta(made, False, True))
+
+
+@pytest.mark.parametrize(
+    ("head", "made"),
+    [
+        (HEAD, _delta(SCAN, False, True)),
+        (dataclasses.replace(HEAD, since=16_500), SCAN),
+        (dataclasses.replace(HEAD, since=16_500), SCAN.append_column("gone", pa.array([0, 1]))),
+        (dataclasses.replace(HEAD, since=16_500), SCAN.append_column("went", pa.array([False, True]))),
+        (dataclasses.replace(HEAD, kind="broadcast", since=16_500), _delta(BROADCAST, False)),
+    ],
+    ids=["whole", "without", "a number", "another name", "of no keys"],
+)
+def test_a_delta_has_one_column_more_and_no_other_part_has_it(head: PartHead, made: pa.Table) -> None:
+    with pytest.raises(PartRefused, match=r"its columns are|column gone is int64"):
+        encode_part(head, made)
 
 
 def test_a_newer_format_is_refused_as_such() -> None:
-    with pytest.raises(FormatTooNew, match="format 5; this version of Lowtide reads up to 4"):
-        decode_part(_edited(format=5, more="fields"), HEAD.name)
+    with pytest.raises(FormatTooNew, match="format 6; this version of Lowtide reads up to 5"):
+        decode_part(_edited(format=6, more="fields"), HEAD.name)
 
 
 def test_names_are_those_of_the_document() -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 README = Path(__file__).parents[2] / "README.md"
-ROOT = Path(__file__).parents[1] / "data" / "format-1"
-COUNTS = {"be": 2, "to": 3, "潮": 2**40, None: None}
+ROOT = Path(__file__).parents[1] / "data" / "format-5"
+COUNTS = {"or": 1, "to": 5, "潮": 2**40, None: None}
+"""The word "be" is gone; see `test_golden.py`."""
 
 
 @pytest.fixture
@@ -35,8 +36,8 @@ def test_duckdb_reads_state(examples: list[tuple[str, str]]) -> None:
     with duckdb.connect() as connection:
         rows = connection.execute(_example(examples, "sql", "read_parquet")).fetchall()
         assert {word: count for word, count, _ in rows} == COUNTS
-        assert rows[0] == ("be", 2, [1, 7])
-        orders = connection.sql("SELECT key.customer, trace, child FROM 'shop/parts/last%20orders/*/*.parquet'")
+        assert rows[0] == ("or", 1, [])
+        orders = connection.sql("SELECT key.customer, trace, child FROM 'shop/parts/last%20orders/00002/*.parquet'")
         assert orders.fetchall() == [("Ebbe", 7, b""), ("Ebbe", 2**64 - 1, b"\x00\x00\x00\x01")]
         rates = connection.sql("SELECT state['SEK'] FROM 'shop/parts/rates/*/*.parquet'")
         assert rates.fetchall() == [(11.25,)]
@@ -50,7 +51,7 @@ def test_pandas_reads_state(examples: list[tuple[str, str]]) -> None:
     assert found == {word: count for word, count in COUNTS.items() if word}
     assert len(names["index"]) == 4
     orders = pd.concat(map(pd.read_parquet, names["files"]("last orders")))
-    assert list(orders["trace"]) == [7, 2**64 - 1]
+    assert list(orders["trace"]) == [2**64 - 1, 7, 2**64 - 1]
 
 
 SPARK = """
@@ -82,4 +83,4 @@ def test_spark_reads_state(examples: list[tuple[str, str]], tmp_path: Path) -> N
     )
     counts, orders = json.loads(run.stdout)
     assert dict(counts) == COUNTS
-    assert orders == [[7, "", 12.5], [2**64 - 1, "00000001", None]]
+    assert orders == [[7, "", 12.5], [2**64 - 1, "00000001", None], [2**64 - 1, "00000002", 3.5]]

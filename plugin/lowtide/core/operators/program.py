@@ -12,8 +12,9 @@ The steps are nodes that know their followers: a batch goes through one branch a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
@@ -232,7 +233,14 @@ class Program:
         for state in self._states.values():
             state.prune(tick)
 
-    def capture(self, tick: int, since: int = FIRST_TICK, *, whole: bool = True) -> Captured:
+    def capture(
+        self,
+        tick: int,
+        since: int = FIRST_TICK,
+        *,
+        whole: bool = True,
+        but: Mapping[str, Container[int]] = MappingProxyType({}),
+    ) -> Captured:
         """The state below a tick, which must not be below one that was pruned at; O(keys).
 
         Args:
@@ -241,10 +249,14 @@ class Program:
                 others (papers: *Fault tolerance*).
             whole: False to leave out keys that are not in memory: they may be more than fit, and are asked for by hash
                 unit (`away`).
+            but: Hash units by step that are left out, of steps that know which of their keys have changed.
         """
+        assert not (whole and but), "what is left out is asked for by its keys"
         captured: Captured = {}
         for name, state in self._states.items():
-            if not whole and isinstance(state, _LEAVING):
+            if name in but and isinstance(state, KeyedState):
+                captured[name] = state.capture_here(tick, since, but[name])
+            elif not whole and isinstance(state, _LEAVING):
                 captured[name] = state.capture_here(tick, since)
             else:
                 captured[name] = state.capture(tick, since)
@@ -252,6 +264,44 @@ class Program:
             if node.beside is not None:
                 captured.setdefault(node.beside, {}).update(node.capture_beside(tick, since))
         return captured
+
+    def note_changes(self) -> None:
+        """Note from now on which keys change; after `shelve`. Windows, joins and calls know no more than hash units."""
+        for state in self._keyed():
+            state.note_changes()
+
+    def cut_changes(self, tick: int) -> None:
+        """A snapshot is taken at a tick, at or above every prune time so far: later ones may rest on it."""
+        for state in self._keyed():
+            state.cut_changes(tick)
+
+    def forget_changes(self, tick: int) -> None:
+        """A snapshot at a tick is committed: nobody asks for what changed before any more."""
+        for state in self._keyed():
+            state.forget_changes(tick)
+
+    def changed_keys(self, since: int) -> dict[str, dict[int, set[Key]]]:
+        """By step and hash unit the keys that may have changed at a tick or later; without steps that do not know.
+
+        Of a step that is there, no others have; but for those that are only older than its `ttl` by now.
+        """
+        known = {
+            name: state.changed_keys(since) for name, state in self._states.items() if isinstance(state, KeyedState)
+        }
+        return {
+            name: {unit: found.get(unit, set()) for unit in self._states[name].changed(since)}
+            for name, found in known.items()
+            if found is not None
+        }
+
+    def capture_keys(self, name: str, unit: int, keys: Collection[Key], tick: int) -> list[tuple[Key, Any]]:
+        """Return keys of a step's hash unit, each with what is to be saved of it at a tick, or `NOTHING`."""
+        state = self._states[name]
+        assert isinstance(state, KeyedState)
+        return state.capture_keys(unit, keys, tick)
+
+    def _keyed(self) -> Iterator[KeyedState]:
+        return (state for state in self._states.values() if isinstance(state, KeyedState))
 
     def away(self, name: str, unit: int, tick: int) -> list[tuple[Key, Any]]:
         """Return what `capture(tick, whole=False)` has left out of a step's hash unit."""

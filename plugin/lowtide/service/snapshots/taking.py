@@ -176,13 +176,18 @@ class Taking:
         assert self.whole, "R15: something is missing"
         assert self.tick is not None
         assert (None if base is None else base.tick) == self.since, "W9: another commit has other parts"
-        parts = {(part.vertex, part.unit): part for part in (base.parts if base else ())}
+        parts = base.by_unit() if base else {}
         for share in self._shares.values():
             for key, part in share.written.items():
                 if part is None:
                     parts.pop(key, None)
+                elif part.since is None:
+                    parts[key] = (part,)
                 else:
-                    parts[key] = part
+                    # A delta since an older commit than the base has all that has changed since the base, too.
+                    assert base is not None, "a delta rests on a commit"
+                    assert part.since <= base.tick, "W9: it rests on a commit that this snapshot does not"
+                    parts[key] = (*parts.get(key, ()), part)
         known = {shape.vertex for shape in self._setting.flow}
         self.manifest = Manifest(
             job=self._record.job,
@@ -197,7 +202,7 @@ class Taking:
             fronts=tuple(self._fronts[number] for number in sorted(self._fronts)),
             floors=self._needed(floors),
             lasts=tuple(self._lasts[lane] for lane in sorted(self._lasts)),
-            parts=tuple(part for key, part in sorted(parts.items()) if key[0] in known),
+            parts=tuple(part for key, chain in sorted(parts.items()) if key[0] in known for part in chain),
             steps=self._setting.steps,
             generation=self._setting.generation,
         )

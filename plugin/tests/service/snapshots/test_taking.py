@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lowtide.assignment.messages import PartCount, PartEmpty, PartWritten, Pinned, ShareDurable, ShareNews, ShareSaved
@@ -127,6 +129,43 @@ def test_units_that_nobody_wrote_are_those_of_the_base() -> None:
     assert manifest.base == "000003-0001"
     view = it.view(1.0)
     assert (view.parts_done, view.rows, view.bytes) == (1, 6, 200)
+
+
+def test_a_delta_is_added_to_the_parts_of_the_base() -> None:
+    """Of the newest commit that any worker knew, and relative to that or an older one."""
+    base = Manifest(
+        "index", "000003-0001", None, 60, 3, "2026-01-31T12:00:00.000Z", None, RECORD, FLOW, (), (), (),
+        parts=(part(1, 40, "000003-0001"), replace(part(1, 60, "000003-0001"), since=40), part(2, 60, "000003-0001")),
+    )  # fmt: skip
+    it = taking(2)
+    it.begin(70, ["1/0", "1/1"], {})
+    it.hear("1/0", pinned(since=40))
+    it.hear("1/1", pinned(since=60))
+    deltas = [replace(part(unit, 70, "000003-0002"), since=40) for unit in (1, 3)]
+    for worker, each in zip(("1/0", "1/0"), deltas, strict=True):
+        it.hear(worker, written(each))
+    it.hear("1/1", written(part(2, 70, "000003-0002")))
+    for worker in ("1/0", "1/1"):
+        hear(it, worker, SAVED, DURABLE)
+    manifest = it.seal(base, ())
+    assert [(each.unit, each.tick, each.since) for each in manifest.parts] == [
+        (1, 40, None),
+        (1, 60, 40),
+        (1, 70, 40),
+        (2, 70, None),
+        (3, 70, 40),
+    ]
+    assert Manifest.from_json(manifest.to_json(), "here") == manifest
+
+
+def test_a_delta_that_rests_on_more_than_its_snapshot_is_a_mistake() -> None:
+    """W9."""
+    it = taking(2)
+    it.begin(70, ["1/0"], {})
+    it.hear("1/0", written(replace(part(1, 70, "000003-0002"), since=60)))
+    hear(it, "1/0", SAVED, DURABLE)
+    with pytest.raises(AssertionError, match="a delta rests on a commit"):
+        it.seal(None, ())
 
 
 def test_what_workers_have_left_out_is_taken_from_the_newest_commit_that_one_of_them_knew() -> None:

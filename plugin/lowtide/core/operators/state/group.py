@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from lowtide.core.operators.order.memory import Kept, Scale
 from lowtide.core.operators.order.order import FIRST_TICK, tick_bytes, tick_of
@@ -94,6 +94,12 @@ class Recent:
         """Groups that got elements, none of them above tick `last`; the same group may stand there twice."""
         self._batches.append((last, groups))
 
+    def since(self, tick: int) -> Iterator[Group]:
+        """The groups that may have elements of this tick or a later one; the same may come twice."""
+        for last, groups in self._batches:
+            if last >= tick:
+                yield from groups
+
     def settle(self, tick: int, fold: Callable[[Group, int], None]) -> None:
         """Let `fold` take the elements below `tick` out of each group that has any; it gets their number.
 
@@ -111,6 +117,16 @@ class Recent:
                     fold(group, len(elements) if whole else bisect_left(elements, (end,)))
 
 
+class Changed(Protocol):
+    """What notes the groups that have changed; see `ChangedKeys`."""
+
+    def add(self, group: Group) -> None:
+        """A group had elements that nothing can come before or between any more."""
+
+    def bound(self, keys: int) -> None:
+        """The step has so many keys now."""
+
+
 class Groups:
     """The groups of a step by their keys. Those go whose state is none: with their last record, or when they are old.
 
@@ -121,10 +137,11 @@ class Groups:
 
     Attributes:
         by_key: The groups.
+        changed: Told each group whose elements the prune time passes; None if nobody asks for them.
         pruned: The prune time: nothing comes below it any more.
     """
 
-    __slots__ = ("_expiry", "_fold", "_is_none", "_recent", "_scale", "by_key", "pruned")
+    __slots__ = ("_expiry", "_fold", "_is_none", "_recent", "_scale", "by_key", "changed", "pruned")
 
     def __init__(
         self, ttl: int | None, fold: Callable[[Group, int], None], is_none: Callable[[Group, int], bool]
@@ -135,6 +152,7 @@ class Groups:
         self._recent = Recent()
         self._scale = Scale(thrifty=True)
         self.by_key: dict[Key, Group] = {}
+        self.changed: Changed | None = None
         self.pruned = FIRST_TICK
 
     def __len__(self) -> int:
@@ -154,10 +172,16 @@ class Groups:
         """Forget what only records below `tick` could need; O(groups touched since), each visited once per record."""
         self.pruned = max(self.pruned, tick)
         self._recent.settle(tick, self._settle)
+        if self.changed is not None:
+            self.changed.bound(len(self.by_key))
         if self._expiry is not None:
             for group in self._expiry.due(self.pruned):
                 if group.newest_tick() < self.pruned:
                     self.rest(group)
+
+    def recent(self, tick: int) -> Iterator[Group]:
+        """The groups that may have elements of this tick or a later one; the same may come twice."""
+        return self._recent.since(tick)
 
     def rest(self, group: Group) -> None:
         """Let a group without elements from the prune time on go, if its state is none; else let it wait for that."""
@@ -174,6 +198,8 @@ class Groups:
 
     def _settle(self, group: Group, count: int) -> None:
         rests = count == len(group.elements)
+        if self.changed is not None:
+            self.changed.add(group)
         self._fold(group, count)
         if rests:
             self.rest(group)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from lowtide.core.operators.order.memory import Kept
 from lowtide.core.operators.order.order import FIRST_TICK, tick_bytes, tick_of
+from lowtide.core.operators.state.changed_keys import ChangedKeys
 from lowtide.core.operators.state.group import Group, Groups, Key, Touched
 from lowtide.core.operators.state.packing import Packing
 from lowtide.core.operators.state.shelf import Shelf, Shelves
@@ -32,6 +33,8 @@ class KeyedState(ABC):
         self._kept = Groups(ttl, self._fold, self._is_none)
         self._groups = self._kept.by_key
         self._touched = Touched()
+        self._changed: ChangedKeys | None = None
+        """None if nobody asks which keys have changed."""
         self._shelf: Shelf | None = None
         """Where not all groups are in memory: `_kept`."""
 
@@ -99,10 +102,14 @@ class KeyedState(ABC):
             keys.extend(self.away(unit, tick))
         return parts
 
-    def capture_here(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
-        """Return what `capture` does, without the keys that are not in memory."""
+    def capture_here(
+        self, tick: int, since: int = FIRST_TICK, but: Container[int] = ()
+    ) -> dict[int, list[tuple[Key, Any]]]:
+        """Return what `capture` does, without the keys that are not in memory, and without some hash units."""
         assert tick >= self._kept.pruned, "the state below a pruned tick is gone"
-        parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since)}
+        parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since) if unit not in but}
+        if not parts:
+            return parts
         for key, group in self._groups.items():
             if group.unit in parts:
                 state = self._below(group, tick)
@@ -117,6 +124,41 @@ class KeyedState(ABC):
     def has_away(self, unit: int) -> bool:
         """Return whether keys of a hash unit may not be in memory."""
         return self._shelf is not None and self._shelf.has_away(unit)
+
+    # -- what has changed ------------------------------------------------------------------------------------------
+
+    def note_changes(self) -> None:
+        """Note from now on which keys change; to be called once, after `shelve`."""
+        self._kept.changed = self._changed = ChangedKeys()
+
+    def cut_changes(self, tick: int) -> None:
+        """See `ChangedKeys.cut`."""
+        if self._changed is not None:
+            self._changed.cut(tick)
+
+    def forget_changes(self, tick: int) -> None:
+        """See `ChangedKeys.forget`."""
+        if self._changed is not None:
+            self._changed.forget(tick)
+
+    def changed_keys(self, since: int) -> dict[int, set[Key]] | None:
+        """Return by hash unit the keys that may have changed at a tick or later, no others have; None if not known.
+
+        Keys that are forgotten since are not among them for that alone.
+        """
+        found = None if self._changed is None else self._changed.since(since)
+        if found is not None:
+            for group in self._kept.recent(since):
+                found.setdefault(group.unit, set()).add(group.key)
+        return found
+
+    def capture_keys(self, unit: int, keys: Collection[Key], tick: int) -> list[tuple[Key, Any]]:
+        """Return keys of a hash unit, each with what is to be saved of it at a tick, or `NOTHING`."""
+        assert tick >= self._kept.pruned, "the state below a pruned tick is gone"
+        groups, shelf = self._groups, self._shelf
+        found = [(key, self._below(groups[key], tick)) for key in keys if key in groups]
+        absent = [key for key in keys if key not in groups]
+        return found + ([(key, NOTHING) for key in absent] if shelf is None else shelf.look_at(unit, absent, tick))
 
     def look(self, key: Key, tick: int) -> Any:
         """Return the state of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""

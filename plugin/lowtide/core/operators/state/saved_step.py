@@ -27,6 +27,7 @@ from lowtide.flow.steps.windows import Span
 from lowtide.flow.time.durations import ticks_of
 from lowtide.flow.time.zones import day_marks, differ
 from lowtide_snapshots.format.manifest import StateSetting, VertexShape, days_of, initial_of, shape_of
+from lowtide_snapshots.format.parts import GONE
 
 UNIT = "hash_unit"
 """The name for the key of a step whose records go by hash unit alone."""
@@ -164,6 +165,39 @@ class SavedStep:
         if gone > FIRST_TICK and "tick" in table.column_names:
             table = table.filter(pc.field("tick") > gone)
         return self._read(table)
+
+    def delta(self, entries: Sequence[tuple[Key, Any]], gone: Sequence[Key]) -> pa.Table:
+        """What has changed of a hash unit as the columns of a delta part: keys with their state, and those without any.
+
+        Raises:
+            LifeEnded: a state is not of the type that the step declares.
+        """
+        table = self.table(entries)
+        flags = [False] * table.num_rows + [True] * len(gone)
+        if gone:
+            keys = pa.table({"key": self._key_column(list(gone))})
+            table = pa.concat_tables([table, keys], promote_options="default")
+        return table.append_column(GONE, pa.array(flags, pa.bool_()))
+
+    def applied(self, tables: Sequence[pa.Table], gone: int = FIRST_TICK) -> list[tuple[Key, Any]]:
+        """The state of a hash unit from its parts in their order: a whole one, and the deltas after it.
+
+        Args:
+            tables: The parts.
+            gone: See `entries`.
+        """
+        if len(tables) == 1 and GONE not in tables[0].column_names:
+            return self.entries(tables[0], gone)
+        found: dict[Key, Any] = {}
+        for table in tables:
+            if GONE not in table.column_names:
+                found = dict(self.entries(table, gone))
+                continue
+            flags = table.column(GONE)
+            for key in self._keys_of(_whole(table.column("key").filter(flags))):
+                found.pop(key, None)
+            found.update(self.entries(table.filter(pc.invert(flags)).drop_columns(GONE), gone))
+        return list(found.items())
 
     def _read(self, table: pa.Table) -> list[tuple[Key, Any]]:
         columns = {name: _whole(table.column(name)) for name in table.column_names}

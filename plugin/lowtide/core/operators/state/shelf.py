@@ -422,6 +422,17 @@ class Shelf(Groups):
             return self._nothing
         return self.now(key, unit, self._unpacked(key, value), tick)
 
+    def look_at(self, unit: int, keys: Sequence[Key], tick: int) -> list[tuple[Key, Any]]:
+        """The states at a tick of keys of a hash unit that are not in memory; `nothing` where there is nothing."""
+        found = []
+        for start in range(0, len(keys), PAGE):
+            page = keys[start : start + PAGE]
+            values = self._shelves.read([self._packing.place(unit, key) for key in page])
+            for key, value in zip(page, values, strict=True):
+                state = self._nothing if value is None else self._unpacked(key, value)
+                found.append((key, state if state is self._nothing else self.now(key, unit, state, tick)))
+        return found
+
     def now(self, key: Key, unit: int, state: Any, tick: int) -> Any:
         """The state at a tick of a key that was saved with a state; `nothing` if it is too old by then."""
         group = Group(key, unit, None)

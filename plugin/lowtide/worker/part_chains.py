@@ -1,0 +1,100 @@
+"""What commits have of a worker's hash units, as far as the worker knows: whether a delta is worth writing.
+
+It decides no more than that. A delta is right on whatever part its snapshot rests on: the manifest's base is the commit
+that the delta is relative to, or a newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from lowtide_snapshots.format.entries import Part
+
+MOST_DELTAS = 8
+"""The number of deltas after which a unit is written whole."""
+LEAST_ROWS = 200
+"""A unit with fewer is written whole: a part takes some 2 kB, whatever it has."""
+CHANGED_SHARE = 4
+"""Of a unit of which more than one key in so many has changed, a delta saves too little."""
+BYTES_SHARE = 2
+"""A unit is written whole once its deltas have more than one byte for so many of its whole part."""
+KNOWN = 32
+"""Of so many snapshots that may still be committed it is known what they have."""
+
+Unit = tuple[str, int]
+"""Step and hash unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The parts of a hash unit: a whole one, and the deltas after it."""
+
+    rows: int
+    bytes: int
+    deltas: int = 0
+    delta_bytes: int = 0
+
+    def with_delta(self, bytes_: int) -> Chain:
+        """It with one more delta."""
+        return replace(self, deltas=self.deltas + 1, delta_bytes=self.delta_bytes + bytes_)
+
+
+class PartChains:
+    """The chains of one worker.
+
+    Args:
+        parts: Of the commit that its life began from.
+    """
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self._chains: dict[Unit, Chain] = {}
+        self._written: dict[int, tuple[int, dict[Unit, Part | None]]] = {}
+        """By number the T of snapshots that may still be committed, and what they have."""
+        for part in parts:
+            self._apply((part.vertex, part.unit), part)
+
+    def delta_pays(self, unit: Unit, number: int, changed: int) -> bool:
+        """Return whether to write a unit as a delta of so many keys, in the life's snapshot of this number.
+
+        Each unit is written whole once in `MOST_DELTAS` + 1 snapshots, and in each of these others are: so all cost
+        about the same.
+        """
+        chain = self._chains.get(unit)
+        if chain is None or chain.rows < LEAST_ROWS or changed * CHANGED_SHARE > chain.rows:
+            return False
+        if chain.deltas >= MOST_DELTAS or chain.delta_bytes * BYTES_SHARE > chain.bytes:
+            return False
+        return not chain.deltas or (number + unit[1]) % (MOST_DELTAS + 1) != 0
+
+    def begin(self, number: int, tick: int) -> None:
+        """A snapshot is taken."""
+        self._written[number] = tick, {}
+        if len(self._written) > KNOWN:
+            del self._written[min(self._written)]
+
+    def written(self, number: int, unit: Unit, part: Part | None) -> None:
+        """A snapshot has a unit's part; None if the unit has no state."""
+        if number in self._written:
+            self._written[number][1][unit] = part
+
+    def give_up(self, number: int) -> None:
+        """A snapshot will not be committed."""
+        self._written.pop(number, None)
+
+    def committed(self, tick: int) -> None:
+        """A snapshot is committed, newer than those before: later ones rest on it."""
+        written = next((parts for its, parts in self._written.values() if its == tick), None)
+        if written is None:
+            self._chains.clear()  # What it has is not known any more: whole parts are right on anything.
+        else:
+            for unit, part in written.items():
+                self._apply(unit, part)
+        self._written = {number: each for number, each in self._written.items() if each[0] > tick}
+
+    def _apply(self, unit: Unit, part: Part | None) -> None:
+        before = self._chains.pop(unit, None)
+        if part is not None and part.since is None:
+            self._chains[unit] = Chain(part.rows, part.bytes)
+        elif part is not None and before is not None:
+            self._chains[unit] = before.with_delta(part.bytes)
