@@ -153,9 +153,9 @@ def _trial(
     saver = Saver(core.plan, setting, incarnation=1)
     saver.add(WORKER, core)
     first, second = next(numbers), next(numbers)
-    forked_s, written_s, parts = _save(saver, core, first)
+    forked_s, written_s, parts = save(saver, core, first)
     saver.committed(WORKER, START + first)
-    _, unchanged_s, others = _save(saver, core, second)
+    _, unchanged_s, others = save(saver, core, second)
     assert not others, "nothing has changed"
     began = time.perf_counter()
     rows = _read(core, store, parts)
@@ -174,7 +174,7 @@ def _trial(
     }
 
 
-def _save(saver: Saver, core: WorkerCore, number: int) -> tuple[float, float, list[Part]]:
+def save(saver: Saver, core: WorkerCore, number: int) -> tuple[float, float, list[Part]]:
     """Take a snapshot; return the worker's pause and the total time, in s, and the parts written."""
     began = time.perf_counter()
     core.notice(_asked(core, number))

@@ -19,6 +19,15 @@ _FIGURES = (
     ("read back, MB/s raw", "read_raw_mb_per_s", 1),
     ("read back, MB/s of Parquet", "read_parquet_mb_per_s", 1),
 )
+_CHANGING = (
+    ("the worker pauses, ms", "pause_ms", 1),
+    ("written, s", "took_s", 2),
+    ("CPU of the processes that write, s", "cpu_s", 2),
+    ("MB", "mb", 2),
+    ("parts", "parts", 0),
+    ("of these whole", "whole", 0),
+    ("a record before, µs", "feed_us", 2),
+)
 _STEPS = (("capture", "capture_s"), ("table", "table_s"), ("Parquet", "encode_s"), ("SHA-256", "checksum_s"))
 
 
@@ -36,6 +45,22 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
         ("step", "s", "MB/s raw"),
         [(label, number(steps[name], 2), number(_speed(steps, name), 0)) for label, name in _STEPS],
     )
+    if "changing" in result:
+        yield _after_changes(result["changing"])
+
+
+def _after_changes(changing: Mapping[str, Any]) -> Table:
+    """Return what snapshots cost after few changes, each way in the mean and at most."""
+    rows = [
+        (
+            label,
+            *(number(way[name][each], digits) for way in changing["ways"].values() for each in ("mean", "max")),
+        )
+        for label, name, digits in _CHANGING
+    ]
+    heads = [f"{way}, {each}" for way in changing["ways"] for each in ("mean", "most")]
+    title = f"{changing['snapshots']} snapshots, {changing['changes']:,} records of random keys before each"
+    return Table(title, ("", *heads), rows)
 
 
 def origin(result: Mapping[str, Any]) -> str:

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from lowtide.cli.main import commands
 from lowtide.errors import ServiceUnavailable
-from lowtide_bench import recovering_report, storing_report, variants_report
+from lowtide.worker import part_chains, saver
+from lowtide_bench import changing, recovering_report, storing_report, variants_report
 from lowtide_bench.arrivals import Arrivals
 from lowtide_bench.companion import Companion
 from lowtide_bench.counted import Counted, state_message
@@ -262,6 +263,22 @@ def test_state_is_written_to_a_store_and_read_back_and_nothing_is_left(
     left = [file for file in tmp_path.rglob("*") if file.is_file() and not file.name.endswith(UNFINISHED)]
     assert left == []
     assert "| written, MB/s raw |" in table_text(storing_report.tables({**result, "machine": WHERE}))
+
+
+def test_after_few_changes_deltas_are_written_and_few_units_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_chains, "LEAST_BYTES", 0)
+    monkeypatch.setattr(part_chains, "BYTES_SHARE", 0)
+    monkeypatch.setattr(saver, "PATIENCE_S", 0.0)
+    found = changing.run(2_000, 50, 20, StoreSetting(str(tmp_path)), lambda _: None)
+    whole, deltas = found["ways"][changing.WHOLE], found["ways"][changing.DELTAS]
+    assert whole["whole"]["mean"] == whole["parts"]["mean"] == deltas["parts"]["mean"], "the same units have changed"
+    assert 0 < deltas["whole"]["mean"] < whole["whole"]["mean"] / 2
+    assert deltas["mb"]["mean"] < whole["mb"]["mean"]
+    left = [file for file in tmp_path.rglob("*") if file.is_file() and not file.name.endswith(UNFINISHED)]
+    assert left == []
+    assert "of these whole" in table_text([storing_report._after_changes(found)])
 
 
 @pytest.mark.s3

@@ -13,7 +13,7 @@ from lowtide_snapshots.format.entries import Part
 
 MOST_DELTAS = 8
 """The number of deltas after which a unit is written whole."""
-LEAST_ROWS = 200
+LEAST_BYTES = 8_000
 """A unit with fewer is written whole: a part takes some 2 kB, whatever it has."""
 CHANGED_SHARE = 4
 """Of a unit of which more than one key in so many has changed, a delta saves too little."""
@@ -61,7 +61,7 @@ class PartChains:
         about the same.
         """
         chain = self._chains.get(unit)
-        if chain is None or chain.rows < LEAST_ROWS or changed * CHANGED_SHARE > chain.rows:
+        if chain is None or chain.bytes < LEAST_BYTES or changed * CHANGED_SHARE > chain.rows:
             return False
         if chain.deltas >= MOST_DELTAS or chain.delta_bytes * BYTES_SHARE > chain.bytes:
             return False

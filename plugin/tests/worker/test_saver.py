@@ -203,7 +203,7 @@ def test_only_the_keys_that_have_changed_are_written_and_come_back(
     store: StoreSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Since the last commit, whatever was given up meanwhile; a life that goes on from there knows what it has."""
-    monkeypatch.setattr(part_chains, "LEAST_ROWS", 2)
+    monkeypatch.setattr(part_chains, "LEAST_BYTES", 0)
     monkeypatch.setattr(part_chains, "BYTES_SHARE", 0)
     keys, snapshots = [f"key {number}" for number in range(400)], Snapshots(worker(1, "optimistic"), store)
     snapshots.feed([(5, key) for key in keys])
@@ -236,7 +236,7 @@ def test_only_the_keys_that_have_changed_are_written_and_come_back(
 
 def test_a_unit_is_written_whole_once_in_nine_snapshots(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that no snapshot writes all of them, and a life reads eight deltas at most."""
-    monkeypatch.setattr(part_chains, "LEAST_ROWS", 2)
+    monkeypatch.setattr(part_chains, "LEAST_BYTES", 0)
     monkeypatch.setattr(part_chains, "BYTES_SHARE", 0)
     keys, snapshots = [f"key {number}" for number in range(400)], Snapshots(worker(1, "optimistic"), store)
     snapshots.feed([(5, key) for key in keys])
