@@ -1,4 +1,4 @@
-"""What a snapshot costs after some of the keys have changed: by deltas, and with each changed hash unit written whole.
+"""The cost of a snapshot after some of the keys have changed: by deltas, and with each changed hash unit written whole.
 
 Both go through the same changes in one run, each with a worker of its own: snapshot, commit, records of random keys,
 snapshot, and so on.

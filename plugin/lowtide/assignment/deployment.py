@@ -24,6 +24,7 @@ class DiskSetting:
         folder: The folder for it on every machine.
         memory_bytes: About how much memory a host's groups at rest may take.
         max_bytes: How large a host's state on disk may become.
+        copies_bytes: How much a machine's copies of parts may take; 0 for none.
         in_memory: The steps whose state is in memory anyway.
     """
 
@@ -31,6 +32,7 @@ class DiskSetting:
     memory_bytes: int
     max_bytes: int
     in_memory: frozenset[str] = frozenset()
+    copies_bytes: int = 0
 
 
 Delivery = Literal["exactly_once", "at_least_once"]

@@ -277,11 +277,13 @@ class StateConf:
 
     It changes no output and may change at each start. `steps` are those that differ, by name. `memory_mb` and
     `disk_max_gb` are limits of each process, `folder` is on every machine and needs a disk of its own, no network's.
+    `copies_max_gb` is for copies of snapshots' parts there, of all processes of a machine; 0: none.
     """
 
     backend: Backend = "memory"
     memory_mb: Annotated[int, Meta(ge=0)] = 256
     disk_max_gb: Annotated[float, Meta(gt=0)] = 64.0
+    copies_max_gb: Annotated[float, Meta(ge=0)] = 0.0
     folder: Text = ".lowtide/state"
     steps: dict[str, Backend] = field(default_factory=dict)
 

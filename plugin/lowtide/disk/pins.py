@@ -12,13 +12,14 @@ from pathlib import Path
 import msgspec
 
 from lowtide.core.operators.state.cold import Entry
-from lowtide.disk.reading import PIN, PINNED, Range, encode, receive_message, send_message
+from lowtide.disk.reading import PIN, PINNED, Keys, Range, encode, receive_message, send_message
 
 STDERR = 2
 READERS = 2
 """A snapshot is read by two processes, one after the other: one that only runs when nothing else does, and the rest."""
 
 _decode_entries = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
+_decode_values = msgspec.msgpack.Decoder(list[bytes | None]).decode
 
 
 class ReaderDied(Exception):
@@ -26,7 +27,7 @@ class ReaderDied(Exception):
 
 
 class PinnedStore:
-    """A `ColdStore` as it was when it was pinned; to be read in ranges only.
+    """A `ColdStore` as it was when it was pinned; to be read only.
 
     Args:
         line: A socket to the process that reads it.
@@ -36,15 +37,19 @@ class PinnedStore:
         self._line = line
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Not needed by who writes a snapshot."""
-        raise NotImplementedError
+        """See `ColdStore`.
+
+        Raises:
+            ReaderDied: the process that reads has ended.
+        """
+        return _decode_values(self._asked(encode(Keys(list(keys)))))
 
     def put(self, entries: Sequence[Entry]) -> None:
         """Not possible."""
         raise NotImplementedError
 
     def soon(self, keys: Sequence[bytes]) -> None:
-        """Nothing: it is read in ranges."""
+        """Nothing: who writes a snapshot reads at once."""
 
     def range(self, first: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """See `ColdStore`.
@@ -52,14 +57,7 @@ class PinnedStore:
         Raises:
             ReaderDied: the process that reads has ended.
         """
-        try:
-            send_message(self._line, encode(Range(first, end, limit)))
-            answer = receive_message(self._line)
-        except OSError as error:
-            raise ReaderDied(f"it does not answer: {error.strerror}") from None
-        if not answer:
-            raise ReaderDied("it has ended")
-        return _decode_entries(answer)
+        return _decode_entries(self._asked(encode(Range(first, end, limit))))
 
     def fileno(self) -> int:
         """The socket's descriptor."""
@@ -68,6 +66,17 @@ class PinnedStore:
     def close(self) -> None:
         """Let go of what is pinned, once every process that has the socket has closed it."""
         self._line.close()
+
+    def _asked(self, request: bytes) -> bytes:
+        """Return the answer to a request."""
+        try:
+            send_message(self._line, request)
+            answer = receive_message(self._line)
+        except OSError as error:
+            raise ReaderDied(f"it does not answer: {error.strerror}") from None
+        if not answer:
+            raise ReaderDied("it has ended")
+        return answer
 
 
 class Pins:

@@ -7,8 +7,8 @@ memory, are as of one moment.
     python -m lowtide.disk.reading FOLDER BYTES DESCRIPTOR PARENT
 
 BYTES is the most that the store may become. Over the descriptor, a socket, come `PIN` bytes, each with one socket or
-more. Each gets a transaction, and then the answer is `PINNED`. Over such a socket come requests for ranges, until it
-closes.
+more. Each gets a transaction, and then the answer is `PINNED`. Over such a socket come requests for ranges and keys, until
+it closes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from lowtide.disk.store import MOST_READERS, lmdb, read_range
+from lowtide.disk.store import MOST_READERS, lmdb, read_keys, read_range
 from lowtide.process.parent import die_with
 from lowtide.process.wire import ConnectionClosed, receive_exactly
 
@@ -32,7 +32,13 @@ MOST_SOCKETS = 4
 LENGTH_BYTES = 4
 
 
-class Range(msgspec.Struct, frozen=True, array_like=True):
+class Keys(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A request: the values of keys, None where there is none."""
+
+    keys: list[bytes]
+
+
+class Range(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A request: up to `limit` keys with their values from `first` on and below `end`."""
 
     first: bytes
@@ -41,7 +47,7 @@ class Range(msgspec.Struct, frozen=True, array_like=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-_decode_range = msgspec.msgpack.Decoder(Range).decode
+_decode_request = msgspec.msgpack.Decoder(Keys | Range).decode
 
 
 def send_message(to: socket.socket, message: bytes) -> None:
@@ -78,8 +84,12 @@ def _answer(asked: socket.socket, transaction: Any) -> None:
     with asked, suppress(OSError):
         try:
             while message := receive_message(asked):
-                wanted = _decode_range(message)
-                send_message(asked, encode(read_range(transaction, wanted.first, wanted.end, wanted.limit)))
+                wanted = _decode_request(message)
+                if isinstance(wanted, Keys):
+                    answer: Any = read_keys(transaction, wanted.keys)
+                else:
+                    answer = read_range(transaction, wanted.first, wanted.end, wanted.limit)
+                send_message(asked, encode(answer))
         finally:
             transaction.abort()
 

@@ -129,8 +129,10 @@ def state(surroundings: Surroundings) -> Answer:
         return Answer("fail", found, "set [state].folder to one on a disk of each machine: a network's is refused")
     if not os.access(there, os.W_OK | os.X_OK):
         return Answer("fail", f"cannot write to {there}", "fix its permissions, or set [state].folder to another")
-    if free_gb < conf.state.disk_max_gb:
+    if free_gb < conf.state.disk_max_gb + conf.state.copies_max_gb:
         wanted = f"[state].disk_max_gb is {conf.state.disk_max_gb:g}, for each process"
+        if conf.state.copies_max_gb:
+            wanted += f", and copies_max_gb {conf.state.copies_max_gb:g}"
         return Answer("warn", f"{found}; {wanted}", "free space there, or lower it: a job that needs more ends")
     return Answer("ok", found)
 

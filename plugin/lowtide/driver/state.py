@@ -32,6 +32,7 @@ def disk_of(plan: Plan, conf: Conf) -> DiskSetting | None:
         memory_bytes=state.memory_mb * MIB,
         max_bytes=round(state.disk_max_gb * GB),
         in_memory=frozenset(saved_steps(plan)) - frozenset(disk),
+        copies_bytes=round(state.copies_max_gb * GB),
     )
 
 

@@ -165,6 +165,9 @@ class LevelHost:
             assert setting is not None, "state is on disk"
             birth = self._birth
             self._disk = StateOnDisk(setting, self._deployment.plan.name, birth.incarnation, birth.host)
+            plan = self._deployment.plan
+            restored = [part.name(plan.name, plan.slack_ms) for part in self._deployment.restored]
+            self._disk.sweep_copies(restored, birth.incarnation)
             if self.saver is not None:
                 self.saver.disk = self._disk
         return self._disk

@@ -1,13 +1,13 @@
-"""What commits have of a worker's hash units, as far as the worker knows: whether a delta is worth writing.
+"""The parts that commits have of a worker's hash units, as far as it knows: they say when a delta is worth writing.
 
-It decides no more than that. A delta is right on whatever part its snapshot rests on: the manifest's base is the commit
+They decide no more than that. A delta is right on whatever part its snapshot rests on: the manifest's base is the commit
 that the delta is relative to, or a newer one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from lowtide_snapshots.format.entries import Part
 
@@ -26,18 +26,17 @@ Unit = tuple[str, int]
 """Step and hash unit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """The parts of a hash unit: a whole one, and the deltas after it."""
+class Chain(tuple[Part, ...]):
+    """The parts of a hash unit in their order: mostly a whole one, and the deltas after it."""
 
-    rows: int
-    bytes: int
-    deltas: int = 0
-    delta_bytes: int = 0
+    __slots__ = ()
 
-    def with_delta(self, bytes_: int) -> Chain:
-        """It with one more delta."""
-        return replace(self, deltas=self.deltas + 1, delta_bytes=self.delta_bytes + bytes_)
+    @property
+    def pays(self) -> bool:
+        """True if a delta may follow, and the unit is worth one."""
+        whole, deltas = self[0], self[1:]
+        small = whole.bytes < LEAST_BYTES or len(deltas) >= MOST_DELTAS
+        return not small and sum([part.bytes for part in deltas]) * BYTES_SHARE <= whole.bytes
 
 
 class PartChains:
@@ -54,18 +53,22 @@ class PartChains:
         for part in parts:
             self._apply((part.vertex, part.unit), part)
 
+    def parts(self) -> Iterator[Part]:
+        """Yield the parts of the last commit that is known, and of snapshots that may still be committed."""
+        yield from chain.from_iterable(self._chains.values())
+        for _, written in self._written.values():
+            yield from (part for part in written.values() if part is not None)
+
     def delta_pays(self, unit: Unit, number: int, changed: int) -> bool:
         """Return whether to write a unit as a delta of so many keys, in the life's snapshot of this number.
 
         Each unit is written whole once in `MOST_DELTAS` + 1 snapshots, and in each of these others are: so all cost
         about the same.
         """
-        chain = self._chains.get(unit)
-        if chain is None or chain.bytes < LEAST_BYTES or changed * CHANGED_SHARE > chain.rows:
+        known = self._chains.get(unit)
+        if known is None or not known.pays or changed * CHANGED_SHARE > known[0].rows:
             return False
-        if chain.deltas >= MOST_DELTAS or chain.delta_bytes * BYTES_SHARE > chain.bytes:
-            return False
-        return not chain.deltas or (number + unit[1]) % (MOST_DELTAS + 1) != 0
+        return len(known) == 1 or (number + unit[1]) % (MOST_DELTAS + 1) != 0
 
     def begin(self, number: int, tick: int) -> None:
         """A snapshot is taken."""
@@ -95,6 +98,6 @@ class PartChains:
     def _apply(self, unit: Unit, part: Part | None) -> None:
         before = self._chains.pop(unit, None)
         if part is not None and part.since is None:
-            self._chains[unit] = Chain(part.rows, part.bytes)
+            self._chains[unit] = Chain((part,))
         elif part is not None and before is not None:
-            self._chains[unit] = before.with_delta(part.bytes)
+            self._chains[unit] = Chain((*before, part))

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -39,16 +40,19 @@ from lowtide.assignment.messages import (
     reader,
 )
 from lowtide.core.operators.order.order import FIRST_TICK
+from lowtide.core.operators.state.cold import Entry
 from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.saved_step import SavedStep, saved_steps
 from lowtide.core.worker import WorkerCore
+from lowtide.disk.copies import LocalCopies, whose
 from lowtide.disk.pins import PinnedStore, ReaderDied
 from lowtide.errors import LowtideError
 from lowtide.flow.plan.plan import Plan
 from lowtide.process.parent import die_with
 from lowtide.sinks.contract import lane_name
 from lowtide.worker.part_chains import PartChains
+from lowtide.worker.state_loader import described
 from lowtide.worker.state_on_disk import StateOnDisk
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.errors import cause_of
@@ -139,15 +143,32 @@ class _Work(NamedTuple):
     core: WorkerCore
     since: int | None = None
 
-    def table(self) -> Any:
-        """Return its columns; None if it has nothing, not even that something is gone."""
+    def content(self) -> tuple[list[tuple[Key, Any]], list[Key]]:
+        """Return its keys with their state, and of a delta those that have none any more."""
         program, name, unit, tick = self.core.program, self.step.vertex, self.unit, self.request.tick
         if self.since is None:
-            entries = [*self.keys, *program.away(name, unit, tick)]
-            return self.step.table(entries) if entries else None
+            return [*self.keys, *program.away(name, unit, tick)], []
         found = program.capture_keys(name, unit, self.keys, tick)
         there = [entry for entry in found if entry[1] is not NOTHING]
-        return self.step.delta(there, [key for key, state in found if state is NOTHING])
+        return there, [key for key, state in found if state is NOTHING]
+
+
+class _Copy(NamedTuple):
+    """The copy that this machine keeps of a part.
+
+    Attributes:
+        copies: Where.
+        packing: How the step packs, in words.
+        entries: Its entries, as the store takes them.
+    """
+
+    copies: LocalCopies
+    packing: str
+    entries: list[Entry]
+
+    def write(self, part: Part, name: str) -> None:
+        """Write it; the part is in the store already, so it does not matter if there is no room."""
+        self.copies.write(name, whose(name, part.sha256, self.packing), self.entries)
 
 
 @dataclass(slots=True)
@@ -422,6 +443,7 @@ class Saver:
         store = open_store(self._store)
         if stores:
             self._read_from(stores[0])
+        self._sweep(shares)
         work = list(self._work(shares, number, out))
         puts: deque[tuple[str, Future[Part]]] = deque()
         with ThreadPoolExecutor(PUTS_AT_ONCE) as pool:
@@ -507,20 +529,46 @@ class Saver:
         os.kill(pid, signal.SIGKILL)
         return list(left.values())
 
-    def _part(self, work: _Work) -> tuple[PartHead, int, memoryview] | None:
+    def _part(self, work: _Work) -> tuple[PartHead, int, memoryview, _Copy | None] | None:
         """Return what to write; None if it is nothing."""
-        step, request, table = work.step, work.request, work.table()
-        if table is None:
+        step, request = work.step, work.request
+        entries, gone = work.content()
+        if not entries and not gone:
             return None
+        table = step.table(entries) if work.since is None else step.delta(entries, gone)
         made_by, slack_ms = snapshot_id(self._incarnation, request.number), self._plan.slack_ms
         head = PartHead(self._plan.name, step.vertex, step.kind, work.unit, request.tick, slack_ms, made_by, work.since)
-        return head, table.num_rows, encode_part(head, table)
+        return head, table.num_rows, encode_part(head, table), self._copy(work, entries, gone)
+
+    def _copy(self, work: _Work, entries: list[tuple[Key, Any]], gone: list[Key]) -> _Copy | None:
+        """Return what this machine is to keep of a part; None if nothing."""
+        copies = None if self.disk is None else self.disk.copies
+        packing = None if copies is None else work.core.program.packing(work.step.vertex)
+        if copies is None or packing is None:
+            return None
+        deleted: list[Entry] = [(packing.place(work.unit, key), None) for key in gone]
+        packed = sorted([*packing.packed(work.unit, entries), *deleted])
+        return _Copy(copies, described(packing, work.step), packed)
 
     @staticmethod
-    def _put(store: Store, head: PartHead, rows: int, data: memoryview) -> Part:
+    def _put(store: Store, head: PartHead, rows: int, data: memoryview, copy: _Copy | None) -> Part:
         store.put(head.name, data)
         size, digest = len(data), sha256(data)
-        return Part(head.vertex, head.kind, head.unit, head.tick, head.snapshot, rows, size, digest, head.since)
+        part = Part(head.vertex, head.kind, head.unit, head.tick, head.snapshot, rows, size, digest, head.since)
+        if copy is not None:
+            copy.write(part, head.name)
+        return part
+
+    def _sweep(self, shares: Mapping[str, _Share]) -> None:
+        """Delete this machine's copies of parts of which no life will begin any more, of these workers."""
+        copies = None if self.disk is None else self.disk.copies
+        if copies is None:
+            return
+        workers, plan = self._plan.worker_of_unit().tolist(), self._plan
+        own = {(worker.partition("/")[2], step) for worker, share in shares.items() for step in share.steps}
+        parts = chain.from_iterable(share.chains.parts() for share in shares.values())
+        keep = {part.name(plan.name, plan.slack_ms) for part in parts}
+        copies.sweep(keep, lambda name: name.unit is not None and (str(workers[name.unit]), name.vertex) in own)
 
 
 def _detach(*kept: int) -> None:

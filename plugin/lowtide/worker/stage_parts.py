@@ -30,7 +30,7 @@ from lowtide.sinks.kafka.transactions import Claimant
 from lowtide.sinks.stores import way_of
 from lowtide.worker.saver import Saver
 from lowtide.worker.seals import Seals
-from lowtide.worker.state_loader import load_state
+from lowtide.worker.state_loader import Shelving, load_state
 from lowtide.worker.state_on_disk import StateOnDisk
 from lowtide_tracker import LocalTracker
 
@@ -78,11 +78,9 @@ def make_core(
         core.read_by(each.id for each in deployment.plan.sources() if each.step.source.topic == start.topic)
     else:
         shelved = [] if disk is None else _shelve(core, deployment, disk)
-        if shelved and deployment.recovered:
-            put = partial(core.program.restore_unit, tick=deployment.start)
-            core.restore(load_state(deployment, birth, shelved, put), deployment.start)
-        elif deployment.recovered:
-            core.restore(load_state(deployment, birth), deployment.start)
+        if deployment.recovered:
+            shelving = Shelving(core.program, shelved, disk().copies) if shelved and disk is not None else None
+            core.restore(load_state(deployment, birth, shelving), deployment.start)
     _know(core, deployment)
     return core
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
 from lowtide.core.operators.order.order import FIRST_TICK
-from lowtide.core.operators.program import Captured
+from lowtide.core.operators.program import Captured, Program
+from lowtide.core.operators.state.cold import Entry
 from lowtide.core.operators.state.group import Key
-from lowtide.core.operators.state.saved_step import saved_steps
+from lowtide.core.operators.state.packing import Packing
+from lowtide.core.operators.state.saved_step import SavedStep, saved_steps
+from lowtide.disk.copies import LocalCopies, whose
 from lowtide.errors import LifeEnded
 from lowtide.flow.plan.plan import Plan, state_names
 from lowtide.process.interpreter import without_collections
@@ -25,19 +28,37 @@ from lowtide_snapshots.stores import Store, open_store
 GETS_AT_ONCE = 8
 
 
-def load_state(
-    deployment: Deployment,
-    birth: Birth,
-    shelved: Collection[str] = (),
-    put: Callable[[str, int, list[tuple[Key, Any]]], None] | None = None,
-) -> Captured:
+class Shelving(NamedTuple):
+    """Takes the state of steps that may not fit memory.
+
+    Attributes:
+        program: The worker's.
+        steps: Their names.
+        copies: The machine's copies of parts; None if there are none.
+    """
+
+    program: Program
+    steps: Collection[str]
+    copies: LocalCopies | None = None
+
+    def packing(self, step: SavedStep) -> str | None:
+        """The packing of a step's parts, in words; None if it does not follow from the parts alone."""
+        packing = self.program.packing(step.vertex)
+        return None if packing is None else described(packing, step)
+
+
+def described(packing: Packing, step: SavedStep) -> str:
+    """A text that is the same as long as a step's parts are packed alike, in whichever life."""
+    return f"{packing.described} {step.shape}"
+
+
+def load_state(deployment: Deployment, birth: Birth, shelving: Shelving | None = None) -> Captured:
     """Load the parts of a worker's hash units and those that all workers share, checking each checksum.
 
     Args:
         deployment: The plan, and the parts that the life begins from.
         birth: The worker.
-        shelved: Steps whose state may not fit memory.
-        put: Takes theirs, part by part: step, hash unit and keys.
+        shelving: Takes its steps' state, unit by unit.
 
     Returns:
         The state of all other steps.
@@ -46,16 +67,35 @@ def load_state(
         LifeEnded: a part cannot be read, or does not match the manifest.
     """
     state: Captured = {}
-    for step, unit, keys in _units(deployment, birth):
-        if step in shelved and put is not None:
-            put(step, unit, keys)
+    tick = deployment.start
+    for step, unit, content in _units(deployment, birth, shelving):
+        if shelving is None or step.vertex not in shelving.steps:
+            state.setdefault(step.vertex, {})[unit] = _entries(deployment, step, content.tables)
+        elif content.copied is not None:
+            shelving.program.restore_packed(step.vertex, unit, content.copied, tick)
         else:
-            state.setdefault(step, {})[unit] = keys
+            entries = _entries(deployment, step, content.tables)
+            shelving.program.restore_unit(step.vertex, unit, entries, tick)
     return state
 
 
-def _units(deployment: Deployment, birth: Birth) -> Iterator[tuple[str, int, list[tuple[Key, Any]]]]:
-    """Yield the steps and hash units of which a worker has parts, with what these come to."""
+def _entries(deployment: Deployment, step: SavedStep, tables: Sequence[Any]) -> list[tuple[Key, Any]]:
+    # An unchanged part may still have keys that its life has since forgotten.
+    ttl = deployment.forgot.get(step.vertex)
+    return step.applied(tables, FIRST_TICK if ttl is None else deployment.start - ttl)
+
+
+class _Content(NamedTuple):
+    """A hash unit: what the store has for it, or what lies on this machine."""
+
+    tables: Sequence[Any] = ()
+    copied: list[Entry] | None = None
+
+
+def _units(
+    deployment: Deployment, birth: Birth, shelving: Shelving | None
+) -> Iterator[tuple[SavedStep, int, _Content]]:
+    """Yield the steps and hash units of which a worker has parts, with what these have."""
     plan = deployment.plan
     steps = saved_steps(plan, birth.level)
     place = int(birth.name.partition("/")[2])
@@ -63,35 +103,68 @@ def _units(deployment: Deployment, birth: Birth) -> Iterator[tuple[str, int, lis
     if not mine:
         return
     assert deployment.store is not None, "a life with parts has a store"
-    mine = as_on_disk(mine, plan)
     try:
         store = open_store(deployment.store)
         try:
+            loading = _Loading(store, plan, steps, shelving)
+            units = [
+                tuple(unit) for _, unit in groupby(as_on_disk(mine, plan), key=lambda each: (each.vertex, each.unit))
+            ]
             with ThreadPoolExecutor(GETS_AT_ONCE) as pool, without_collections():
-                loaded = _loaded(pool, store, mine, plan)
-                for (step, unit), chain in groupby(loaded, key=lambda each: (each[0].vertex, each[0].unit)):
-                    # An unchanged part may still have keys that its life has since forgotten.
-                    ttl = deployment.forgot.get(step)
-                    gone = FIRST_TICK if ttl is None else deployment.start - ttl
-                    shared = steps[step].kind in SHARED
-                    yield step, SHARED_UNIT if shared else unit, steps[step].applied([each for _, each in chain], gone)
+                for (first, *_), content in _loaded(pool, loading, units):
+                    yield steps[first.vertex], SHARED_UNIT if first.kind in SHARED else first.unit, content
         finally:
             store.close()
     except SnapshotsError as error:
         raise LifeEnded(error.what, where=error.where, way_out=error.way_out) from error
 
 
-def _loaded(pool: ThreadPoolExecutor, store: Store, parts: Sequence[Part], plan: Plan) -> Iterator[tuple[Part, Any]]:
-    """Yield parts with their tables, in order; no more are in memory than are loaded at once."""
-    loading: deque[tuple[Part, Future[Any]]] = deque()
-    for part in parts:
-        loading.append((part, pool.submit(_load, store, part, plan.name, plan.slack_ms)))
+class _Loading:
+    """Loads hash units: from this machine if all parts of one are there, else from the store."""
+
+    def __init__(self, store: Store, plan: Plan, steps: Mapping[str, SavedStep], shelving: Shelving | None) -> None:
+        self._store = store
+        self._plan = plan
+        self._copies = None if shelving is None else shelving.copies
+        packings = {} if shelving is None else {name: shelving.packing(steps[name]) for name in shelving.steps}
+        self._packings = {name: packing for name, packing in packings.items() if packing is not None}
+
+    def __call__(self, parts: Sequence[Part]) -> _Content:
+        """Load the parts of a hash unit."""
+        copied = self._copied(parts)
+        if copied is not None:
+            return _Content(copied=copied)
+        return _Content([_load(self._store, part, self._plan.name, self._plan.slack_ms) for part in parts])
+
+    def _copied(self, parts: Sequence[Part]) -> list[Entry] | None:
+        packing = self._packings.get(parts[0].vertex)
+        names = [part.name(self._plan.name, self._plan.slack_ms) for part in parts]
+        if self._copies is None or packing is None or not all(map(self._copies.has, names)):
+            return None
+        found: dict[bytes, bytes | None] = {}
+        for name, part in zip(names, parts, strict=True):
+            entries = self._copies.read(name, whose(name, part.sha256, packing))
+            if entries is None:
+                return None
+            if len(parts) == 1:
+                return entries
+            found.update(entries)
+        return sorted([entry for entry in found.items() if entry[1] is not None])
+
+
+def _loaded(
+    pool: ThreadPoolExecutor, load: Callable[[Sequence[Part]], _Content], units: Sequence[Sequence[Part]]
+) -> Iterator[tuple[Sequence[Part], _Content]]:
+    """Yield the parts of hash units with what they have, in order; no more are in memory than are loaded at once."""
+    loading: deque[tuple[Sequence[Part], Future[_Content]]] = deque()
+    for parts in units:
+        loading.append((parts, pool.submit(load, parts)))
         if len(loading) > GETS_AT_ONCE:
-            first, table = loading.popleft()
-            yield first, table.result()
+            first, content = loading.popleft()
+            yield first, content.result()
     while loading:
-        first, table = loading.popleft()
-        yield first, table.result()
+        first, content = loading.popleft()
+        yield first, content.result()
 
 
 def as_on_disk(parts: Sequence[Part], plan: Plan) -> list[Part]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from lowtide.assignment.deployment import DiskSetting
 from lowtide.core.operators.state.shelf import Shelves
+from lowtide.disk.copies import LocalCopies
 from lowtide.disk.folder import StateFolder
 from lowtide.disk.pins import PinnedStore, Pins, ReaderDied
 from lowtide.disk.store import DiskStore
 from lowtide.status.gauges import DiskGauges
+from lowtide_snapshots.format.names import incarnation_of
 
 CROWDED_SHARE = 0.9
 """From this share of its limit on, a snapshot may not make it grow..."""
@@ -31,6 +34,7 @@ class StateOnDisk:
         host: The host's number in it.
 
     Attributes:
+        copies: The machine's copies of parts; None if it is to have none.
         shelves: Those of its workers.
         given_up: The number of snapshots that were given up for lack of room.
     """
@@ -38,13 +42,24 @@ class StateOnDisk:
     def __init__(self, setting: DiskSetting, job: str, incarnation: int, host: int) -> None:
         self._folder = StateFolder(Path(setting.folder), job, incarnation, str(host))
         self._store = DiskStore(self._folder.path, setting.max_bytes)
+        self._job = job
         self._pins = Pins(self._folder.path, setting.max_bytes)
         self._limit_bytes = setting.max_bytes
+        copies_bytes = setting.copies_bytes
+        self.copies = LocalCopies(Path(setting.folder), copies_bytes) if copies_bytes else None
         self._asked_s = 0.0
         self._pinned_bytes = 0
         """What was in use when it was pinned last."""
         self.given_up = 0
         self.shelves = Shelves(self._store, setting.memory_bytes)
+
+    def sweep_copies(self, kept: Iterable[str], incarnation: int) -> None:
+        """Delete the copies that earlier lives of its job have left, but those of these parts."""
+        if self.copies is not None:
+            job = self._job
+            self.copies.sweep(
+                frozenset(kept), lambda name: name.job == job and incarnation_of(name.snapshot) < incarnation
+            )
 
     def fileno(self) -> int:
         """Return what becomes readable when `pinned` may have something to give; -1 if nothing will."""

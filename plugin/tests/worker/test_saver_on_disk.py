@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,15 +24,18 @@ from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import DiskSetting
 from lowtide.assignment.messages import PartEmpty, PartWritten, ShareFailed, ShareNews, ShareSaved
 from lowtide.core.operators.order.order import Position
-from lowtide.core.operators.program import Captured
-from lowtide.disk import reading
+from lowtide.core.operators.program import Captured, Program
+from lowtide.core.operators.state import packing
+from lowtide.disk import copies, reading
 from lowtide.disk.pins import PinnedStore
 from lowtide.disk.store import DiskStore
+from lowtide.errors import LifeEnded
+from lowtide.flow.plan.plan import Plan
 from lowtide.local.run import Message
+from lowtide.worker import part_chains, state_loader, state_on_disk
 from lowtide.worker import saver as saver_module
-from lowtide.worker import state_on_disk
 from lowtide.worker.saver import Saver
-from lowtide.worker.state_loader import load_state
+from lowtide.worker.state_loader import Shelving, load_state
 from lowtide.worker.state_on_disk import StateOnDisk
 from lowtide_snapshots.format.manifest import Part
 from lowtide_snapshots.stores import StoreSetting
@@ -48,10 +52,10 @@ KEYS = 120
 class Rig:
     """A worker with its state on disk, and one with all in memory to which the same happens."""
 
-    def __init__(self, folder: Path, memory_bytes: int = 0, seed: int = 1) -> None:
+    def __init__(self, folder: Path, memory_bytes: int = 0, seed: int = 1, copies_bytes: int = 0) -> None:
         self.chosen = Random(seed)
         self.store = StoreSetting(str(folder / "store"))
-        self.setting = DiskSetting(str(folder / "state"), memory_bytes, 1 << 30)
+        self.setting = DiskSetting(str(folder / "state"), memory_bytes, 1 << 30, copies_bytes=copies_bytes)
         self.disk = StateOnDisk(self.setting, "test", 1, 1)
         self.disk.shelves._write_at = 8
         self.level_0 = reader(10**6)
@@ -188,8 +192,7 @@ def test_state_goes_from_disk_to_memory_and_back(rig: Rig, tmp_path: Path) -> No
     memory.restore(state, tick)
     disk = StateOnDisk(rig.setting, "test", 2, 1)
     again.program.shelve(disk.shelves)
-    put = partial(again.program.restore_unit, tick=tick)
-    assert load_state(made, BIRTH, ["one"], put) == {}, "it goes to the disk part by part"
+    assert load_state(made, BIRTH, Shelving(again.program, ["one"])) == {}, "it goes to the disk unit by unit"
     again.restore({}, tick)
     assert disk.entries == sum(len(keys) for keys in state["one"].values())
     for core in (memory, again):
@@ -407,3 +410,172 @@ def test_what_is_written_between_pin_and_fork_would_be_lost(tmp_path: Path, monk
     said = rig.save()
     rig.close()
     assert shown(loaded(rig, parts_of(said), 0)) != shown(expected)
+
+
+# -- copies on the machine -------------------------------------------------------------------------------------------
+
+
+class Copying:
+    """A worker whose machine keeps copies of the parts that it writes, and lives that begin with them."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, copies_bytes: int = 1 << 30) -> None:
+        monkeypatch.setattr(saver_module, "PATIENCE_S", 0.2)
+        monkeypatch.setattr(part_chains, "LEAST_BYTES", 0)
+        monkeypatch.setattr(part_chains, "BYTES_SHARE", 0)
+        monkeypatch.setattr(part_chains, "CHANGED_SHARE", 0)
+        self.rig = Rig(folder, 0, copies_bytes=copies_bytes)
+        self.chains: dict[tuple[str, int], list[Part]] = {}
+        self.got: list[str] = []
+        """The parts that came from the store since a life began."""
+        get = state_loader._load
+
+        def noted(store: Any, part: Part, job: str, slack_ms: int) -> Any:
+            self.got.append(part.name(job, slack_ms))
+            return get(store, part, job, slack_ms)
+
+        monkeypatch.setattr(state_loader, "_load", noted)
+        self._lives = 1
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(part for chain in self.chains.values() for part in chain)
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted(Path(self.rig.setting.folder, copies.FOLDER).rglob("*.copy"))
+
+    def save(self, records: int) -> None:
+        """Take a snapshot after some records, and commit it."""
+        self.rig.feed(records)
+        self.rig.ask()
+        self.tick = self.rig.tick - 4
+        said = self.rig.save()
+        assert ShareSaved(self.rig.requests) in said
+        for unit, part in parts_of(said).items():
+            before = self.chains.pop(unit, [])
+            if part is not None:
+                self.chains[unit] = [*(before if part.since is not None else []), part]
+        self.rig.saver.committed(WORKER, self.tick)
+        self.expected = shown(self.rig.twin.program.capture(self.rig.tick - 4))
+
+    def begin(self, plan: Plan = PLAN, places: int = 1) -> None:
+        """A life begins with the last snapshot, of so many workers, and has all that it had."""
+        self.got.clear()
+        self._lives += 1
+        found: dict[int, list[str]] = {}
+        disk = StateOnDisk(self.rig.setting, "test", self._lives, 1)
+        disk.sweep_copies([part.name("test", 1) for part in self.parts], self._lives)
+        made = deployment(plan=plan, store=self.rig.store, restored=self.parts, recovered=True, start=self.tick)
+        for place in range(places):
+            program = Program(plan, 1)
+            program.shelve(disk.shelves)
+            birth = replace(BIRTH, name=f"1/{place}")
+            assert load_state(made, birth, Shelving(program, ["one"], disk.copies)) == {}
+            program.restore({}, self.tick)
+            found |= shown(program.capture(self.tick)).get("one", {})
+        assert dict(sorted(found.items())) == self.expected["one"]
+        disk.close()
+
+
+@pytest.fixture(name="copying")
+def _copying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Copying]:
+    made = Copying(tmp_path, monkeypatch)
+    for _ in range(4):
+        made.save(100)
+    assert any(len(chain) > 1 for chain in made.chains.values()), "there are deltas"
+    yield made
+    made.rig.close()
+
+
+def test_a_life_begins_with_the_copies_of_its_machine(copying: Copying) -> None:
+    """Those of deltas, too; the store is not asked."""
+    copying.begin()
+    assert copying.got == []
+    assert len(copying.files) >= len(copying.parts)
+    assert {file.stat().st_mode & 0o777 for file in copying.files} == {0o600}
+
+
+def test_other_parallelism_begins_with_the_same_copies(copying: Copying) -> None:
+    copying.begin(replace(PLAN, parallelism=2, lanes=2), places=2)
+    assert copying.got == []
+
+
+@pytest.mark.parametrize("how", ["a bit", "cut off", "empty", "gone", "another part's"])
+def test_what_is_damaged_or_missing_comes_from_the_store(copying: Copying, how: str) -> None:
+    named = {part.name("test", 1) for part in copying.parts}
+    files = [file for file in copying.files if str(file).partition(".copies/")[2].removesuffix(".copy") in named]
+    data = files[0].read_bytes()
+    if how == "gone":
+        files[0].unlink()
+    elif how == "another part's":
+        files[0].write_bytes(files[1].read_bytes())
+    elif how == "a bit":
+        for at in (0, 20, 50, 85, len(data) - 1):
+            damaged = bytearray(data)
+            damaged[at] ^= 1
+            files[0].write_bytes(damaged)
+            copying.begin()
+            assert copying.got
+    else:
+        files[0].write_bytes(data[: -7 if how == "cut off" else 0])
+    copying.begin()
+    chain = next(each for each in copying.chains.values() if each[0].unit == int(files[0].parent.name))
+    assert copying.got == [part.name("test", 1) for part in chain], "all parts of the unit, and of no other"
+
+
+def test_a_copy_of_another_snapshot_with_the_same_name_is_not_taken(copying: Copying) -> None:
+    """As after a store that was put back, or of another job of this name."""
+    copying.chains = {
+        unit: [*chain[:-1], replace(chain[-1], sha256="0" * 64)] for unit, chain in copying.chains.items()
+    }
+    with pytest.raises(LifeEnded, match="does not match its manifest"):
+        copying.begin()
+
+
+def test_a_step_of_another_type_does_not_take_its_copies(copying: Copying, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "PACKING", packing.PACKING + 1)
+    copying.begin()
+    assert len(copying.got) == len(copying.parts)
+
+
+def test_copies_of_no_use_go(copying: Copying) -> None:
+    """Each snapshot deletes what the commit before has made useless; a start what earlier lives have left."""
+    for _ in range(12):
+        copying.save(40)
+    assert len(copying.files) <= 2 * len(copying.parts)
+    copying.begin()
+    assert copying.got == []
+    assert len(copying.files) == len(copying.parts)
+
+
+def test_without_room_there_are_fewer_copies_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = Copying(tmp_path, monkeypatch, 2_000)
+    some.save(300)
+    size = sum(file.stat().st_size for file in some.files)
+    assert 0 < size <= 2_000
+    some.begin()
+    assert 0 < len(some.got) < len(some.parts)
+    some.rig.close()
+
+
+def test_a_full_disk_costs_the_copy_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fork that writes may make no file of more than a few bytes but in the store."""
+    write = copies.LocalCopies.write
+
+    def full(self: Any, *given: Any) -> bool:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40, before[1]))
+        try:
+            return write(self, *given)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    monkeypatch.setattr(saver_module, "PUTS_AT_ONCE", 1)
+    monkeypatch.setattr(copies.LocalCopies, "write", full)
+    none = Copying(tmp_path, monkeypatch)
+    none.save(100)
+    assert none.files == []
+    assert [each for each in Path(none.rig.setting.folder, copies.FOLDER).rglob("*") if each.is_file()] == []
+    none.begin()
+    assert len(none.got) == len(none.parts)
+    none.rig.close()

@@ -37,9 +37,10 @@ from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.plain.loop import BACK
 from lowtide.core.operators.plain.source import SourceNode
 from lowtide.core.operators.questions import Answered
+from lowtide.core.operators.state.cold import Entry
 from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.keyed_state import NOTHING, KeyedState
-from lowtide.core.operators.state.packing import packing_of, packs
+from lowtide.core.operators.state.packing import Packing, packing_of, packs
 from lowtide.core.operators.state.shelf import Shelves
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
 from lowtide.core.operators.windows.window_node import WindowNode
@@ -354,6 +355,17 @@ class Program:
         state = self._states[name]
         assert isinstance(state, _LEAVING)
         state.restore({unit: keys}, tick)
+
+    def packing(self, name: str) -> Packing | None:
+        """The packing of a step's hash units on disk, if it follows from a snapshot's parts alone; see `KeyedState`."""
+        state = self._states.get(name)
+        return state.packing if isinstance(state, KeyedState) else None
+
+    def restore_packed(self, name: str, unit: int, entries: list[Entry], tick: int) -> None:
+        """Do as `restore_unit` would, with entries that are packed already."""
+        state = self._states[name]
+        assert isinstance(state, KeyedState)
+        state.restore_packed(unit, entries, tick)
 
     def restore(self, captured: Captured, tick: int) -> None:
         """Take over captured state; the hash units of other workers may be left out, but nothing that all share."""

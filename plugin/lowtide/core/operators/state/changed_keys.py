@@ -30,7 +30,7 @@ Keys = defaultdict[int, set[Key]]
 
 
 class _Span:
-    """What changed from one snapshot's T on, up to that of the next one.
+    """The keys that changed from one snapshot's T on, up to that of the next one.
 
     Attributes:
         first: That T.
@@ -45,7 +45,7 @@ class _Span:
 
 
 class ChangedKeys:
-    """Which keys of a step have changed, from which snapshot on; bounded, whatever comes (R8)."""
+    """The keys of a step that have changed, and from which snapshot on; bounded, whatever comes (R8)."""
 
     __slots__ = ("_added", "_spans")
 

@@ -118,7 +118,7 @@ class Recent:
 
 
 class Changed(Protocol):
-    """What notes the groups that have changed; see `ChangedKeys`."""
+    """Notes the groups that have changed; see `ChangedKeys`."""
 
     def add(self, group: Group) -> None:
         """A group had elements that nothing can come before or between any more."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from lowtide.core.operators.order.memory import Kept
 from lowtide.core.operators.order.order import FIRST_TICK, tick_bytes, tick_of
 from lowtide.core.operators.state.changed_keys import ChangedKeys
+from lowtide.core.operators.state.cold import Entry
 from lowtide.core.operators.state.group import Group, Groups, Key, Touched
 from lowtide.core.operators.state.packing import Packing
 from lowtide.core.operators.state.shelf import Shelf, Shelves
@@ -190,6 +191,22 @@ class KeyedState(ABC):
                 group = self._groups[key] = Group(key, unit, None)
                 self._restore(group, state, tick)
                 self._kept.rest(group)
+
+    @property
+    def packing(self) -> Packing | None:
+        """The packing of a snapshot's hash units on disk, if it follows from their parts alone.
+
+        Not so where keys are forgotten, or something is kept beside their states.
+        """
+        shelf = self._shelf
+        return None if shelf is None or shelf.carried is not None or self._ttl is not None else shelf.packing
+
+    def restore_packed(self, unit: int, entries: list[Entry], tick: int) -> None:
+        """Do as `restore` would with a hash unit of which `packing` has made these entries, ascending."""
+        assert self._shelf is not None
+        self._kept.prune(tick)
+        self._touched.add([unit], tick - 1)
+        self._shelf.take(unit, entries)
 
     def _below(self, group: Group, tick: int) -> Any:
         return self._state(group, bisect_left(group.elements, (tick_bytes(tick),)), tick)

@@ -54,6 +54,9 @@ SHELVED: frozenset[type[Step]] = frozenset(
 TICK_BYTES = 8
 DUE = struct.Struct(">qq")
 """What a key with a timer carries along: the tick at which it is due, and the moment that it asked for."""
+PACKING = 1
+"""The version of how places and values are made; to be raised where that changes."""
+
 _CHECK = struct.Struct(">I")
 _SPAN = struct.Struct(">QQ")
 """End and start of a window, each so much above the lowest there is: by these windows close."""
@@ -155,6 +158,11 @@ class Packing:
         """The packing of when its keys are due."""
         several, kind = self._several, self._kind + DUES
         return DuePacking(self._owner, self._number, self._units, several=several, key=self._key, state=None, kind=kind)
+
+    @property
+    def described(self) -> str:
+        """A text that is the same as long as places and values are, but for the types, which a snapshot's shape has."""
+        return f"{PACKING} {self._number} {self._units} {self._several} {self._kind}"
 
     def damaged(self, what: str) -> ColdDamaged:
         """The error for a store that is not as it was left."""

@@ -167,7 +167,7 @@ class SavedStep:
         return self._read(table)
 
     def delta(self, entries: Sequence[tuple[Key, Any]], gone: Sequence[Key]) -> pa.Table:
-        """What has changed of a hash unit as the columns of a delta part: keys with their state, and those without any.
+        """The changes of a hash unit as the columns of a delta part: keys with their state, and those without any.
 
         Raises:
             LifeEnded: a state is not of the type that the step declares.

@@ -460,6 +460,16 @@ class Shelf(Groups):
         entries.sort()
         self._shelves.take(entries)
 
+    @property
+    def packing(self) -> Packing:
+        """The packing of its groups."""
+        return self._packing
+
+    def take(self, unit: int, entries: Sequence[Entry]) -> None:
+        """Have the store have these entries of a hash unit, ascending."""
+        self._units.add(unit)
+        self._shelves.take(entries)
+
     def put(self, unit: int, key: Key, state: Any) -> None:
         """Have the store have what is saved of a key that leaves memory."""
         self._units.add(unit)
