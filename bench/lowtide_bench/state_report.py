@@ -36,7 +36,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
             row("mapped pages at most, MB", "memory", "mapped_mb"),
         ],
     )
-    snapshot, recovery = disk["snapshot"], result["recovery"]
+    snapshot, recovery, local = disk["snapshot"], result["recovery"], result.get("local_recovery")
     during = snapshot["meanwhile"]
     yield Table(
         "A snapshot and the recovery from it",
@@ -47,6 +47,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
             ("Parquet, MB", number(snapshot["bytes"] / MB, 0)),
             (f"Zipf at {asked['rate']:,}/s meanwhile, p99, ms", number(during["p99_ms"], 2)),
             ("recovered, s", number(recovery["took_s"], 1)),
+            *([] if local is None else [("recovered with the machine's own copies, s", number(local["took_s"], 1))]),
             ("its own memory meanwhile, MB", number(recovery["memory"]["anonymous_mb"], 0)),
             ("keys without their state", number(recovery["lost"], 0)),
         ],

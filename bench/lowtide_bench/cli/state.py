@@ -89,6 +89,7 @@ def state(*, conf: Conf, options: Options) -> int:
 
     \b
     lowtide bench state --keys 10000000 --state-bytes 80 --memory 1G
+    lowtide bench state --keys 1000000 --memory 0 --memory-keys 0 --set state.copies_max_gb=4
     lowtide bench state --keys 100000 --memory 256M --seconds 2 --warmup 1 --set state.memory_mb=8
     """  # noqa: D301 - click takes the character
     from lowtide.disk.store import lmdb
@@ -102,6 +103,7 @@ def state(*, conf: Conf, options: Options) -> int:
         memory_bytes=options.memory,
         memory_mb=conf.state.memory_mb,
         disk_max_gb=conf.state.disk_max_gb,
+        copies_max_gb=conf.state.copies_max_gb,
         memory_keys=options.memory_keys,
         seconds=options.seconds,
         warmup_s=options.warmup,

@@ -215,6 +215,6 @@ def _within(began: float, limit_s: float) -> None:
         raise SnapshotFailed(f"it was not written within {limit_s:g} s", way_out="give fewer --keys")
 
 
-def disk_setting(folder: Path, memory_mb: int, max_gb: float) -> DiskSetting:
+def disk_setting(folder: Path, memory_mb: int, max_gb: float, copies_max_gb: float) -> DiskSetting:
     """Return the place of a host's state."""
-    return DiskSetting(str(folder), memory_mb << 20, round(max_gb * 1e9))
+    return DiskSetting(str(folder), memory_mb << 20, round(max_gb * 1e9), copies_bytes=round(copies_max_gb * 1e9))

@@ -49,7 +49,8 @@ def main() -> None:
 
 def _begun(task: dict[str, Any], **others: Any) -> Host:
     folder = Path(task["folder"])
-    disk = disk_setting(folder / "state", task["memory_mb"], task["disk_max_gb"]) if task["on_disk"] else None
+    sizes = task["memory_mb"], task["disk_max_gb"], task["copies_max_gb"]
+    disk = disk_setting(folder / "state", *sizes) if task["on_disk"] else None
     return Host(plan_of(task["state_bytes"]), disk, StoreSetting(str(folder / "snapshots")), **others)
 
 

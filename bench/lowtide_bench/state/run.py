@@ -31,6 +31,7 @@ class Asked:
         memory_bytes: The memory of all processes of a host with their page cache; 0 for no limit.
         memory_mb: `state.memory_mb`.
         disk_max_gb: `state.disk_max_gb`.
+        copies_max_gb: `state.copies_max_gb`; if it is not 0, a second recovery begins with the copies.
         memory_keys: The number of keys of the host in memory; 0 to leave it out.
         seconds: How long each load lasts.
         warmup_s: How long before it is measured.
@@ -50,6 +51,7 @@ class Asked:
     batch: int
     rate: int
     folder: str | None = None
+    copies_max_gb: float = 0.0
 
 
 def run(asked: Asked, say: Say) -> dict[str, Any]:
@@ -65,6 +67,7 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
             "state_bytes": asked.state_bytes,
             "memory_mb": asked.memory_mb,
             "disk_max_gb": asked.disk_max_gb,
+            "copies_max_gb": asked.copies_max_gb,
             "seconds": asked.seconds,
             "warmup_s": asked.warmup_s,
             "batch": asked.batch,
@@ -75,7 +78,9 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
             on_disk = common | {"cgroup": str(limit.folder) if limit else "", "on_disk": True, "keys": asked.keys}
             disk = _done(on_disk | {"does": "host", "saves": True}, limit, say)
             snapshot = disk["snapshot"]
-            recovery = _done(on_disk | {"does": "recovery", "snapshot": snapshot}, limit, say)
+            begins = on_disk | {"does": "recovery", "snapshot": snapshot}
+            local = _done(begins, limit, say) if asked.copies_max_gb else None
+            recovery = _done(begins | {"copies_max_gb": 0.0}, limit, say)
             limited_by = limit.kind if limit else "nothing"
         memory = None
         if asked.memory_keys:
@@ -92,7 +97,8 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
         "rss_mb": peak["rss_mb"],
         "snapshot_s": round(snapshot["took_s"], 1),
         "recovery_s": round(recovery["took_s"], 1),
-        "lost": recovery["lost"],
+        "local_recovery_s": None if local is None else round(local["took_s"], 1),
+        "lost": recovery["lost"] + (0 if local is None else local["lost"]),
         "memory_p99_ms": None if memory is None else round(memory["paced"]["p99_ms"], 3),
         "anonymous_mb": peak["anonymous_mb"],
         "mapped_mb": peak["mapped_mb"],
@@ -100,6 +106,7 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
         "asked": {name: getattr(asked, name) for name in asked.__dataclass_fields__ if name != "folder"},
         "disk": disk,
         "recovery": recovery,
+        "local_recovery": local,
         "memory": memory,
         **surroundings,
     }

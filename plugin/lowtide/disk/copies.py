@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -25,17 +26,19 @@ MAGIC = b"lowtide copy 001"
 FOLDER = ".copies"
 """No job's name: a name has no dot at its beginning in paths."""
 SUFFIX = ".copy"
+LEFT_S = 3_600.0
+"""Who writes a copy for so long has died."""
 _HEAD = struct.Struct(">16s32s32sQ")
 _LENGTHS = struct.Struct(">HI")
 _DELETED = (1 << 32) - 1
 
 
 class LocalCopies:
-    """The copies that a machine has of a job's parts; several processes may use them at once.
+    """The copies that a machine has of parts; several processes, of several jobs, may use them at once.
 
     Args:
         folder: `state.folder`.
-        max_bytes: How much all of the job's copies on this machine may take.
+        max_bytes: How much all copies on this machine may take, about.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -93,8 +96,8 @@ class LocalCopies:
         """Delete the copies of parts that are not to be kept, of those that are one's own, and what writers left."""
         for path, name in self._files():
             parsed = parse_name(name)
-            if (parsed is None or own(parsed)) and name not in keep:
-                with suppress(OSError):  # Another host was faster.
+            with suppress(OSError):  # Another host was faster.
+                if own(parsed) and name not in keep if parsed else time.time() - path.stat().st_mtime > LEFT_S:
                     path.unlink()
 
     @property

@@ -7,8 +7,8 @@ memory, are as of one moment.
     python -m lowtide.disk.reading FOLDER BYTES DESCRIPTOR PARENT
 
 BYTES is the most that the store may become. Over the descriptor, a socket, come `PIN` bytes, each with one socket or
-more. Each gets a transaction, and then the answer is `PINNED`. Over such a socket come requests for ranges and keys, until
-it closes.
+more. Each gets a transaction, and then the answer is `PINNED`. Over such a socket come requests for ranges and keys,
+until it closes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The parts that commits have of a worker's hash units, as far as it knows: they say when a delta is worth writing.
+"""The parts that commits have of a worker's hash units, as far as it knows: they say when a delta is worth it.
 
-They decide no more than that. A delta is right on whatever part its snapshot rests on: the manifest's base is the commit
-that the delta is relative to, or a newer one.
+They decide no more than that. A delta is right on whatever part its snapshot rests on: the manifest's base is the
+commit that the delta is relative to, or a newer one.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ from lowtide.worker.state_on_disk import StateOnDisk
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.errors import cause_of
 from lowtide_snapshots.format.manifest import LaneLast, Part
-from lowtide_snapshots.format.names import snapshot_id
+from lowtide_snapshots.format.names import ObjectName, snapshot_id
 from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
 from lowtide_tracker import Request
@@ -565,10 +565,14 @@ class Saver:
         if copies is None:
             return
         workers, plan = self._plan.worker_of_unit().tolist(), self._plan
-        own = {(worker.partition("/")[2], step) for worker, share in shares.items() for step in share.steps}
+        mine = {(worker.partition("/")[2], step) for worker, share in shares.items() for step in share.steps}
         parts = chain.from_iterable(share.chains.parts() for share in shares.values())
         keep = {part.name(plan.name, plan.slack_ms) for part in parts}
-        copies.sweep(keep, lambda name: name.unit is not None and (str(workers[name.unit]), name.vertex) in own)
+
+        def own(name: ObjectName) -> bool:
+            return name.job == plan.name and name.unit is not None and (str(workers[name.unit]), name.vertex) in mine
+
+        copies.sweep(keep, own)
 
 
 def _detach(*kept: int) -> None:

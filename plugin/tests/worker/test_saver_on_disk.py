@@ -444,6 +444,9 @@ class Copying:
     def files(self) -> list[Path]:
         return sorted(Path(self.rig.setting.folder, copies.FOLDER).rglob("*.copy"))
 
+    def file_of(self, part: Part) -> Path:
+        return Path(self.rig.setting.folder, copies.FOLDER, f"{part.name('test', 1)}{copies.SUFFIX}")
+
     def save(self, records: int) -> None:
         """Take a snapshot after some records, and commit it."""
         self.rig.feed(records)
@@ -502,8 +505,7 @@ def test_other_parallelism_begins_with_the_same_copies(copying: Copying) -> None
 
 @pytest.mark.parametrize("how", ["a bit", "cut off", "empty", "gone", "another part's"])
 def test_what_is_damaged_or_missing_comes_from_the_store(copying: Copying, how: str) -> None:
-    named = {part.name("test", 1) for part in copying.parts}
-    files = [file for file in copying.files if str(file).partition(".copies/")[2].removesuffix(".copy") in named]
+    files = sorted(map(copying.file_of, copying.parts))
     data = files[0].read_bytes()
     if how == "gone":
         files[0].unlink()
@@ -539,13 +541,26 @@ def test_a_step_of_another_type_does_not_take_its_copies(copying: Copying, monke
 
 
 def test_copies_of_no_use_go(copying: Copying) -> None:
-    """Each snapshot deletes what the commit before has made useless; a start what earlier lives have left."""
+    """Each snapshot deletes what the commit before has made useless; a start what earlier lives have left.
+
+    Nobody touches those of other jobs, or what somebody writes at the moment.
+    """
+    first = copying.files[0]
+    folder = Path(copying.rig.setting.folder, copies.FOLDER)
+    other = folder / "other" / first.relative_to(folder / "test")
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"")
+    written, left = first.with_name(".written"), first.with_name(".left")
+    for each in (written, left):
+        each.write_bytes(b"")
+    os.utime(left, (0, 0))
     for _ in range(12):
         copying.save(40)
     assert len(copying.files) <= 2 * len(copying.parts)
     copying.begin()
     assert copying.got == []
-    assert len(copying.files) == len(copying.parts)
+    assert [file for file in copying.files if file != other] == sorted(map(copying.file_of, copying.parts))
+    assert (other.exists(), written.exists(), left.exists()) == (True, True, False)
 
 
 def test_without_room_there_are_fewer_copies_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

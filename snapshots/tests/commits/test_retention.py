@@ -1,5 +1,6 @@
 """Retention: what is kept, and that sweeping takes nothing that is needed, whatever goes on beside it."""
 
+import dataclasses
 import datetime
 from collections.abc import Callable
 from pathlib import Path
@@ -7,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from lowtide_snapshots.commits import retention
 from lowtide_snapshots.commits.choice import choose
 from lowtide_snapshots.commits.log import Commit, Restored, utc
 from lowtide_snapshots.commits.memory_log import MemoryCommitLog
 from lowtide_snapshots.commits.retention import Rule, Swept, bases, plan, sweep
 from lowtide_snapshots.commits.verification import verify
-from lowtide_snapshots.errors import CommitNeeded, NoSuchCommit, RecordRefused
+from lowtide_snapshots.errors import CommitNeeded, NoGoodCommit, NoSuchCommit, RecordRefused
 from lowtide_snapshots.stores import StoreSetting, open_store
 
 NOW = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
@@ -120,6 +122,42 @@ def test_a_part_that_a_kept_manifest_names_stays(job: Job) -> None:
     assert old.name("counts", 10) in job.names()
     job.check()
     assert job.sweep() == Swept()
+
+
+def add_deltas(job: Job) -> None:
+    """Two more commits, each with a delta of unit 1."""
+    for tick in (40, 50):
+        job.commit(job.taker.take(tick, 1, base=job.manifests[-1], life=job.life, deltas=True))
+
+
+def test_what_a_delta_rests_on_stays_as_long_as_the_delta(job: Job) -> None:
+    add_deltas(job)
+    assert [(part.unit, part.tick, part.since) for part in job.manifests[-1].parts] == [
+        (1, 30, None),
+        (1, 40, 30),
+        (1, 50, 40),
+        (2, 10, None),
+    ]
+    assert job.sweep(0, 1, 2, 3).commits == 4
+    job.check()
+    job.commit(job.take(60, 1))
+    assert (job.sweep(0).parts, len(job.names())) == (3, 3), "a whole part takes the place of all three"
+    job.check()
+
+
+def test_a_sweep_that_keeps_the_newest_part_of_a_unit_alone_is_found(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutation."""
+    manifest_of = retention.manifest_of
+
+    def newest_alone(*given: Any) -> Any:
+        manifest = manifest_of(*given)
+        return dataclasses.replace(manifest, parts=tuple(parts[-1] for parts in manifest.by_unit().values()))
+
+    add_deltas(job)
+    monkeypatch.setattr(retention, "manifest_of", newest_alone)
+    job.sweep(0, 1, 2, 3)
+    with pytest.raises(NoGoodCommit):
+        job.check()
 
 
 def test_what_never_was_committed_goes_once_it_never_can_be(job: Job) -> None:

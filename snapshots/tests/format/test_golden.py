@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lowtide_snapshots import JobRecord
+from lowtide_snapshots.commits.verification import verify
 from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, type_of
 from lowtide_snapshots.format.parts import DELTA_FORMAT, KINDS, PART_FORMAT, PartHead, decode_part, sha256
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
@@ -193,6 +194,10 @@ def test_every_part_holds_what_it_held(number: int, manifest: Manifest, store: S
         assert (part.tick, part.snapshot) == (OLDER if place == ("index", 0) and part.since is None else NEWER)
         assert table.equals((whole if part.since is None else deltas)[place])
         assert table.num_rows == part.rows
+
+
+def test_all_of_it_is_whole(manifest: Manifest, store: Store) -> None:
+    assert verify(store, manifest, lambda *_: None) == []
 
 
 def test_the_types_are_those_that_they_were(number: int, manifest: Manifest) -> None:

@@ -109,13 +109,20 @@ class Taker:
         self._numbers: dict[int, int] = {}
 
     def take(
-        self, tick: int, *units: int, base: Manifest | None = None, life: int = 1, name: str | None = None
+        self,
+        tick: int,
+        *units: int,
+        base: Manifest | None = None,
+        life: int = 1,
+        name: str | None = None,
+        deltas: bool = False,
     ) -> Manifest:
         """Seals a snapshot, in which these units have changed since the base; in the store, if there is one."""
         number = self._numbers[life] = self._numbers.get(life, 0) + 1
         identity = snapshot_id(life, number)
-        kept = [part for part in base.parts if part.unit not in units] if base else []
-        parts = (*kept, *(self._part(tick, unit, identity) for unit in units))
+        since = base.tick if base and deltas else None
+        kept = [part for part in base.parts if deltas or part.unit not in units] if base else []
+        parts = (*kept, *(self._part(tick, unit, identity, since) for unit in units))
         manifest = Manifest(
             job=self.job,
             id=identity,
@@ -129,7 +136,7 @@ class Taker:
             fronts=(FrontAt(0, "documents", "x", 0, tick * 2, tick - 1),),
             floors=(),
             lasts=(),
-            parts=tuple(sorted(parts, key=lambda part: part.unit)),
+            parts=tuple(sorted(parts, key=lambda part: (part.unit, part.tick))),
         )
         if self.store:
             self.store.put(manifest.path, manifest.to_json().encode())
@@ -139,13 +146,13 @@ class Taker:
         """Commits it."""
         return log.commit(manifest, sha256(manifest.to_json().encode()))
 
-    def _part(self, tick: int, unit: int, identity: str) -> Part:
-        head = PartHead(self.job, "counts", "scan", unit, tick, self.record.slack_ms, identity)
-        keys = pa.array([{"word": f"{unit}"}], self.key)
-        data = encode_part(head, pa.table({"key": keys, "state": pa.array([tick])}))
+    def _part(self, tick: int, unit: int, identity: str, since: int | None) -> Part:
+        head = PartHead(self.job, "counts", "scan", unit, tick, self.record.slack_ms, identity, since)
+        columns = {"key": pa.array([{"word": f"{unit}"}], self.key), "state": pa.array([tick])}
+        data = encode_part(head, pa.table(columns if since is None else columns | {"gone": pa.array([False])}))
         if self.store:
             self.store.put(head.name, data)
-        return Part("counts", "scan", unit, tick, identity, 1, len(data), sha256(data))
+        return Part("counts", "scan", unit, tick, identity, 1, len(data), sha256(data), since)
 
 
 class Place:

@@ -102,6 +102,7 @@ class Snapshots:
         """Take a snapshot: what rests on the last commit, as a saver would write it."""
         program, base = self.program, self.known
         changed = {} if base.tick == FIRST_TICK else program.changed_keys(base.tick)
+        assert all(None not in keys for units in changed.values() for keys in units.values()), "no record has this key"
         chains = dict(base.chains)
         for name, units in program.capture(tick, base.tick).items():
             for unit, entries in units.items():

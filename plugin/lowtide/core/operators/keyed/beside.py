@@ -34,6 +34,8 @@ from lowtide_snapshots.format.parts import SHARED_UNIT
 
 KEYED, BESIDE = 0, 1
 """The ports."""
+NO_UNIT = -1
+"""The hash unit of what all units share, in memory: it is none of the scan's keys that have changed."""
 COPY_BYTES = 4 + TAIL_BYTES
 """The part of an order key in which copies of a broadcast record differ: the copy's number, and the tail."""
 
@@ -67,7 +69,7 @@ class BesideNode(Holding, ValueState):
         self._pending = [Pending(owner)]
         if beside is not None:
             self._broadcasts = _Fold(beside)
-            self._newest_beside = Group(None, SHARED_UNIT, beside.step.initial)
+            self._newest_beside = Group(None, NO_UNIT, beside.step.initial)
             self._pending.append(Pending(f'{owner}, broadcast "{beside.name}"'))
         self._put: list[Group] = []
         """The groups with elements that `prune` has not been given yet."""
@@ -151,7 +153,7 @@ class BesideNode(Holding, ValueState):
         """Take over what `capture_beside(tick)` gave: it has changed before `tick`."""
         for states in parts.values():
             for _, state in states:
-                self._newest_beside = Group(None, SHARED_UNIT, state)
+                self._newest_beside = Group(None, NO_UNIT, state)
                 self._touch_beside(tick - 1, tick - 1)
 
     def _touch_beside(self, first: int, last: int) -> None:
