@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lowtide_snapshots.commits import retention
-from lowtide_snapshots.commits.choice import choose
+from lowtide_snapshots.commits.choice import choose, manifest_of
 from lowtide_snapshots.commits.log import Commit, Restored, utc
 from lowtide_snapshots.commits.memory_log import MemoryCommitLog
 from lowtide_snapshots.commits.retention import Rule, Swept, bases, plan, sweep
@@ -147,7 +147,6 @@ def test_what_a_delta_rests_on_stays_as_long_as_the_delta(job: Job) -> None:
 
 def test_a_sweep_that_keeps_the_newest_part_of_a_unit_alone_is_found(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutation."""
-    manifest_of = retention.manifest_of
 
     def newest_alone(*given: Any) -> Any:
         manifest = manifest_of(*given)
