@@ -3,6 +3,7 @@
 import os
 import select
 import socket
+import ssl
 import time
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
@@ -30,6 +31,7 @@ from lowtide_tracker.messages import (
 )
 from lowtide_tracker.min_times import MinTimes
 from lowtide_tracker.tcp import exactly, expect_acks, ready, tune
+from lowtide_tracker.tls import Connection, TlsConnection
 from lowtide_tracker.traffic import Traffic
 from lowtide_tracker.wire import decode, encode
 
@@ -74,6 +76,7 @@ class TrackerClient:
         name: for people.
         subscribe: True to receive notices.
         timeout_s: see `ANSWER_TIMEOUT_S`.
+        tls: what the connection is under, of the client's kind; None where the tracker is not.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class TrackerClient:
         name: str = "",
         subscribe: bool = True,
         timeout_s: float = ANSWER_TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.address = address
         self.min_times = MinTimes()
@@ -97,20 +101,22 @@ class TrackerClient:
         self._local = local
         self._subscribe = subscribe
         self._timeout_s = timeout_s
+        self._tls = tls
         self._era = 0
         """The latest tracker process of the life that has let this one in."""
-        self._socket: socket.socket | None = None
+        self._socket: Connection | None = None
         self._reader = MessageReader()
         self._heard: list[Notice] = []
         self._answers: list[Message] = []
         self._awaited: dict[int, int] | None = None
         """The ticks that this one waits for, as sent on this connection."""
 
-    def connect(self, address: str | None = None, *, connection: socket.socket | None = None) -> None:
+    def connect(self, address: str | None = None, *, connection: Connection | None = None) -> None:
         """Connect, also again, and bring the tracker up to date with this worker's flushes.
 
-        ``connection`` is one to the tracker that was made already, and on which nothing was read or sent. To take one
-        only once there is something to read on it is not to wait where nobody takes connections just now.
+        ``connection`` is one to the tracker that was made already, under TLS if that is agreed on, and on which nothing
+        was read or sent. To take one only once there is something to read on it is not to wait where nobody takes
+        connections just now.
 
         Raises:
             ConnectionLost: no tracker listens, or the connection ended before `Welcome`; try again later.
@@ -226,10 +232,11 @@ class TrackerClient:
         self._awaited = awaited
         return encode(Await(awaited))
 
-    def _open(self, connection: socket.socket | None) -> None:
+    def _open(self, connection: Connection | None) -> None:
         if connection is None:
             host, _, port = self.address.rpartition(":")
-            connection = socket.create_connection((host, int(port)), self._timeout_s)
+            made = socket.create_connection((host, int(port)), self._timeout_s)
+            connection = made if self._tls is None else self._under_tls(made, self._tls)
         self._socket = connection
         self._socket.settimeout(self._timeout_s)
         tune(self._socket)
@@ -249,7 +256,17 @@ class TrackerClient:
         if self._subscribe:
             self._send(encode(Subscribe()))
 
-    def _shake(self, connection: socket.socket) -> None:
+    @staticmethod
+    def _under_tls(connection: socket.socket, tls: ssl.SSLContext) -> TlsConnection:
+        secured = TlsConnection(connection, tls)
+        try:
+            secured.shake()
+        except BaseException:
+            secured.close()
+            raise
+        return secured
+
+    def _shake(self, connection: Connection) -> None:
         shake = ClientHandshake(self._secret, os.urandom(NONCE_BYTES))
         hello = exactly(connection, HELLO_BYTES)
         reply = shake.reply(hello)
@@ -276,7 +293,7 @@ class TrackerClient:
                     raise self._lost(f"the tracker at {self.address} has applied nothing for {self._timeout_s} s")
                 self._take_in(left)
 
-    def _connected(self) -> socket.socket:
+    def _connected(self) -> Connection:
         if self._socket is None:
             raise ConnectionLost(f"not connected to the tracker at {self.address}: call connect first")
         return self._socket

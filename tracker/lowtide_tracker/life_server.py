@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -30,10 +31,19 @@ class LifeServer(ABC):
         secret: the job's, of at least 16 bytes.
         incarnation: of the life; processes of another one are refused.
         on_fault: called with the error that ended the life, after the peers know it.
+        tls: what its connections are under, of the server's kind; None for none.
     """
 
-    def __init__(self, *, secret: bytes, incarnation: int, on_fault: Callable[[TrackerError], None]) -> None:
+    def __init__(
+        self,
+        *,
+        secret: bytes,
+        incarnation: int,
+        on_fault: Callable[[TrackerError], None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._secret = secret
+        self._tls = tls
         self.incarnation = incarnation
         self.error: TrackerError | None = None
         """The error that ended the life."""
@@ -56,7 +66,7 @@ class LifeServer(ABC):
         if sock is not None:
             sock.listen(BACKLOG)
             host = sock.getsockname()[0]
-        self._entrance = Entrance(listen(host, port) if sock is None else [sock], self._peer)
+        self._entrance = Entrance(listen(host, port) if sock is None else [sock], self._peer, tls=self._tls)
         self._entrance.open()
         return f"{host}:{self._entrance.address[1]}"
 
@@ -179,6 +189,7 @@ class NoticeServer(LifeServer):
         incarnation: as of `LifeServer`.
         on_fault: as of `LifeServer`.
         on_notice: called with every notice, as subscribers in other processes get it.
+        tls: as of `LifeServer`.
     """
 
     def __init__(
@@ -188,8 +199,9 @@ class NoticeServer(LifeServer):
         incarnation: int,
         on_fault: Callable[[TrackerError], None],
         on_notice: Callable[[Notice], None] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__(secret=secret, incarnation=incarnation, on_fault=on_fault)
+        super().__init__(secret=secret, incarnation=incarnation, on_fault=on_fault, tls=tls)
         self._on_notice = on_notice
         self._announced = Backlog()
         """Min times announced in this turn of the loop."""

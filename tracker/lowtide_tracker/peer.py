@@ -220,7 +220,8 @@ class Peer(asyncio.BufferedProtocol):
         elif not self._over:
             self.send(fault)
             self._over = True
-            self._transport.write_eof()
+            if self._transport.can_write_eof():  # Under TLS the peer closes the connection when it has read why.
+                self._transport.write_eof()
             self._timer.cancel()
             self._timer = asyncio.get_running_loop().call_later(LAST_WORD_S, self._transport.abort)
 

@@ -1,5 +1,6 @@
 """The tracker's sockets: one asyncio server around a `Tracker`. Workers and subscribers speak `wire` with it."""
 
+import ssl
 from collections.abc import Callable
 
 from lowtide_tracker.errors import ProtocolError, StillRebuilding, TrackerError, UnknownWorker
@@ -30,6 +31,7 @@ class TrackerServer(NoticeServer):
         incarnation: of the life; processes of another one are refused.
         on_fault: called with the error that ended the life, after the peers know it.
         on_notice: called with every notice, as subscribers in other processes get it.
+        tls: as of `LifeServer`.
     """
 
     def __init__(
@@ -40,8 +42,9 @@ class TrackerServer(NoticeServer):
         incarnation: int,
         on_fault: Callable[[TrackerError], None],
         on_notice: Callable[[Notice], None] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__(secret=secret, incarnation=incarnation, on_fault=on_fault, on_notice=on_notice)
+        super().__init__(secret=secret, incarnation=incarnation, on_fault=on_fault, on_notice=on_notice, tls=tls)
         self.tracker = tracker
 
     @property

@@ -3,6 +3,8 @@
 import select
 import socket
 
+from lowtide_tracker.tls import Connection
+
 SILENT_FOR_S = 5
 """Silence of a connection before the kernel checks that the peer's machine is still there."""
 PROBE_EVERY_S = 2
@@ -10,7 +12,7 @@ PROBES = 3
 GONE_AFTER_S = SILENT_FOR_S + PROBES * PROBE_EVERY_S
 
 
-def tune(connection: socket.socket) -> None:
+def tune(connection: Connection) -> None:
     """No delay for small messages, and an end of the connection when the peer's machine has gone."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -19,7 +21,7 @@ def tune(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
 
 
-def expect_acks(connection: socket.socket) -> None:
+def expect_acks(connection: Connection) -> None:
     """End the connection as well when what was sent stays unacknowledged for `GONE_AFTER_S`.
 
     Only for a peer that always reads: the kernel counts a reader that has no room as silent.
@@ -27,14 +29,14 @@ def expect_acks(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_AFTER_S * 1000)
 
 
-def ready(connection: socket.socket, event: int, wait_s: float) -> bool:
+def ready(connection: Connection, event: int, wait_s: float) -> bool:
     """Wait for an event of `select.poll` at most so long; return whether it came."""
     poll = select.poll()
     poll.register(connection, event)
     return bool(poll.poll(wait_s * 1000))
 
 
-def exactly(connection: socket.socket, size: int) -> bytes:
+def exactly(connection: Connection, size: int) -> bytes:
     """So many bytes of a peer that has not said yet who it is."""
     data = up_to(connection, size)
     if len(data) < size:
@@ -45,7 +47,7 @@ def exactly(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-def up_to(connection: socket.socket, size: int) -> bytes:
+def up_to(connection: Connection, size: int) -> bytes:
     """So many bytes of a blocking socket; fewer if the peer closes the connection before."""
     data = bytearray()
     while len(data) < size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar
 
@@ -27,6 +26,7 @@ from lowtide.errors import AlreadyRunning, LifeEnded
 from lowtide.process.wire import CONNECT_TIMEOUT_S, ConnectionClosed, Kind, connect, receive, send
 from lowtide_snapshots.cause import Cause
 from lowtide_tracker.handshake import HandshakeError
+from lowtide_tracker.tls import Connection
 
 T = TypeVar("T", bound=Message)
 
@@ -49,7 +49,7 @@ class ServiceClient:
     def __init__(self, address: str, secret: bytes, limit_s: float = LIMIT_S) -> None:
         self._address = address
         try:
-            self._connection: socket.socket = connect(address, secret, min(limit_s, CONNECT_TIMEOUT_S))
+            self._connection: Connection = connect(address, secret, min(limit_s, CONNECT_TIMEOUT_S))
         except (ConnectionClosed, HandshakeError, OSError) as error:
             self._gone(error)
         self._connection.settimeout(limit_s)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from lowtide.errors import LifeEnded
+from lowtide.process.credentials import Credentials
 from lowtide.status.gauges import WorkerGauges, WorkerState
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.entries import LaneLast, Part
@@ -434,17 +435,22 @@ class Kill(Message, frozen=True):
 
 
 class ServiceStart(Message, frozen=True, kw_only=True):
-    """The first line to the service: the secret in hexadecimal, the name to call it by, and where it listens."""
+    """The first line to the service: the secret in hexadecimal, the name to call it by, and where it listens.
+
+    With `tls`, all of the job's doors are under TLS.
+    """
 
     secret: str
     host: str
     bind: str = ""
+    tls: bool = False
 
 
 class ServiceReady(Message, frozen=True):
-    """The service listens at this address, `host:port`."""
+    """The service listens at this address, `host:port`, or `tls:host:port`; then the JVMs' credentials are there."""
 
     address: str
+    shown: Credentials | None = None
 
 
 class JobGauges(Message, frozen=True):

@@ -16,6 +16,7 @@ from lowtide.cli.output import table, time_of
 from lowtide.conf import Conf
 from lowtide.conf.graph_secret import graph_secret
 from lowtide.errors import PortTaken
+from lowtide.process.credentials import plain, secured
 from lowtide.service.graph.messages import Forget, Look, Whole
 from lowtide.service.graph_server import GraphServer
 from lowtide_tracker.job_graph import JobKnown
@@ -62,8 +63,8 @@ def forget(conf: Conf, job: str) -> None:
 
 
 async def _serve(address: str, secret: str) -> None:
-    host, _, port = address.rpartition(":")
-    server = GraphServer(secret.encode())
+    host, _, port = plain(address).rpartition(":")
+    server = GraphServer(secret.encode(), tls=secured(address))
     try:
         server.serve(host, int(port))
     except OSError as error:

@@ -222,11 +222,12 @@ class ExchangeConf:
     """The exchange between workers: hash units, the size of a full frame, and how long Spark waits for more.
 
     Frames are `sealed` (AES-GCM) on their way between hosts, as Spark carries them in the clear: `auto` seals them
-    where executors are processes of their own.
+    where executors are processes of their own. So does `tls` with the connections between a job's processes.
     """
 
     units: Annotated[int, Meta(ge=1, le=1 << 15)] = 128
     sealed: Literal["auto", "always", "never"] = "auto"
+    tls: Literal["auto", "always", "never"] = "auto"
     frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 24)] = 224 << 10
     max_frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 27)] = 4 << 20
     max_frame_rows: Annotated[int, Meta(ge=1, le=1 << 20)] = 8192

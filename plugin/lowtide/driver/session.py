@@ -40,6 +40,7 @@ def settings(conf: Conf) -> dict[str, str]:
     return {
         "spark.plugins": PLUGIN,
         "spark.lowtide.python": sys.executable,
+        "spark.lowtide.tls": str(under_tls(conf)).lower(),
         "spark.lowtide.store": store_setting(conf.snapshots).url,
         "spark.lowtide.startLimitMs": str(int(conf.worker.start_limit_s * 1000)),
         "spark.lowtide.attachLimitMs": str(int(conf.worker.attach_limit_s * 1000)),
@@ -124,6 +125,12 @@ def start_session(conf: Conf, name: str) -> SparkSession:
         raise _start_failed(error) from error
     session.sparkContext.setLogLevel(conf.spark.log_level)
     return session
+
+
+def under_tls(conf: Conf) -> bool:
+    """Return whether the connections between a job's processes are under TLS."""
+    tls = conf.exchange.tls
+    return has_executors(master_of(conf)) if tls == "auto" else tls == "always"
 
 
 def session_runs() -> bool:

@@ -1,10 +1,13 @@
-"""A connection that is tried without waiting: it is taken once the server at the other end has greeted."""
+"""A connection that is tried without waiting: it is taken once TLS is agreed on, and the server has greeted."""
 
 from __future__ import annotations
 
 import os
 import select
 import socket
+import ssl
+
+from lowtide_tracker.tls import Connection, TlsConnection
 
 TRY_EVERY_S = 0.05
 GREETING_LIMIT_S = 2.0
@@ -16,10 +19,14 @@ class Greeting:
 
     Args:
         address: `host:port`.
+        tls: What the connection is under; None for nothing.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tls: ssl.SSLContext | None = None) -> None:
         self.address = address
+        self._tls = tls
+        self._secured: TlsConnection | None = None
+        """TLS on the attempt, from when it is connected."""
         host, _, port = address.rpartition(":")
         self._target = (host, int(port))
         self.attempt: socket.socket | None = None
@@ -28,7 +35,7 @@ class Greeting:
         """The reason that there is none."""
         self._tried_at = float("-inf")
 
-    def taken(self, now: float) -> socket.socket | None:
+    def taken(self, now: float) -> Connection | None:
         """Return the connection if there is something to read on it, so that reading does not block.
 
         Args:
@@ -45,9 +52,9 @@ class Greeting:
         self.why = why
         if self.attempt is not None:
             self.attempt.close()
-            self.attempt = None
+            self.attempt = self._secured = None
 
-    def _taken(self, now: float) -> socket.socket | None:
+    def _taken(self, now: float) -> Connection | None:
         if self.attempt is not None and now - self._tried_at >= GREETING_LIMIT_S:
             self.drop("it takes no connection")
         if self.attempt is None:
@@ -57,12 +64,28 @@ class Greeting:
             self.attempt = socket.socket()
             self.attempt.setblocking(False)
             self.attempt.connect_ex(self._target)
-        poll = select.poll()
-        poll.register(self.attempt, select.POLLIN)
-        if not poll.poll(0):
+        if not _ready(self.attempt, select.POLLIN if self._tls is None else select.POLLOUT):
             return None
-        error = self.attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error:
-            raise OSError(error, os.strerror(error))
-        connection, self.attempt, self.why = self.attempt, None, ""
+        connection: Connection = self.attempt
+        if self._tls is not None:
+            connection = self._secured = self._secured or TlsConnection(self.attempt, self._tls)
+            try:
+                connection.shake()
+            except BlockingIOError:
+                return None
+            if not _ready(self.attempt, select.POLLIN):
+                return None
+        self.attempt, self._secured, self.why = None, None, ""
         return connection
+
+
+def _ready(attempt: socket.socket, event: int) -> bool:
+    """Return whether there is something to read, or room to write (errors: OSError)."""
+    poll = select.poll()
+    poll.register(attempt, event)
+    if not poll.poll(0):
+        return False
+    error = attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if error:
+        raise OSError(error, os.strerror(error))
+    return True

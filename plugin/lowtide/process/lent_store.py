@@ -7,7 +7,6 @@ connection carries one question at a time, after the handshake, in which both sh
 from __future__ import annotations
 
 import os
-import socket
 import struct
 from collections import deque
 from collections.abc import Iterable
@@ -39,6 +38,7 @@ from lowtide_snapshots.stores.errors import (
     StoreUnavailable,
 )
 from lowtide_tracker.handshake import HandshakeError
+from lowtide_tracker.tls import Connection
 
 MEMORY = "memory:"
 """The URL of these snapshots."""
@@ -84,7 +84,7 @@ class LentStore:
     def __init__(self, address: str, secret: bytes, limit_s: float) -> None:
         self.where = "the memory of the job's service"
         self._address, self._secret, self._limit_s = address, secret, limit_s
-        self._idle: dict[int, deque[socket.socket]] = {}
+        self._idle: dict[int, deque[Connection]] = {}
 
     def put(self, name: str, data: Data) -> None:
         """See `Store.put`."""
@@ -127,7 +127,7 @@ class LentStore:
                 way_out="keep snapshots in a folder, S3 or Azure ([snapshots].url)",
             )
         idle = self._idle.setdefault(os.getpid(), deque())
-        connection: socket.socket | None = None
+        connection: Connection | None = None
         try:
             with suppress(IndexError):
                 connection = idle.pop()

@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 
 from lowtide.errors import LifeEnded
+from lowtide.process.credentials import client_tls, plain, secured
 from lowtide.process.greeting import TRY_EVERY_S, Greeting
 from lowtide_tracker import (
     ConnectionLost,
@@ -46,7 +47,7 @@ class TrackerLine:
     not there.
 
     Args:
-        address: The tracker's, ``host:port``; the same in every era.
+        address: The tracker's, ``host:port``, or ``tls:host:port``; the same in every era.
         secret: The job's.
         incarnation: The life.
         local: The worker's local tracker, to which the worker's core passes notices and from which it takes flushes.
@@ -71,28 +72,32 @@ class TrackerLine:
         self.name = name
         self._limit_s = reconnect_limit_s
         self._client: TrackerClient | ShardedClient
+        tls = client_tls(secret) if secured(address) else None
+        at = [plain(each) for each in (address, *shards)]
         if shards:
             self._client = ShardedClient(
-                address,
-                shards,
+                at[0],
+                at[1:],
                 secret=secret,
                 incarnation=incarnation,
                 local=local,
                 name=name,
                 timeout_s=CALL_LIMIT_S,
+                tls=tls,
             )
             self._lines: tuple[TrackerClient, ...] = self._client.lines
         else:
             self._client = TrackerClient(
-                address,
+                at[0],
                 secret=secret,
                 incarnation=incarnation,
                 local=local,
                 name=name,
                 timeout_s=CALL_LIMIT_S,
+                tls=tls,
             )
             self._lines = (self._client,)
-        self._greetings = [Greeting(each) for each in (address, *shards)]
+        self._greetings = [Greeting(each, tls) for each in at]
         self._why = ""
         """The reason why there is no line."""
         self._broken_s = 0.0

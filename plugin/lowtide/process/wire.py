@@ -9,8 +9,10 @@ import os
 import socket
 from enum import IntEnum
 
+from lowtide.process.credentials import client_tls, plain, secured
 from lowtide_tracker import message_reader, tcp
 from lowtide_tracker.handshake import HELLO_BYTES, PROOF_BYTES, ClientHandshake
+from lowtide_tracker.tls import Connection, TlsConnection
 
 HEAD = message_reader.HEAD
 MAX_MESSAGE_BYTES = message_reader.MAX_MESSAGE_BYTES
@@ -61,7 +63,7 @@ class MessageReader(message_reader.MessageReader):
     refused = ConnectionClosed
 
 
-def receive_exactly(connection: socket.socket, size: int) -> bytes:
+def receive_exactly(connection: Connection, size: int) -> bytes:
     """``size`` bytes from a blocking socket; ``ConnectionClosed`` when it ends before."""
     data = tcp.up_to(connection, size)
     if len(data) < size:
@@ -69,7 +71,7 @@ def receive_exactly(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-def tune(connection: socket.socket) -> None:
+def tune(connection: Connection) -> None:
     """No delay for small messages, buffers that are bounded, and an end when the peer's machine has gone.
 
     What a slow reader leaves must not pile up in the kernel.
@@ -79,21 +81,25 @@ def tune(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
 
 
-def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
-    """A blocking connection to the service at ``host:port`` after the handshake.
+def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> Connection:
+    """A blocking connection to the service after the handshake; under TLS where its address begins with `tls:`.
 
     Raises:
-        OSError: no process listens there.
+        OSError: no process listens there, or TLS failed.
         ConnectionClosed: it refused this process's secret.
         HandshakeError: it speaks another version or does not know the secret.
     """
-    host, _, port = address.rpartition(":")
-    connection = socket.create_connection((host, int(port)), limit_s)
+    host, _, port = plain(address).rpartition(":")
+    made = socket.create_connection((host, int(port)), limit_s)
+    connection: Connection = made
     try:
         tune(connection)
         # The service always reads. Between a task and its worker, where the reader may wait for Kafka, this would end
         # healthy lives.
         tcp.expect_acks(connection)
+        if secured(address):
+            connection = secure = TlsConnection(made, client_tls(secret))
+            secure.shake()
         shake = ClientHandshake(secret, os.urandom(NONCE_BYTES))
         hello = receive_exactly(connection, HELLO_BYTES)
         connection.sendall(shake.reply(hello))
@@ -105,12 +111,12 @@ def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> 
     return connection
 
 
-def send(connection: socket.socket, kind: Kind, payload: bytes) -> None:
+def send(connection: Connection, kind: Kind, payload: bytes) -> None:
     """Send one message on a blocking socket."""
     connection.sendall(head(kind, len(payload)) + payload)
 
 
-def receive(connection: socket.socket) -> tuple[int, bytes]:
+def receive(connection: Connection) -> tuple[int, bytes]:
     """The next message of a blocking socket as ``(kind, payload)``; ``ConnectionClosed`` at its end."""
     length, kind = HEAD.unpack(receive_exactly(connection, HEAD.size))
     if not 1 <= length <= MAX_MESSAGE_BYTES:

@@ -6,6 +6,7 @@ import sys
 
 from lowtide.assignment.messages import JobGauges, ServiceReady, ServiceStart, read_service_start
 from lowtide.logs import log_to_stderr
+from lowtide.process.credentials import address_of, credentials_of
 from lowtide.process.interpreter import versions
 from lowtide.service.lives import say
 from lowtide.service.server import Service
@@ -17,10 +18,12 @@ GAUGES_EVERY_S = 1.0
 async def run(first: ServiceStart) -> None:
     """Serve until standard input closes."""
     host = first.bind or first.host
-    service = Service(bytes.fromhex(first.secret), versions(), host)
+    secret = bytes.fromhex(first.secret)
+    service = Service(secret, versions(), host, tls=first.tls)
     lend(service.open_snapshots)
     own, port = service.serve(host)
-    say(ServiceReady(f"{first.host if first.bind else own}:{port}"))
+    address = address_of(f"{first.host if first.bind else own}:{port}", tls=first.tls)
+    say(ServiceReady(address, credentials_of(secret) if first.tls else None))
     loop = asyncio.get_running_loop()
     closed = loop.run_in_executor(None, sys.stdin.read)
     while not closed.done():

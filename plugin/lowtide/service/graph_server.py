@@ -9,6 +9,7 @@ import asyncio
 import logging
 
 from lowtide.assignment.messages import Done, Malformed, Refused
+from lowtide.process.credentials import server_tls
 from lowtide.service.graph.messages import Forget, Heard, Look, Say, Whole, read_by_graph
 from lowtide.service.reception import receive_on
 from lowtide.service.workers.peer import Peer
@@ -26,11 +27,13 @@ class GraphServer:
     Args:
         secret: The secret of all jobs of the graph.
         settle_s: See `SETTLE_S`.
+        tls: True to listen under TLS.
     """
 
-    def __init__(self, secret: bytes, *, settle_s: float = SETTLE_S) -> None:
+    def __init__(self, secret: bytes, *, settle_s: float = SETTLE_S, tls: bool = False) -> None:
         self.graph = JobGraph()
         self._secret = secret
+        self._tls = server_tls(secret) if tls else None
         self._settle_s = settle_s
         self._settled = False
         self._peers: dict[str, Peer] = {}
@@ -41,7 +44,7 @@ class GraphServer:
 
     def serve(self, host: str, port: int = 0) -> tuple[str, int]:
         """Start listening; return the address (errors: OSError)."""
-        self._entrance = receive_on(host, self._secret, self._talk, port)
+        self._entrance = receive_on(host, self._secret, self._talk, port, self._tls)
         self._timer = asyncio.get_running_loop().call_later(self._settle_s, self._settle)
         return self._entrance.address
 

@@ -62,6 +62,7 @@ class Life:
         setting: The driver program's setting.
         secret: The job's secret.
         host: The host on which the tracker listens.
+        tls: True to have it listen under TLS.
         register: The life's workers.
         events: Receives events.
         on_end: Called with the cause when the life cannot go on.
@@ -74,6 +75,7 @@ class Life:
         *,
         secret: bytes,
         host: str,
+        tls: bool = False,
         register: Register,
         events: EventLog,
         on_end: Callable[[Cause], None],
@@ -103,6 +105,7 @@ class Life:
         """The number of restarts of the tracker."""
         self._slack_ms = setting.shape.slack_ms
         self._secret = secret
+        self._tls = tls
         self._events = events
         self._on_end = on_end
         self._publishing: asyncio.Task[None] | None = None
@@ -386,8 +389,8 @@ class Life:
             on_report=lambda report: self.hub.segments_reached(report.min_times, report.global_min),
         )
         if setting.shards == 1:
-            return TrackerProcess(begins, self._secret, hooks, host=host)
-        return ShardedTracker(begins, self._secret, hooks, host=host, shards=setting.shards)
+            return TrackerProcess(begins, self._secret, hooks, host=host, tls=self._tls)
+        return ShardedTracker(begins, self._secret, hooks, host=host, shards=setting.shards, tls=self._tls)
 
     def _through(self, jobs: GraphLine, delivered: int | None) -> int | None:
         """Limit a delivered time by those of the jobs before this one: so the last job's implies all."""

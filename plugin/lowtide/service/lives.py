@@ -51,6 +51,7 @@ class Lives:
         secret: The job's.
         executors: The connected executors.
         host: The host on which a life's processes listen.
+        tls: True to have them listen under TLS.
 
     Attributes:
         register: The workers of the current or last life.
@@ -62,7 +63,7 @@ class Lives:
         deaths: The deaths of its workers.
     """
 
-    def __init__(self, secret: bytes, executors: Executors, host: str) -> None:
+    def __init__(self, secret: bytes, executors: Executors, host: str, *, tls: bool = False) -> None:
         self.register = Register(-1)
         self.running: Running | None = None
         self.plan = b""
@@ -75,6 +76,7 @@ class Lives:
         self.executors = executors
         self._secret = secret
         self._host = host
+        self._tls = tls
         self._history = History()
 
     async def begin(self, payload: bytes) -> Begun | StillRuns | Refused:
@@ -107,6 +109,7 @@ class Lives:
                 setting,
                 secret=self._secret,
                 host=self._host,
+                tls=self._tls,
                 register=register,
                 on_end=partial(self.end, incarnation),
                 send=self._send,
@@ -272,6 +275,7 @@ class Running:
         setting: The driver program's setting.
         secret: The job's secret.
         host: The host on which the tracker listens.
+        tls: True to have it listen under TLS.
         register: The life's workers.
         on_end: Called with the cause when the life cannot go on.
         send: Sends a message to a worker, by name.
@@ -287,6 +291,7 @@ class Running:
         *,
         secret: bytes,
         host: str,
+        tls: bool,
         register: Register,
         on_end: Callable[[Cause], None],
         send: Callable[[str, WorkerOrder], None],
@@ -298,6 +303,7 @@ class Running:
             setting,
             secret=secret,
             host=host,
+            tls=tls,
             register=register,
             events=self.events,
             on_end=on_end,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import Awaitable, Callable
 
 from lowtide.process.wire import NONCE_BYTES, ConnectionClosed, tune
@@ -13,10 +14,16 @@ from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandsha
 from lowtide_tracker.tcp import expect_acks
 
 
-def receive_on(host: str, secret: bytes, talk: Callable[[Peer], Awaitable[None]], port: int = 0) -> Entrance:
+def receive_on(
+    host: str,
+    secret: bytes,
+    talk: Callable[[Peer], Awaitable[None]],
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
+) -> Entrance:
     """Listen on a port of `host`, by default a free one; `talk` serves each peer that knows the secret.
 
-    `lowtide_tracker.strangers` limits other peers.
+    `lowtide_tracker.strangers` limits other peers. Under `tls` they must agree on that first.
     """
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -42,6 +49,6 @@ def receive_on(host: str, secret: bytes, talk: Callable[[Peer], Awaitable[None]]
         loop = asyncio.get_running_loop()
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=loop), connected, loop=loop)
 
-    entrance = Entrance(listen(host, port), protocol)
+    entrance = Entrance(listen(host, port), protocol, tls=tls)
     entrance.open()
     return entrance

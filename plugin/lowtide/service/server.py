@@ -35,6 +35,7 @@ from lowtide.assignment.messages import (
     read_from_host,
 )
 from lowtide.errors import LifeEnded, LowtideError
+from lowtide.process.credentials import server_tls
 from lowtide.process.lent_store import answered
 from lowtide.process.wire import Kind
 from lowtide.service.lives import Lives
@@ -57,21 +58,23 @@ class Service:
         secret: The job's.
         python: The driver's Python and packages, which executors must have.
         host: The host on which a life's processes listen.
+        tls: True to have this process and a life's others listen under TLS.
 
     Attributes:
         lives: Acts on what comes in here.
     """
 
-    def __init__(self, secret: bytes, python: dict[str, str], host: str = "127.0.0.1") -> None:
+    def __init__(self, secret: bytes, python: dict[str, str], host: str = "127.0.0.1", *, tls: bool = False) -> None:
         self._secret = secret
+        self._tls = tls
         self._executors = Executors(python)
-        self.lives = Lives(secret, self._executors, host)
+        self.lives = Lives(secret, self._executors, host, tls=tls)
         self._snapshots = MemoryStore(0)
         self._entrance: Entrance | None = None
 
     def serve(self, host: str) -> tuple[str, int]:
         """Start listening on a free port of ``host``; return host and port."""
-        self._entrance = receive_on(host, self._secret, self._talk)
+        self._entrance = receive_on(host, self._secret, self._talk, tls=server_tls(self._secret) if self._tls else None)
         return self._entrance.address
 
     def open_snapshots(self, setting: StoreSetting) -> Store:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
 from collections.abc import Iterator
@@ -19,12 +18,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from lowtide.errors import ConfError
+from lowtide.process.credentials import load
 
 VALID_BEFORE = timedelta(days=1)
 """Clocks differ."""
 VALID_AFTER = timedelta(days=3650)
 """A life may be long, and its certificate goes with it."""
-MEMORY_FILE = "/proc/self/fd/{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +70,7 @@ def made_certificate(host: str) -> Certificate:
     )
     pem = certificate.public_bytes(Encoding.PEM)
     tls = _context()
-    # OpenSSL loads files only: this one is memory.
-    memory = os.memfd_create("certificate", os.MFD_CLOEXEC)
-    with os.fdopen(memory, "wb", buffering=0) as file:
-        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + pem)
-        tls.load_cert_chain(MEMORY_FILE.format(memory))
+    load(tls, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), pem)
     return Certificate(pem.decode(), tls)
 
 

@@ -39,6 +39,7 @@ from lowtide.assignment.messages import (
     read_order,
 )
 from lowtide.logs import log_to_stderr
+from lowtide.process.credentials import address_of, secured, server_tls
 from lowtide.process.interpreter import versions
 from lowtide.process.pandas_later import leave_pandas_for_later
 from lowtide.process.wire import ConnectionClosed, Kind, MessageReader, connect, send
@@ -81,6 +82,8 @@ class ForkServer:
         self._host = socket.getaddrinfo(first.host, None, socket.AF_INET)[0][4][0]
         self._children: dict[int, Child] = {}
         self._link = connect(first.service, self._secret)
+        if secured(first.service):
+            server_tls(self._secret)  # Made once, for all hosts.
         self._orders = MessageReader()
         send(self._link, Kind.ASK, encode(self._hello()))
 
@@ -175,7 +178,7 @@ class ForkServer:
         return Forked(child.address)
 
     def _fork_host(self, listener: socket.socket, order: MakeWorker, close: Callable[[], None]) -> Forked:
-        address = f"{self._host}:{listener.getsockname()[1]}"
+        address = address_of(f"{self._host}:{listener.getsockname()[1]}", tls=secured(self._first.service))
         birth = Birth(
             order.worker,
             order.level,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from collections import deque
 from itertools import islice
 
 from lowtide.process.wire import ConnectionClosed, Kind, MessageReader, head
+from lowtide_tracker.tls import Connection
 
 RECEIVE_BYTES = 1 << 18
 BUFFERS_PER_CALL = 64
@@ -17,12 +17,12 @@ class Link:
     """Gathers output until `flush`, and keeps what the peer does not take at once.
 
     Attributes:
-        socket: The socket, for a selector.
+        socket: The connection, for a selector.
         unsent_bytes: Bytes that wait to be sent; the caller stops reading while there are too many.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
-        """Take over a connected socket, which becomes non-blocking."""
+    def __init__(self, connection: Connection) -> None:
+        """Take over a connection, which becomes non-blocking."""
         connection.setblocking(False)
         self.socket = connection
         self.unsent_bytes = 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+import ssl
 import struct
 import time
 import traceback
@@ -75,6 +76,7 @@ class Loop:
         max_queued_bytes: Output that may wait for a task before input stops being read.
         max_group_rows: The largest number of records handled together.
         call_limit_s: The longest time a turn, and so a call of the flow's functions, may last.
+        tls: What the tasks' connections are under; None for nothing.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Loop:
         max_queued_bytes: int,
         max_group_rows: int,
         call_limit_s: float,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._host = host
         self._limit = CallLimit(call_limit_s, self._hangs)
@@ -117,7 +120,7 @@ class Loop:
         self._stopping = False
         self._more = False
         """True if there is input that can be handled at once."""
-        self._door = Door(listener, birth.secret, self._watch, self._asked)
+        self._door = Door(listener, birth.secret, self._watch, self._asked, tls=tls)
         self._gauges_at = 0.0
 
     def run(self) -> None:
@@ -128,6 +131,7 @@ class Loop:
         self._watch.set(self._orders.fileno(), READ, self._hear_orders)
         self._settle()
         self._limit.begin()
+        self._hear_service()  # Under TLS more than the plan may have come with it.
         while not self._stopping:
             self._limit.turns += 1
             self._watch_host()
@@ -367,7 +371,7 @@ class Loop:
         except ConnectionClosed:
             self._service_gone()
 
-    def _hear_service(self, _events: int) -> None:
+    def _hear_service(self, _events: int = READ) -> None:
         try:
             self._control.flush()
             for kind, message in self._control.receive():

@@ -15,6 +15,7 @@ from lowtide.assignment.birth import Birth
 from lowtide.assignment.messages import Failed, Refused, WorkerHello, encode, read_by_host
 from lowtide.assignment.welcome import Welcome, unpack
 from lowtide.errors import LowtideError
+from lowtide.process.credentials import secured, server_tls
 from lowtide.process.interpreter import set_up_collector
 from lowtide.process.lent_store import lend_from
 from lowtide.process.role import becomes_worker
@@ -40,7 +41,7 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
     Args:
         birth: The first worker's birth.
         listener: The socket to which tasks connect.
-        address: Its address, ``host:port``.
+        address: Its address, ``host:port`` or ``tls:host:port``.
         orders: The line from the fork server, for more workers.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -77,6 +78,7 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
         max_queued_bytes=deployment.max_queued_bytes,
         max_group_rows=deployment.limits.max_frame_rows,
         call_limit_s=deployment.call_limit_s,
+        tls=server_tls(birth.secret) if secured(address) else None,
     )
     loop.take_in(birth, stage)
     loop.run()

@@ -8,8 +8,9 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from controlled import controlled
@@ -19,6 +20,7 @@ from stage_rig import SECRET, Served
 
 from lowtide.assignment.messages import Attach, encode, read_attach
 from lowtide.events import EventLog
+from lowtide.process.credentials import address_of, server_tls
 from lowtide.process.wire import Kind, connect, receive, send
 from lowtide.service.reception import receive_on
 from lowtide.service.workers.peer import Peer
@@ -27,6 +29,7 @@ from lowtide.worker.link import Link
 from lowtide.worker.watch import Watch
 from lowtide_tracker.handshake import MAGIC
 
+CLIENT_HELLO = bytes.fromhex("1603010200010001fc0303")
 QUESTION = Attach(worker="1/0", incarnation=7, epoch=3)
 
 
@@ -64,7 +67,7 @@ def control() -> Iterator[Opened]:
 
 
 @contextmanager
-def service() -> Iterator[Opened]:
+def service(*, tls: bool = False) -> Iterator[Opened]:
     async def talk(peer: Peer) -> None:
         while True:
             await peer.send(Kind.ASK, (await peer.receive())[1])
@@ -72,24 +75,24 @@ def service() -> Iterator[Opened]:
     with _loop() as do:
 
         async def begin() -> Any:
-            return receive_on("127.0.0.1", SECRET, talk)
+            return receive_on("127.0.0.1", SECRET, talk, tls=server_tls(SECRET) if tls else None)
 
         entrance = do(begin())
         try:
-            yield _opened(entrance.address)
+            yield _opened(entrance.address, tls=tls)
         finally:
             do(entrance.close())
 
 
 @contextmanager
-def tracker() -> Iterator[Opened]:
-    with Served() as served:
+def tracker(*, tls: bool = False) -> Iterator[Opened]:
+    with Served(tls=server_tls(SECRET) if tls else None) as served:
         host, port = served.address.split(":")
-        yield _opened((host, int(port)), answers=False)
+        yield _opened((host, int(port)), answers=False, tls=tls)
 
 
 @contextmanager
-def worker() -> Iterator[Opened]:
+def worker(*, tls: bool = False) -> Iterator[Opened]:
     watch, over = Watch(), threading.Event()
     links = []
 
@@ -104,11 +107,11 @@ def worker() -> Iterator[Opened]:
             door.tick()
 
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
-        door = Door(listener, SECRET, watch, asked)
+        door = Door(listener, SECRET, watch, asked, tls=server_tls(SECRET) if tls else None)
         thread = threading.Thread(target=run)
         thread.start()
         try:
-            yield _opened(listener.getsockname())
+            yield _opened(listener.getsockname(), tls=tls)
         finally:
             over.set()
             thread.join(HANGS_S)
@@ -117,20 +120,31 @@ def worker() -> Iterator[Opened]:
                 link.close()
 
 
-DOORS = {"control": control, "service": service, "tracker": tracker, "worker": worker}
+DOORS: dict[str, Callable[[], AbstractContextManager[Opened]]] = {
+    "control": control,
+    "service": service,
+    "tracker": tracker,
+    "worker": worker,
+    "service under TLS": partial(service, tls=True),
+    "tracker under TLS": partial(tracker, tls=True),
+    "worker under TLS": partial(worker, tls=True),
+}
 
 
-def _opened(address: tuple[str, int], *, answers: bool = True) -> Opened:
-    """A door with the handshake; where nothing is answered, the server's own proof is what one gets."""
+def _opened(address: tuple[str, int], *, answers: bool = True, tls: bool) -> Opened:
+    """A door with the handshake; where nothing is answered, the server's own proof is what one gets.
+
+    Under TLS a stranger begins with the head of a ClientHello.
+    """
 
     def enter() -> None:
-        with connect(f"{address[0]}:{address[1]}", SECRET) as connection:
+        with connect(address_of(f"{address[0]}:{address[1]}", tls=tls), SECRET) as connection:
             if answers:
                 connection.settimeout(HANGS_S)
                 send(connection, Kind.ASK, encode(QUESTION))
                 assert read_attach(receive(connection)[1]) == QUESTION
 
-    return Opened(address, enter, MAGIC + bytes(60))
+    return Opened(address, enter, (CLIENT_HELLO if tls else MAGIC) + bytes(60))
 
 
 @contextmanager

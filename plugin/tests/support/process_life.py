@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -39,6 +38,7 @@ from lowtide.assignment.messages import (
 )
 from lowtide.assignment.setting import LifeSetting, pack
 from lowtide.process.wire import ConnectionClosed, Kind, connect, receive, send
+from lowtide_tracker.tls import Connection
 
 SECRET = b"the secret of a test, 32 bytes.."
 
@@ -46,7 +46,7 @@ SECRET = b"the secret of a test, 32 bytes.."
 class Task:
     """A task attached to a worker."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
     def send(self, kind: Kind, payload: bytes) -> None:
@@ -73,12 +73,12 @@ class Task:
 class Life:
     """The processes of one life; `executors` are fork servers by name."""
 
-    def __init__(self, zookeeper: str, incarnation: int = 7) -> None:
+    def __init__(self, zookeeper: str, incarnation: int = 7, *, tls: bool = False) -> None:
         self.incarnation = incarnation
         self.processes = 1
         """Hosts of each executor."""
         self._zookeeper = zookeeper
-        self.service = self._start("lowtide.service", ServiceStart(secret=SECRET.hex(), host="127.0.0.1"))
+        self.service = self._start("lowtide.service", ServiceStart(secret=SECRET.hex(), host="127.0.0.1", tls=tls))
         self.address: str = self._hear(self.service)["address"]
         self.executors: dict[str, subprocess.Popen[str]] = {}
         self._control = connect(self.address, SECRET)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -207,7 +208,9 @@ class Served:
         levels: int = 2,
         fronts: Iterable[int] = range(PARTITIONS),
         dues: Mapping[int, Sequence[int]] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self._graph = Graph({level: [level - 1] if level > 1 else [] for level in range(1, levels + 1)})
         self._fronts = dict.fromkeys(fronts, 0)
         self._dues = dues
@@ -233,7 +236,9 @@ class Served:
             tracker = Tracker(self._graph, self._fronts, **size).rebuilt_from(list(workers))
 
         async def serve() -> str:
-            self._server = TrackerServer(tracker, secret=SECRET, incarnation=INCARNATION, on_fault=self.faults.append)
+            self._server = TrackerServer(
+                tracker, tls=self._tls, secret=SECRET, incarnation=INCARNATION, on_fault=self.faults.append
+            )
             return await self._server.start(port=int(self.address.rpartition(":")[2] or 0))
 
         self.address = asyncio.run_coroutine_threadsafe(serve(), self._loop).result(LIMIT_S)

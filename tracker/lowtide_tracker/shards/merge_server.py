@@ -1,5 +1,6 @@
 """The sockets of a tracker in shards at the tracker's address: shards, subscribers and workers that listen (R9)."""
 
+import ssl
 from collections import deque
 from collections.abc import Callable
 
@@ -35,6 +36,7 @@ class MergeServer(NoticeServer):
         incarnation: of the life; processes of another one are refused.
         on_fault: called with the error that ended the life, after the peers know it.
         on_notice: called with every notice, as subscribers in other processes get it.
+        tls: as of `LifeServer`.
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class MergeServer(NoticeServer):
         incarnation: int,
         on_fault: Callable[[TrackerError], None],
         on_notice: Callable[[Notice], None] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__(secret=secret, incarnation=incarnation, on_fault=on_fault, on_notice=on_notice)
+        super().__init__(secret=secret, incarnation=incarnation, on_fault=on_fault, on_notice=on_notice, tls=tls)
         self.merge = merge
         self.count = shards
         self._shards: dict[int, Peer] = {}

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 
 from lowtide_tracker.errors import (
@@ -56,6 +57,8 @@ class ShardServer(LifeServer):
         secret: the job's, of at least 16 bytes.
         incarnation: of the life; processes of another one are refused.
         on_fault: called with the error that ended the life, after the peers know it.
+        tls: as of `LifeServer`.
+        merge_tls: what the line to the merge is under, of the client's kind; None for nothing.
     """
 
     def __init__(
@@ -69,8 +72,11 @@ class ShardServer(LifeServer):
         secret: bytes,
         incarnation: int,
         on_fault: Callable[[TrackerError], None],
+        tls: ssl.SSLContext | None = None,
+        merge_tls: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__(secret=secret, incarnation=incarnation, on_fault=on_fault)
+        super().__init__(secret=secret, incarnation=incarnation, on_fault=on_fault, tls=tls)
+        self._merge_tls = merge_tls
         self.number, self.count = shard, shards
         self.shard: Shard | None = None
         """None before the merge has answered for the first time."""
@@ -163,7 +169,10 @@ class ShardServer(LifeServer):
             try:
                 async with asyncio.timeout(GREETING_LIMIT_S):
                     _, line = await loop.create_connection(
-                        lambda: MergeLine(self._secret, hello, self._hear, self._fail), host, int(port)
+                        lambda: MergeLine(self._secret, hello, self._hear, self._fail),
+                        host,
+                        int(port),
+                        ssl=self._merge_tls,
                     )
             except (OSError, TimeoutError) as error:
                 LOG.debug("shard %d cannot reach the merge: %s", self.number, error)

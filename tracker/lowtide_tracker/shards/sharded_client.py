@@ -1,5 +1,6 @@
 """A worker's connections to a tracker in shards: its flushes go to all shards, its notices come from the merge."""
 
+import ssl
 import time
 from collections.abc import Iterable, Sequence
 
@@ -73,6 +74,7 @@ class ShardedClient:
         local: the worker's local tracker.
         name: for people.
         timeout_s: see `ANSWER_TIMEOUT_S`.
+        tls: as of `TrackerClient`.
     """
 
     def __init__(
@@ -85,13 +87,20 @@ class ShardedClient:
         local: LocalTracker,
         name: str = "",
         timeout_s: float = ANSWER_TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._local = local
         self._timeout_s = timeout_s
         self._splitter = Splitter(len(shards))
         numbers = [0] * len(shards)
         self.merge = TrackerClient(
-            address, secret=secret, incarnation=incarnation, local=_NoFlushes(local), name=name, timeout_s=timeout_s
+            address,
+            secret=secret,
+            incarnation=incarnation,
+            local=_NoFlushes(local),
+            name=name,
+            timeout_s=timeout_s,
+            tls=tls,
         )
         self.shards = tuple(
             TrackerClient(
@@ -102,6 +111,7 @@ class ShardedClient:
                 name=name,
                 subscribe=False,
                 timeout_s=timeout_s,
+                tls=tls,
             )
             for shard, each in enumerate(shards)
         )

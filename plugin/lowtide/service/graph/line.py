@@ -12,6 +12,7 @@ import msgspec
 
 from lowtide.assignment.messages import Malformed, Refused, encode
 from lowtide.assignment.setting import GraphSetting
+from lowtide.process.credentials import client_tls, plain, secured
 from lowtide.process.wire import HEAD, MAX_MESSAGE_BYTES, ConnectionClosed, Kind, head, tune
 from lowtide.service.graph.messages import Heard, Say, read_from_graph
 from lowtide_snapshots.cause import Cause
@@ -148,15 +149,17 @@ class GraphLine:
             await asyncio.sleep(AGAIN_S)
 
     async def _talk(self) -> None:
-        host, _, port = self._setting.address.rpartition(":")
+        address, secret = self._setting.address, self._setting.secret.encode()
+        host, _, port = plain(address).rpartition(":")
         async with asyncio.timeout(ANSWER_WITHIN_S):
-            reader, writer = await asyncio.open_connection(host, int(port))
+            tls = client_tls(secret) if secured(address) else None
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=tls)
             self._writer = None
             try:
                 connection = writer.get_extra_info("socket")
                 tune(connection)
                 expect_acks(connection)
-                shake = ClientHandshake(self._setting.secret.encode(), os.urandom(NONCE_BYTES))
+                shake = ClientHandshake(secret, os.urandom(NONCE_BYTES))
                 hello = await reader.readexactly(HELLO_BYTES)
                 writer.write(shake.reply(hello))
                 try:

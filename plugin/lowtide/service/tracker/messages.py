@@ -45,6 +45,7 @@ class TrackerStart(Message, frozen=True, kw_only=True):
         shards: The number of the tracker's shards; 1 for a single process.
         shard: This shard's number; None for the merge, and for a single process.
         merge: The merge's address, for a shard.
+        tls: True to listen under TLS.
     """
 
     secret: str
@@ -55,6 +56,7 @@ class TrackerStart(Message, frozen=True, kw_only=True):
     shards: int = 1
     shard: int | None = None
     merge: str = ""
+    tls: bool = False
 
 
 class Request(Message, frozen=True):

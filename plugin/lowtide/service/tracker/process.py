@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from lowtide.assignment.messages import Refused, line
 from lowtide.errors import LifeEnded, ServiceUnavailable
+from lowtide.process.credentials import address_of
 from lowtide.service.tracker.lookout import Lookout
 from lowtide.service.tracker.messages import (
     Fault,
@@ -111,6 +112,7 @@ class TrackerProcess:
         hooks: The calls to the life.
         host: The host to listen on.
         part: Its part of a sharded tracker; by default the whole.
+        tls: True to listen under TLS.
 
     Attributes:
         report: The newest of its reports; None before the first, and for a shard.
@@ -119,7 +121,14 @@ class TrackerProcess:
     """
 
     def __init__(
-        self, setting: TrackerSetting, secret: bytes, hooks: TrackerHooks, *, host: str, part: Part = Part()
+        self,
+        setting: TrackerSetting,
+        secret: bytes,
+        hooks: TrackerHooks,
+        *,
+        host: str,
+        part: Part = Part(),
+        tls: bool = False,
     ) -> None:
         self.part = part
         self.shard_report: ShardReport | None = None
@@ -130,6 +139,7 @@ class TrackerProcess:
         self._secret = secret
         self._hooks = hooks
         self._host = host
+        self._tls = tls
         self._era = 0
         self._deaths: deque[float] = deque(maxlen=MAX_DEATHS + 1)
         self._listener: socket.socket | None = None
@@ -143,7 +153,7 @@ class TrackerProcess:
         self._closing = False
 
     async def start(self) -> str:
-        """Start the process; return its address, ``host:port``.
+        """Start the process; return its address, ``host:port`` or ``tls:host:port``.
 
         Raises:
             LifeEnded: the tracker refused its setting.
@@ -168,7 +178,7 @@ class TrackerProcess:
         except BaseException:
             await self.close()
             raise
-        return f"{host}:{port}"
+        return address_of(f"{host}:{port}", tls=self._tls)
 
     @property
     def era(self) -> int:
@@ -273,6 +283,7 @@ class TrackerProcess:
             shards=self.part.shards,
             shard=self.part.shard,
             merge=self.part.merge,
+            tls=self._tls,
         )
         assert self._process.stdin is not None
         self._process.stdin.write(line(first))

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from lowtide.process.credentials import client_tls, plain, secured, server_tls
 from lowtide.service.tracker.messages import Report, ShardSaid, TrackerStart
 from lowtide.status.tracker_report import ShardReport, TrackerReport
 from lowtide_tracker import (
@@ -156,17 +157,20 @@ def served_of(
         TrackerError: the setting is not valid for a tracker.
     """
     setting, secret = first.setting, bytes.fromhex(first.secret)
+    tls = server_tls(secret) if first.tls else None
     if first.shard is not None:
         return _Shard(
             ShardServer(
                 _maker(first, Graph(setting.graph)),
                 shard=first.shard,
                 shards=first.shards,
-                merge=first.merge,
+                merge=plain(first.merge),
                 era=first.era,
                 secret=secret,
                 incarnation=setting.incarnation,
                 on_fault=on_fault,
+                tls=tls,
+                merge_tls=client_tls(secret) if secured(first.merge) else None,
             )
         )
     if first.shards > 1:
@@ -186,6 +190,7 @@ def served_of(
             incarnation=setting.incarnation,
             on_fault=on_fault,
             on_notice=on_notice,
+            tls=tls,
         )
         return _Merge(server)
     return _Alone(
@@ -195,6 +200,7 @@ def served_of(
             incarnation=setting.incarnation,
             on_fault=on_fault,
             on_notice=on_notice,
+            tls=tls,
         )
     )
 

@@ -56,12 +56,22 @@ class ShardedTracker:
         hooks: The calls to the life.
         host: The host to listen on.
         shards: The number of shards.
+        tls: True to listen under TLS.
 
     Attributes:
         report: The merge's newest report, with the state of the shards; None before the first.
     """
 
-    def __init__(self, setting: TrackerSetting, secret: bytes, hooks: TrackerHooks, *, host: str, shards: int) -> None:
+    def __init__(
+        self,
+        setting: TrackerSetting,
+        secret: bytes,
+        hooks: TrackerHooks,
+        *,
+        host: str,
+        shards: int,
+        tls: bool = False,
+    ) -> None:
         self.report: TrackerReport | None = None
         self.shards: tuple[str, ...] = ()
         self._hooks = hooks
@@ -70,9 +80,9 @@ class ShardedTracker:
 
         def processes(merge: str) -> list[TrackerProcess]:
             parts = [Part(shards, shard, merge) for shard in range(shards)]
-            return [TrackerProcess(setting, secret, own, host=host, part=part) for part in parts]
+            return [TrackerProcess(setting, secret, own, host=host, part=part, tls=tls) for part in parts]
 
-        self._merge = TrackerProcess(setting, secret, own, host=host, part=Part(shards))
+        self._merge = TrackerProcess(setting, secret, own, host=host, part=Part(shards), tls=tls)
         self._processes: list[TrackerProcess] = []
         self._make = processes
 

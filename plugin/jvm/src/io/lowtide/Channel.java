@@ -6,8 +6,11 @@ import java.net.InetSocketAddress;
 import java.net.StandardSocketOptions;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.channels.GatheringByteChannel;
+import java.nio.channels.ReadableByteChannel;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
+import javax.net.ssl.SSLContext;
 import jdk.net.ExtendedSocketOptions;
 
 /**
@@ -17,6 +20,9 @@ import jdk.net.ExtendedSocketOptions;
  * <p>One thread at a time may write while another reads. A blocked read or write ends when its thread is interrupted.
  */
 final class Channel implements AutoCloseable {
+  /** Begins the address of a door under TLS. */
+  private static final String TLS = "tls:";
+
   private static final int HEAD_BYTES = 5;
   private static final int CONNECT_TIMEOUT_MS = 10_000;
   private static final int SOCKET_BUFFER_BYTES = 1 << 20;
@@ -33,21 +39,30 @@ final class Channel implements AutoCloseable {
   }
 
   private final SocketChannel socket;
+  private final ReadableByteChannel from;
+  private final GatheringByteChannel to;
   private final ByteBuffer in = ByteBuffer.allocateDirect(READ_BUFFER_BYTES).order(ByteOrder.LITTLE_ENDIAN).limit(0);
   private final ByteBuffer head = ByteBuffer.allocateDirect(HEAD_BYTES).order(ByteOrder.LITTLE_ENDIAN);
   private final String peer;
   private int left;
 
-  private Channel(SocketChannel socket, String peer) {
+  private <T extends ReadableByteChannel & GatheringByteChannel> Channel(SocketChannel socket, T bytes, String peer) {
     this.socket = socket;
+    this.from = bytes;
+    this.to = bytes;
     this.peer = peer;
   }
 
-  /** Connects to {@code host:port} and proves the secret; the peer must prove it too, within the limit. */
-  static Channel open(String address, byte[] secret, String peer, long limitMs) throws IOException {
+  /**
+   * Connects to {@code host:port}, or under TLS to {@code tls:host:port}, and proves the secret; the peer must prove it
+   * too, within the limit.
+   */
+  static Channel open(String address, byte[] secret, SSLContext tls, String peer, long limitMs) throws IOException {
+    boolean secured = address.startsWith(TLS);
     int colon = address.lastIndexOf(':');
     InetSocketAddress target =
-        new InetSocketAddress(address.substring(0, colon), Integer.parseInt(address.substring(colon + 1)));
+        new InetSocketAddress(
+            address.substring(secured ? TLS.length() : 0, colon), Integer.parseInt(address.substring(colon + 1)));
     SocketChannel socket = SocketChannel.open();
     try {
       socket.setOption(StandardSocketOptions.TCP_NODELAY, true);
@@ -58,8 +73,16 @@ final class Channel implements AutoCloseable {
       socket.setOption(StandardSocketOptions.SO_SNDBUF, SOCKET_BUFFER_BYTES);
       socket.setOption(StandardSocketOptions.SO_RCVBUF, SOCKET_BUFFER_BYTES);
       socket.socket().connect(target, CONNECT_TIMEOUT_MS);
-      Channel channel = new Channel(socket, peer);
-      channel.within(limitMs, () -> channel.handshake(secret));
+      TlsSocket under = secured ? new TlsSocket(socket, tls) : null;
+      Channel channel = secured ? new Channel(socket, under, peer) : new Channel(socket, socket, peer);
+      channel.within(
+          limitMs,
+          () -> {
+            if (secured) {
+              under.shake();
+            }
+            channel.handshake(secret);
+          });
       return channel;
     } catch (IOException | RuntimeException error) {
       socket.close();
@@ -93,7 +116,7 @@ final class Channel implements AutoCloseable {
     long left = length + 4L;
     try {
       while (left > 0) {
-        left -= socket.write(all);
+        left -= to.write(all);
       }
     } catch (IOException error) {
       throw new Broken(peer + " takes no more: " + error, error);
@@ -102,10 +125,11 @@ final class Channel implements AutoCloseable {
 
   /**
    * How many bytes {@link #write} takes without waiting while the peer has read all before. Linux says twice of what was
-   * asked for, to have room for what it needs itself.
+   * asked for, to have room for what it needs itself. A sixteenth is left for what TLS adds.
    */
   int takesAtOnce() throws IOException {
-    return socket.getOption(StandardSocketOptions.SO_SNDBUF) / 2;
+    int bytes = socket.getOption(StandardSocketOptions.SO_SNDBUF) / 2;
+    return to == socket ? bytes : bytes - bytes / 16;
   }
 
   void write(byte kind, String text) throws IOException {
@@ -199,7 +223,7 @@ final class Channel implements AutoCloseable {
   private void receive(ByteBuffer into) throws IOException {
     int count;
     try {
-      count = socket.read(into);
+      count = from.read(into);
     } catch (IOException error) {
       throw new IOException("the connection to " + peer + " broke: " + error, error);
     }
@@ -210,7 +234,7 @@ final class Channel implements AutoCloseable {
 
   private void writeFully(ByteBuffer bytes) throws IOException {
     while (bytes.hasRemaining()) {
-      socket.write(bytes);
+      to.write(bytes);
     }
   }
 

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.MissingNode;
 import java.io.IOException;
 import java.security.SecureRandom;
+import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.Map;
 import org.apache.spark.SparkConf;
@@ -72,8 +73,11 @@ public final class DriverSide implements DriverPlugin {
     secret = HexFormat.of().formatHex(random);
     String bind = conf.get("spark.driver.bindAddress", conf.get("spark.driver.host"));
     ShuffleDoor.shut(bind, random);
+    JsonNode shown;
     try {
-      address = start(conf, bind);
+      JsonNode ready = start(conf, bind);
+      address = Messages.serviceAddress(ready);
+      shown = ready.path("shown");
     } catch (IOException error) {
       throw new IllegalStateException("Lowtide's service did not start. " + error.getMessage(), error);
     }
@@ -81,19 +85,27 @@ public final class DriverSide implements DriverPlugin {
     events.setDaemon(true);
     events.start();
     current = this;
-    return Map.of("service", address, "secret", secret, "python", Interpreter.executor(conf));
+    Map<String, String> forExecutors = new HashMap<>();
+    forExecutors.put("service", address);
+    forExecutors.put("secret", secret);
+    forExecutors.put("python", Interpreter.executor(conf));
+    if (shown.isObject()) {
+      forExecutors.put("shown", shown.toString());
+    }
+    return forExecutors;
   }
 
-  /** Starts the service, again if it is killed before it answers; returns where it listens. */
-  private String start(SparkConf conf, String bind) throws IOException {
+  /** Starts the service, again if it is killed before it answers; returns its answer. */
+  private JsonNode start(SparkConf conf, String bind) throws IOException {
     for (int tries = 1; ; tries++) {
       service =
           PythonProcess.start(
               Interpreter.driver(conf),
               "lowtide.service",
-              Messages.startService(secret, conf.get("spark.driver.host"), bind));
+              Messages.startService(
+                  secret, conf.get("spark.driver.host"), bind, conf.getBoolean("spark.lowtide.tls", false)));
       try {
-        return Messages.serviceAddress(service.hear(Interpreter.startLimitMs(conf)));
+        return service.hear(Interpreter.startLimitMs(conf));
       } catch (IOException error) {
         if (tries == SERVICE_TRIES || !service.wasKilled()) {
           throw error;

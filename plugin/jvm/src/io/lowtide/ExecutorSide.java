@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.util.HexFormat;
 import java.util.Map;
+import javax.net.ssl.SSLContext;
 import org.apache.spark.SparkConf;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
@@ -24,6 +25,7 @@ public final class ExecutorSide implements ExecutorPlugin {
 
   private String service;
   private byte[] secret;
+  private SSLContext tls;
   private String executor;
   private PythonProcess forkServer;
   private String forkServerError;
@@ -57,6 +59,9 @@ public final class ExecutorSide implements ExecutorPlugin {
         Messages.startForkServer(
             service, fromDriver.get("secret"), executor, host, conf.get("spark.lowtide.store", ""));
     try {
+      if (fromDriver.containsKey("shown")) {
+        tls = TlsSocket.context(Messages.read(fromDriver.get("shown")));
+      }
       if (!executor.equals("driver")) {
         ShuffleDoor.shut(host, secret); // In a driver that executes itself, its side has done that.
       }
@@ -75,7 +80,7 @@ public final class ExecutorSide implements ExecutorPlugin {
     String address = found.at() == null ? fork(worker, Messages.makeWorker(task, worker, found)) : found.at();
     // A worker's process is busy while it loads the state of a snapshot; one that dies closes the connection.
     long limitMs = attachLimitMs + found.loadMs();
-    Channel channel = Channel.open(address, secret, "worker " + worker, limitMs);
+    Channel channel = Channel.open(address, secret, tls, "worker " + worker, limitMs);
     try {
       channel.write(Kind.ATTACH, Messages.attach(task, worker).toString());
       JsonNode welcome = Messages.read(channel.readText(limitMs));
@@ -99,7 +104,7 @@ public final class ExecutorSide implements ExecutorPlugin {
   }
 
   private JsonNode ask(JsonNode question) throws IOException {
-    try (Channel channel = Channel.open(service, secret, "Lowtide's service", startLimitMs)) {
+    try (Channel channel = Channel.open(service, secret, tls, "Lowtide's service", startLimitMs)) {
       channel.write(Kind.ASK, question.toString());
       return Messages.read(channel.readText(startLimitMs));
     }
