@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from lowtide_tracker.strangers import BACKLOG, Refusals, Strangers
+from lowtide_tracker.tls import why_failed
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.25
@@ -161,7 +162,7 @@ class Entrance:
             if stranger in self._strangers:
                 self._send_away(stranger)
                 if isinstance(error, ssl.SSLError):
-                    self.refused(error)
+                    self.refused(why_failed(error))
             # The frames that it came through refer to it, and to TLS's memory, which would wait for the collector.
             error.__traceback__ = None
 

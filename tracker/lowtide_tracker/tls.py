@@ -242,7 +242,7 @@ def why_failed(error: ssl.SSLError) -> str:
     """Return what a failure of TLS means here."""
     reason = error.reason or str(error)
     if "ALERT" in reason:
-        return f"the peer does not take this process's certificate: it is not of this start of the job ({reason})"
+        return f"the peer does not take this process's certificate, which is of another start or another job ({reason})"
     if "CERTIFICATE" in reason:
-        return f"the peer has no certificate of this start of the job ({reason})"
+        return f"the peer does not know the job's secret: it has no certificate of this start of the job ({reason})"
     return f"the peer does not speak TLS 1.3, or somebody changes what it sends ({reason})"

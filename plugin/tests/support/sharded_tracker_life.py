@@ -24,12 +24,13 @@ class ShardedTrackerLife(TrackerLife):
         graph: dict[int, tuple[int, ...]] | None = None,
         fronts: dict[int, int] | None = None,
         dues: dict[int, list[int]] | None = None,
+        tls: bool = False,
     ) -> None:
         self.count = shards
-        super().__init__(graph, fronts=fronts, dues=dues)
+        super().__init__(graph, fronts=fronts, dues=dues, tls=tls)
 
     def make(self) -> ShardedTracker:  # type: ignore[override]
-        return ShardedTracker(self.setting, SECRET, self.hooks, host="127.0.0.1", shards=self.count)
+        return ShardedTracker(self.setting, SECRET, self.hooks, host="127.0.0.1", shards=self.count, tls=self.tls)
 
     def signal(self, which: int, number: signal.Signals) -> int:
         """Send a signal to a shard's process, or the merge's, and return who it was."""

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar
 
 from hanging import HANGS_S
 
+from lowtide.process.credentials import client_tls, plain
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import Part, TrackerHooks, TrackerProcess
@@ -53,7 +54,10 @@ class TrackerLife:
         workers: Callable[[], list[int]] | None = None,
         fronts: dict[int, int] | None = None,
         dues: dict[int, list[int]] | None = None,
+        *,
+        tls: bool = False,
     ) -> None:
+        self.tls = tls
         self.workers = [1, 2]
         self.fronts = fronts or {0: 0}
         self.faults: list[Cause] = []
@@ -69,7 +73,7 @@ class TrackerLife:
         self._open: list[TrackerLine | TrackerClient] = []
 
     def make(self) -> TrackerProcess:
-        return TrackerProcess(self.setting, SECRET, self.hooks, host="127.0.0.1")
+        return TrackerProcess(self.setting, SECRET, self.hooks, host="127.0.0.1", tls=self.tls)
 
     def _restarted(self, part: Part, era: int, how: str) -> None:
         if part.shard is None:
@@ -134,7 +138,8 @@ class TrackerLife:
 
     def client(self) -> TrackerClient:
         """A subscriber's connection."""
-        client = TrackerClient(self.address, secret=SECRET, incarnation=INCARNATION)
+        tls = client_tls(SECRET) if self.tls else None
+        client = TrackerClient(plain(self.address), secret=SECRET, incarnation=INCARNATION, tls=tls)
         self._open.append(client)
         client.connect()
         return client
