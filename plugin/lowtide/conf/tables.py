@@ -316,11 +316,11 @@ class TrackerConf:
 
     `shards` processes divide the job's acks among them; 1 is a single tracker. `after` names the jobs whose topics
     this one reads, with commas: the job waits until they have reported. The conf never holds the secret, which all
-    jobs of the graph share.
+    jobs of the graph share. With `tls:` before `host:port` in `graph`, its tracker and the jobs talk under TLS.
     """
 
     shards: Annotated[int, Meta(ge=1, le=64, description="from 1 to 64")] = 1
-    graph: Annotated[str, Meta(pattern=r"^[^\s,]+:[0-9]+$", description="one host:port")] | None = None
+    graph: Annotated[str, Meta(pattern=r"^[^\s,]+:[0-9]+$", description="one host:port, or tls:host:port")] | None = None
     after: Text | None = None
     secret_env: Text | None = None
     secret_file: Text | None = None

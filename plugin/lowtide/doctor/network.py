@@ -6,7 +6,8 @@ from lowtide.conf import Conf
 from lowtide.doctor.check import Answer, Surroundings
 from lowtide.doctor.services import is_local
 from lowtide.driver.assignments import seals_frames
-from lowtide.driver.session import has_executors
+from lowtide.driver.session import has_executors, under_tls
+from lowtide.process.credentials import TLS, secured
 
 PLAIN = "in the clear"
 SPARKS = ("spark.authenticate", "spark.network.crypto.enabled")
@@ -15,20 +16,27 @@ SPARKS = ("spark.authenticate", "spark.network.crypto.enabled")
 def network(surroundings: Surroundings) -> Answer:
     """Each connection that leaves a machine is protected, or named."""
     conf = surroundings.conf
+    sealed, tls = seals_frames(conf), under_tls(conf)
     if not has_executors(conf.spark.master):
-        return Answer("ok", f"all of a job is on this machine; {_kafka(conf)}; {_zookeeper(conf)}")
-    sealed = seals_frames(conf)
+        here = "all of a job is on this machine" + ("; service, tracker and workers: TLS 1.3, mutual" if tls else "")
+        return Answer("ok", f"{here}; {_kafka(conf)}; {_zookeeper(conf)}")
     spark = [key for key in SPARKS if conf.spark.properties.get(key, "false").lower() != "true"]
     found = [
         f"frames: {'sealed' if sealed else PLAIN}",
         f"Spark's own: {f'without {spark[0]}' if spark else 'encrypted'}",
-        "tracker, service and workers: authenticated, in the clear",
+        f"service, tracker, its shards and workers: {'TLS 1.3, mutual' if tls else f'authenticated, {PLAIN}'}",
+        *_graph(conf),
+        "control API: TLS, its certificate pinned",
         _kafka(conf),
         _zookeeper(conf),
     ]
     ways = []
     if not sealed:
         ways.append("leave [exchange].sealed at auto")
+    if not tls:
+        ways.append("leave [exchange].tls at auto")
+    if conf.tracker.graph is not None and not secured(conf.tracker.graph) and not is_local(conf.tracker.graph):
+        ways.append(f'set [tracker].graph = "{TLS}{conf.tracker.graph}", the same for its jobs and for lowtide tracker')
     if spark:
         ways.append(f"set {' and '.join(spark)} in [spark.properties], as the job's secret goes there")
     local = all(is_local(each.strip()) for each in conf.kafka.bootstrap_servers.split(","))
@@ -37,6 +45,13 @@ def network(surroundings: Surroundings) -> Answer:
     if ways:
         return Answer("warn", "; ".join(found), "; ".join(ways) + "; or keep the network to yourself")
     return Answer("ok", "; ".join(found))
+
+
+def _graph(conf: Conf) -> list[str]:
+    graph = conf.tracker.graph
+    if graph is None:
+        return []
+    return [f"the graph's tracker: {'TLS 1.3, mutual' if secured(graph) else f'authenticated, {PLAIN}'}"]
 
 
 def _kafka(conf: Conf) -> str:
