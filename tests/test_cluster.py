@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper]
 EPOCHS = 4
 EVERY_PROTOCOL = 3
+IP_AT = 14
+"""Where the header of IPv4 begins, after Ethernet's."""
 HEADERS_BYTES = 100
 """More than the headers of Ethernet, IP and TCP take."""
 PROGRAM = """
@@ -63,20 +65,25 @@ def count(state: Count, order: Order) -> tuple[Count, Seen]:
     return after, Seen(order.user, order.number, after.so_far)
 
 
-name, source, sink, broker, zookeeper, sealed = sys.argv[1:]
+name, source, sink, broker, zookeeper, protected = sys.argv[1:]
 flow = Flow(name)
 stream = flow.read("orders", kafka(source, as_json(Order))).key_by("user").scan("count", count, Count())
 stream.write("out", kafka(sink, as_json(Seen), key="user"))
 conf = Conf.load(None, {
     "kafka.bootstrap_servers": broker, "zookeeper.hosts": zookeeper, "epoch.duration_s": 5.0,
     "spark.master": "local-cluster[2,3,1024]", "spark.checkpoint_folder": "checkpoints",
-    "exchange.sealed": sealed,
+    "exchange.sealed": protected, "exchange.tls": protected, "spark.properties": {} if protected == "never" else {
+        "spark.authenticate": "true", "spark.authenticate.secret": name, "spark.network.crypto.enabled": "true",
+    },
 })
 job = Job.start(flow, conf)
 job.wait_for_workers(90)
 print("ready", flush=True)
 try:
     for line in sys.stdin:
+        if line.strip() == "secret":
+            print(json.dumps({"secret": job.secret.hex()}), flush=True)
+            continue
         print(json.dumps(job.status()), flush=True)
         if line.strip() == "wait":
             job.wait()
@@ -89,13 +96,13 @@ job.stop()
 class Cluster:
     """The program above, running."""
 
-    def __init__(self, kafka: Kafka, zookeeper: str, folder: Path, sealed: str = "auto") -> None:
+    def __init__(self, kafka: Kafka, zookeeper: str, folder: Path, protected: str = "auto") -> None:
         self.kafka = kafka
         self.source, self.sink = kafka.topic("orders", 2), kafka.topic("out", 2)
         program = folder / "program.py"
         program.write_text(PROGRAM)
         name = f"cluster-{uuid.uuid4().hex[:8]}"
-        command = [sys.executable, str(program), name, self.source, self.sink, kafka.address, zookeeper, sealed]
+        command = [sys.executable, str(program), name, self.source, self.sink, kafka.address, zookeeper, protected]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=folder)
         assert self.line() == "ready"
@@ -182,19 +189,28 @@ def test_a_program_goes_on_in_its_session_when_an_executor_is_lost(
 
 @pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0, reason="packets are seen by root alone")
-@pytest.mark.parametrize("sealed", ["auto", "never"])
-def test_frames_that_go_through_spark_are_read_by_nobody(
-    sealed: str, kafka: Kafka, zookeeper: str, tmp_path: Path
+@pytest.mark.parametrize("protected", ["auto", "never"])
+def test_what_goes_between_a_jobs_processes_is_read_by_nobody(
+    protected: str, kafka: Kafka, zookeeper: str, tmp_path: Path
 ) -> None:
-    """All packets of this machine are searched for a frame's first bytes and a user of its records."""
-    running = Cluster(kafka, zookeeper, tmp_path, sealed)
+    """All packets of this machine but Kafka's, which has a TLS of its own, are searched for records and the secret."""
+    running = Cluster(kafka, zookeeper, tmp_path, protected)
     try:
-        with Packets(re.compile(rb"\x9c\x04\x00[\s\S]{0,400}user-[0-4]")) as packets:
+        secret = running.ask("secret")["secret"]
+        searched = {
+            "a frame": rb"\x9c\x04\x00[\s\S]{0,400}user-[0-4]",
+            "a user": rb"user-[0-4]",
+            "the greeting": b"LOWTIDE\x03",
+            "the secret": rb"%b|%b" % (secret.encode(), re.escape(bytes.fromhex(secret))),
+        }
+        with Packets(searched, apart_from=int(kafka.address.rpartition(":")[2])) as packets:
             for turn in range(20):
                 running.orders(range(20 * turn, 20 * (turn + 1)))
                 assert len(kafka.records(running.sink, 20 * (turn + 1))) == 20 * (turn + 1)
         assert packets.seen > 1_000
-        assert bool(packets.found) == (sealed == "never"), packets.found
+        # The secret itself is never sent, but by Spark as an executor starts.
+        clear = {"a frame", "a user", "the greeting"} if protected == "never" else set()
+        assert {what for what, found in packets.found.items() if found} == clear, packets.found
     finally:
         running.close()
 
@@ -204,12 +220,14 @@ class Packets:
 
     Attributes:
         seen: Number of packets with something in them.
-        found: Number of those in which the pattern was found.
+        found: Number of those in which each pattern was found.
     """
 
-    def __init__(self, pattern: re.Pattern[bytes]) -> None:
-        self.seen = self.found = 0
-        self._pattern = pattern
+    def __init__(self, searched: dict[str, bytes], *, apart_from: int) -> None:
+        self.seen = 0
+        self.found = dict.fromkeys(searched, 0)
+        self._patterns = {name: re.compile(pattern) for name, pattern in searched.items()}
+        self._apart_from = apart_from.to_bytes(2)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._listen)
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(EVERY_PROTOCOL))
@@ -229,8 +247,12 @@ class Packets:
         while not self._over.is_set():
             with suppress(TimeoutError):
                 packet = self._socket.recv(1 << 17)
+                ports = IP_AT + 4 * (packet[IP_AT] & 0xF)
+                if self._apart_from in (packet[ports : ports + 2], packet[ports + 2 : ports + 4]):
+                    continue
                 self.seen += len(packet) > HEADERS_BYTES
-                self.found += self._pattern.search(packet) is not None
+                for name, pattern in self._patterns.items():
+                    self.found[name] += pattern.search(packet) is not None
 
 
 def wait_for_the_next_epoch(cluster: Cluster) -> None:

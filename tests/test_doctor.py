@@ -243,10 +243,17 @@ def test_what_goes_over_the_network_unprotected_is_warned_of(tmp_path: Path) -> 
     assert found.verdict == "warn"
     assert "frames: sealed; Spark's own: without spark.authenticate;" in found.found
     assert "set [kafka].security_protocol" in found.way_out
+    assert "service, tracker, its shards and workers: TLS 1.3, mutual;" in found.found
     assert "[exchange]" not in found.way_out
     clear = asked(**cluster, exchange__sealed="never")
     assert "frames: in the clear" in clear.found
     assert "leave [exchange].sealed at auto" in clear.way_out
+    clear = asked(**cluster, exchange__tls="never", tracker__graph="graph:7070")
+    assert "service, tracker, its shards and workers: authenticated, in the clear" in clear.found
+    assert "leave [exchange].tls at auto" in clear.way_out
+    assert 'set [tracker].graph = "tls:graph:7070"' in clear.way_out
+    assert "the graph's tracker: TLS 1.3, mutual" in asked(**cluster, tracker__graph="tls:graph:7070").found
+    assert "workers: TLS 1.3, mutual" in asked(exchange__tls="always").found
     sound = Conf.load(
         None,
         {

@@ -24,7 +24,7 @@ PIECE_BYTES = 1 << 18
 
 
 class Connection(Protocol):
-    """What Lowtide's loops ask of a connection; a socket has it."""
+    """A connection as Lowtide's loops use it; a socket has all of this."""
 
     def recv(self, size: int, /) -> bytes:
         """Up to so many bytes, as of a socket."""

@@ -320,7 +320,9 @@ class TrackerConf:
     """
 
     shards: Annotated[int, Meta(ge=1, le=64, description="from 1 to 64")] = 1
-    graph: Annotated[str, Meta(pattern=r"^[^\s,]+:[0-9]+$", description="one host:port, or tls:host:port")] | None = None
+    graph: Annotated[str, Meta(pattern=r"^[^\s,]+:[0-9]+$", description="one host:port, or tls:host:port")] | None = (
+        None
+    )
     after: Text | None = None
     secret_env: Text | None = None
     secret_file: Text | None = None

@@ -1,4 +1,4 @@
-"""What a process shows and believes under TLS: made of the job's secret, in memory, by each process for itself.
+"""A process's credentials under TLS, made of the job's secret, in memory, by each process for itself.
 
 Of the secret each process derives the same authority (a key on P-256), which signs a certificate that the process makes
 for itself. So who knows the secret has a certificate, and nobody else: nothing more than the secret is handed out,
