@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -261,8 +261,11 @@ def test_what_goes_over_the_network_unprotected_is_warned_of(tmp_path: Path) -> 
             "spark.properties": {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"},
             "kafka.bootstrap_servers": "kafka:9092",
             "kafka.security_protocol": "SSL",
+            "zookeeper.hosts": "zookeeper:2181",
         },
     )
+    assert network(Surroundings(sound)).way_out.startswith("set [zookeeper].ssl_ca_file")
+    sound = replace(sound, zookeeper=replace(sound.zookeeper, ssl_ca_file="ca.pem"))
     answer = network(Surroundings(sound))
     assert answer.verdict == "ok", answer
     assert "Spark's own: encrypted" in answer.found

@@ -10,6 +10,7 @@ from lowtide_airflow.compat import BaseHook, read_connection
 from lowtide_airflow.errors import ConnectionInvalid
 from lowtide_airflow.job.client import JobClient, jobs_at
 from lowtide_airflow.job.services import Services
+from lowtide_snapshots.zookeeper.tls import ZooKeeperTls
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -25,6 +26,9 @@ EXTRA = (
     "azure_account",
     "azure_endpoint",
     "zookeeper_password",
+    "zookeeper_ca_file",
+    "zookeeper_certificate_file",
+    "zookeeper_key_file",
     *PROGRAMS,
 )
 """All extra fields that a connection may have."""
@@ -117,8 +121,23 @@ def _services(connection: Connection) -> Services:
         azure_account=extra.get("azure_account") or None,
         azure_endpoint=extra.get("azure_endpoint") or None,
         zookeeper_auth=extra.get("zookeeper_password") or None,
+        zookeeper_tls=_zookeeper_tls(connection, extra),
         token=(connection.password or "").strip() or None,
     )
+
+
+def _zookeeper_tls(connection: Connection, extra: dict[str, str]) -> ZooKeeperTls | None:
+    authority, certificate, key = (extra.get(f"zookeeper_{name}_file") or None for name in ("ca", "certificate", "key"))
+    if authority is None and certificate is None and key is None:
+        return None
+    if authority is None or (certificate is None) != (key is None):
+        raise ConnectionInvalid(
+            "TLS to ZooKeeper needs zookeeper_ca_file, and both of zookeeper_certificate_file and zookeeper_key_file "
+            "or neither",
+            where=f"Airflow connection {connection.conn_id!r}",
+            way_out="set the missing one",
+        )
+    return ZooKeeperTls(authority, certificate, key)
 
 
 def _extra(connection: Connection) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lowtide_airflow.errors import ConnectionInvalid
+from lowtide_snapshots.zookeeper.tls import ZooKeeperTls
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow_home")]
 
@@ -27,7 +28,8 @@ def test_a_connection_says_where_jobs_are_and_with_what_they_are_started(monkeyp
     extra = {
         "root": "streams", "snapshots_url": "s3://bucket/prefix", "s3_endpoint": "http://s3", "s3_region": "eu",
         "azure_account": "one", "azure_endpoint": "http://az",
-        "zookeeper_password": "user:password", "lowtide": "/opt/bin/lowtide", "conf": "/etc/lowtide.toml",
+        "zookeeper_password": "user:password", "zookeeper_ca_file": "/etc/ca.pem",
+        "lowtide": "/opt/bin/lowtide", "conf": "/etc/lowtide.toml",
         "folder": "/var", "spark_submit": "/opt/spark-submit",
     }  # fmt: skip
     hook = connect(monkeypatch, host="zk-1, zk-2:2182", port=2281, password=" token\n", extra=extra)
@@ -40,6 +42,7 @@ def test_a_connection_says_where_jobs_are_and_with_what_they_are_started(monkeyp
     )
     assert (services.azure_account, services.azure_endpoint) == ("one", "http://az")
     assert hook.programs() == Programs("/opt/bin/lowtide", "/etc/lowtide.toml", "/var", "/opt/spark-submit")
+    assert services.zookeeper_tls == ZooKeeperTls("/etc/ca.pem")
     assert "token" not in repr(services)
     assert "password" not in repr(services)
 
@@ -74,6 +77,7 @@ def read_by_airflow() -> Iterator[None]:
     [
         ({}, "ZooKeeper's address is missing"),
         ({"host": "zk", "extra": {"rot": "x"}}, "unknown extra fields: rot"),
+        ({"host": "zk", "extra": {"zookeeper_key_file": "key.pem"}}, "TLS to ZooKeeper needs zookeeper_ca_file"),
         ({"host": "zk", "extra": {"root": 1}}, "root is not a text"),
         ({"host": "zk", "extra": '{"root": "streams",'}, "field extra is not JSON at line 1, column 20"),
         ({"host": "zk", "extra": "root=streams"}, "field extra is not JSON at line 1"),
@@ -110,6 +114,7 @@ def test_the_form_of_the_connection_has_every_field_that_is_read() -> None:
     assert kind["connection-type"] == "lowtide"
     assert set(FIELDS) == {
         "root", "snapshots_url", "s3_endpoint", "s3_region", "azure_account", "azure_endpoint", "zookeeper_password",
+        "zookeeper_ca_file", "zookeeper_certificate_file", "zookeeper_key_file",
         "lowtide", "conf", "folder", "spark_submit",
     }  # fmt: skip
     assert FIELDS["zookeeper_password"]["schema"]["format"] == "password"

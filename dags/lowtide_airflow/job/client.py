@@ -141,7 +141,13 @@ class JobClient:
 
 def jobs_at(services: Services) -> list[str]:
     """Return the names of all jobs that were ever started there."""
-    return jobs(services.zookeeper, root=services.root, limit_s=services.limit_s, auth=services.zookeeper_auth)
+    return jobs(
+        services.zookeeper,
+        root=services.root,
+        limit_s=services.limit_s,
+        auth=services.zookeeper_auth,
+        tls=services.zookeeper_tls,
+    )
 
 
 def _in_words(status: JobStatus) -> str:

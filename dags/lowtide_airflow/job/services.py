@@ -8,6 +8,7 @@ from lowtide_airflow.errors import ConnectionInvalid
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
 from lowtide_snapshots.zookeeper.connection import Connection
+from lowtide_snapshots.zookeeper.tls import ZooKeeperTls
 
 SESSION_TIMEOUT_S = 10.0
 """Of a ZooKeeper session that holds no lease, so nothing depends on it."""
@@ -27,6 +28,7 @@ class Services:
         azure_endpoint: the URL of a storage account that is not in Azure's public cloud.
         azure_account: Azure's storage account.
         zookeeper_auth: "user:password" for the jobs' nodes.
+        zookeeper_tls: the files for TLS to ZooKeeper; None for a connection in the clear.
         token: for the control API, the content of [control].token_file.
         limit_s: how long ZooKeeper may take to answer.
         store_limit_s: how long one request to the store may take, retries and pauses included.
@@ -40,6 +42,7 @@ class Services:
     azure_endpoint: str | None = None
     azure_account: str | None = None
     zookeeper_auth: str | None = field(default=None, repr=False)
+    zookeeper_tls: ZooKeeperTls | None = None
     token: str | None = field(default=None, repr=False)
     limit_s: float = 10.0
     store_limit_s: float = 30.0
@@ -47,7 +50,11 @@ class Services:
     def connection(self) -> Connection:
         """Return a session with ZooKeeper; not opened yet."""
         return Connection(
-            self.zookeeper, session_timeout_s=SESSION_TIMEOUT_S, limit_s=self.limit_s, auth=self.zookeeper_auth
+            self.zookeeper,
+            session_timeout_s=SESSION_TIMEOUT_S,
+            limit_s=self.limit_s,
+            auth=self.zookeeper_auth,
+            tls=self.zookeeper_tls,
         )
 
     def job_store(self, job: str, connection: Connection | None = None) -> JobStore:
@@ -60,6 +67,7 @@ class Services:
             limit_s=self.limit_s,
             auth=self.zookeeper_auth,
             connection=connection,
+            tls=self.zookeeper_tls,
         )
 
     def open_files(self) -> Store:

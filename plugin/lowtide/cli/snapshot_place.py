@@ -14,7 +14,6 @@ from lowtide.errors import NotRunning
 from lowtide_snapshots.commits.known import KnownSnapshots
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog
 from lowtide_snapshots.errors import SnapshotsError
-from lowtide_snapshots.job.registry import jobs
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import open_store
 
@@ -46,7 +45,7 @@ def no_job(conf: Conf, job: str) -> NotRunning:
     """Return the error for a job that ZooKeeper does not know, with those that it does."""
     known: list[str] = []
     with suppress(SnapshotsError):
-        known = jobs(conf.zookeeper.hosts, root=conf.zookeeper.root, limit_s=conf.zookeeper.reach_limit_s)
+        known = ZooKeeperAccess.of(conf.zookeeper).jobs()
     near = get_close_matches(job, known, MOST_SHOWN, cutoff=0.0)
     return NotRunning(
         f'there never was a job "{job}"',

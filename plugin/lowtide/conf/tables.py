@@ -193,7 +193,8 @@ class ZooKeeperConf:
     """ZooKeeper's address and credentials: it keeps the job's record, lease and front register.
 
     The auth is `user:password` of ZooKeeper's digest scheme; `auth_env` names a variable that holds it, `auth_file` a
-    file.
+    file. With `ssl_ca_file` the connection is under TLS; `hosts` then have ZooKeeper's secure ports. Some servers ask
+    for a certificate.
     """
 
     hosts: Addresses = "127.0.0.1:2181"
@@ -202,6 +203,9 @@ class ZooKeeperConf:
     reach_limit_s: Seconds = 10.0
     auth_env: Text | None = None
     auth_file: Text | None = None
+    ssl_ca_file: Text | None = None
+    ssl_certificate_file: Text | None = None
+    ssl_key_file: Text | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,9 @@ def network(surroundings: Surroundings) -> Answer:
     local = all(is_local(each.strip()) for each in conf.kafka.bootstrap_servers.split(","))
     if not local and "SSL" not in conf.kafka.security_protocol:
         ways.append("set [kafka].security_protocol")
+    hosts = conf.zookeeper.hosts
+    if conf.zookeeper.ssl_ca_file is None and not all(is_local(each.strip()) for each in hosts.split(",")):
+        ways.append("set [zookeeper].ssl_ca_file, and the secure ports in hosts")
     if ways:
         return Answer("warn", "; ".join(found), "; ".join(ways) + "; or keep the network to yourself")
     return Answer("ok", "; ".join(found))
@@ -61,4 +64,5 @@ def _kafka(conf: Conf) -> str:
 
 def _zookeeper(conf: Conf) -> str:
     owned = conf.zookeeper.auth_file or conf.zookeeper.auth_env
-    return f"ZooKeeper: {'nodes of one user, ' if owned else 'nodes open to all, '}{PLAIN}"
+    on_the_way = PLAIN if conf.zookeeper.ssl_ca_file is None else "TLS"
+    return f"ZooKeeper: {'nodes of one user' if owned else 'nodes open to all'}, {on_the_way}"

@@ -14,7 +14,6 @@ from lowtide.embedded.zookeeper import four_letters
 from lowtide.errors import ServiceUnavailable
 from lowtide.process.lent_store import MEMORY
 from lowtide_snapshots.errors import SnapshotsError
-from lowtide_snapshots.job.registry import jobs
 from lowtide_snapshots.stores import open_store
 
 
@@ -161,7 +160,7 @@ def _other_zookeeper(conf: ZooKeeperConf) -> Answer:
     access = ZooKeeperAccess.of(conf)
     where = f"{access.hosts}, /{access.root}"
     try:
-        known = jobs(access.hosts, root=access.root, limit_s=access.reach_limit_s, auth=access.auth)
+        known = access.jobs()
     except SnapshotsError as error:
         way_out = error.way_out or "correct [zookeeper] in the conf"
         return Answer("fail", f"{error.what} ({error.where or where})", way_out)

@@ -21,6 +21,7 @@ from lowtide_snapshots.job.submissions import begun_by
 from lowtide_snapshots.zookeeper.connection import Connection
 from lowtide_snapshots.zookeeper.node_values import must_be_same, tick_in, to_bytes, value_of, whole
 from lowtide_snapshots.zookeeper.nodes import Create, Operation, Set
+from lowtide_snapshots.zookeeper.tls import ZooKeeperTls
 
 SESSION_TIMEOUT_S = 6.0
 IDS_AT_ONCE = 1_000
@@ -43,6 +44,7 @@ class JobStore:
         limit_s: float = 10.0,
         auth: str | None = None,
         connection: Connection | None = None,
+        tls: ZooKeeperTls | None = None,
     ) -> None:
         """Say where the place is; nothing is connected yet.
 
@@ -53,12 +55,15 @@ class JobStore:
             session_timeout_s: after which a holder that is gone loses the lease; the server sets bounds to it.
             limit_s: how long a call waits for ZooKeeper.
             auth: "user:password"; the job's nodes are then closed to everybody else.
+            tls: the files for TLS; None for a connection in the clear.
             connection: an open session that others use too, in the same thread; by default one of its own.
         """
         self.job = job
         self._paths = JobPaths(root, job)
         self._shares = connection is not None
-        self._zk = connection or Connection(hosts, session_timeout_s=session_timeout_s, limit_s=limit_s, auth=auth)
+        self._zk = connection or Connection(
+            hosts, session_timeout_s=session_timeout_s, limit_s=limit_s, auth=auth, tls=tls
+        )
         self._lease = JobLease(self._zk, job, self._paths, session_timeout_s)
 
     def open(self) -> Self:

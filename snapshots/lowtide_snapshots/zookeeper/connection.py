@@ -29,6 +29,7 @@ from lowtide_snapshots.errors import (
 )
 from lowtide_snapshots.zookeeper.kazoo_log import quiet_logger
 from lowtide_snapshots.zookeeper.nodes import Check, Create, Delete, Node, Operation, Set
+from lowtide_snapshots.zookeeper.tls import TlsHandler, ZooKeeperTls
 
 # ZooKeeper drops the connection of a client that sends more than 1 MiB at once (jute.maxbuffer).
 MAX_TRANSACTION_BYTES = 900_000
@@ -63,8 +64,17 @@ class Connection:
         user: as whom ZooKeeper knows it, `user:hash`; None without a password.
     """
 
-    def __init__(self, hosts: str, *, session_timeout_s: float, limit_s: float, auth: str | None = None) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout_s: float,
+        limit_s: float,
+        auth: str | None = None,
+        tls: ZooKeeperTls | None = None,
+    ) -> None:
         self.hosts = hosts
+        self._tls = None if tls is None else TlsHandler(tls)
         self.session = 0
         self._limit_s = limit_s
         self._answer_limit_s = session_timeout_s
@@ -82,6 +92,8 @@ class Connection:
                 "max_delay": RECONNECT_MOST_S,
             },
             logger=quiet_logger(),
+            handler=self._tls,
+            use_ssl=tls is not None,
         )
         self._client.add_listener(self._state_changed)
 
@@ -275,10 +287,13 @@ class Connection:
             self._connected.clear()
 
     def _unavailable(self) -> ZooKeeperUnavailable:
+        why = "" if self._tls is None or not self._tls.why else f": {self._tls.why}"
         return ZooKeeperUnavailable(
-            f"ZooKeeper did not answer within {self._limit_s:g} s",
-            where=self.hosts,
-            way_out="start or repair ZooKeeper, or correct its address, and try again",
+            f"ZooKeeper did not answer within {self._limit_s:g} s{why}",
+            where=self.hosts if self._tls is None else f"{self.hosts}, under TLS",
+            way_out="start or repair ZooKeeper, or correct its address, and try again"
+            if not why
+            else "correct its address, which is that of its secure port, or the files for TLS, and try again",
         )
 
     def _unknown(self) -> WriteUnknown:

@@ -90,7 +90,7 @@ public final class DriverSide implements DriverPlugin {
     forExecutors.put("secret", secret);
     forExecutors.put("python", Interpreter.executor(conf));
     if (shown.isObject()) {
-      forExecutors.put("shown", shown.toString());
+      forExecutors.put(ExecutorSide.CREDENTIALS, shown.toString());
     }
     return forExecutors;
   }

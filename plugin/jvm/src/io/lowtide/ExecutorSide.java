@@ -21,6 +21,9 @@ public final class ExecutorSide implements ExecutorPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(ExecutorSide.class);
   private static final long STOP_GRACE_MS = 5_000;
 
+  /** Names the JVMs' credentials; Spark keeps them in its settings, of which it hides those that have "secret" in them. */
+  static final String CREDENTIALS = "secret_credentials";
+
   private static volatile ExecutorSide current;
 
   private String service;
@@ -59,8 +62,8 @@ public final class ExecutorSide implements ExecutorPlugin {
         Messages.startForkServer(
             service, fromDriver.get("secret"), executor, host, conf.get("spark.lowtide.store", ""));
     try {
-      if (fromDriver.containsKey("shown")) {
-        tls = TlsSocket.context(Messages.read(fromDriver.get("shown")));
+      if (fromDriver.containsKey(CREDENTIALS)) {
+        tls = TlsSocket.context(Messages.read(fromDriver.get(CREDENTIALS)));
       }
       if (!executor.equals("driver")) {
         ShuffleDoor.shut(host, secret); // In a driver that executes itself, its side has done that.
