@@ -111,7 +111,7 @@ GAUGES = WorkerGauges(
     records_in=5, busy=False, delivered_time=-1, hops={"pack": {50: 3}}, latency={60: 2}, front=FRONT, queued=0,
     line=LineGauges(traffic=Traffic(1, BIG, 3, 4, flushes=2, acks=9, notices=1), acks={1: 5, 2: 4}),
 )  # fmt: skip
-START = ServiceStart(secret="ab", host="driver", bind="127.0.0.1")
+START = ServiceStart(secret="ab", host="driver", bind="127.0.0.1", tls=True)
 FORK_SERVER = ForkServerStart(service="127.0.0.1:1", secret="ab", executor="7", host="there", store="file:///store")
 FIND = Find(worker="2/3", level=2, epoch=9, incarnation=BIG, index=3, count=4, executor="7")
 ORDER = MakeWorker(worker="2/3", level=2, number=11, incarnation=BIG, host=5)

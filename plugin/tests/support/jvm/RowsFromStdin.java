@@ -26,7 +26,7 @@ public final class RowsFromStdin implements Iterator<Row> {
   private String line;
 
   public static void main(String[] args) throws Exception {
-    Channel channel = Channel.open(args[0], HexFormat.of().parseHex(args[1]), "the test", 10_000);
+    Channel channel = Channel.open(args[0], HexFormat.of().parseHex(args[1]), null, "the test", 10_000);
     Feed.Opener opener =
         new Feed.Opener() {
           @Override
