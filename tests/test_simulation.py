@@ -83,7 +83,19 @@ def test_a_world_keeps_its_model_and_equals_the_oracle(world: str, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("flow", ["tabled", "timers", "windows_of_windows", "joined_pairs", "forgetting"])
+@pytest.mark.parametrize(
+    "flow",
+    [
+        "tabled",
+        "timers",
+        "windows_of_windows",
+        "windows_of_records",
+        "sessions",
+        "joined",
+        "joined_pairs",
+        "forgetting",
+    ],
+)
 def test_state_on_disk_changes_nothing(flow: str, seed: int) -> None:
     outcome = run_seed(seed, STEPS, "flow", options={"flow": flow, "shelved": 1.0})
     assert (outcome.kind, outcome.text) == (None, "")

@@ -51,8 +51,9 @@ def steps_on_disk(plan: Plan, conf: Conf) -> list[str]:
             raise ConfError(
                 f'the state of "{name}" can only be in memory',
                 where="[state.steps]",
-                way_out=f"these can be on disk: {', '.join(can) or 'none of this flow'}; not windows "
-                "that keep their records, and dataclasses with a constructor of their own",
+                way_out=f"these can be on disk: {', '.join(can) or 'none of this flow'}; not sessions "
+                "that keep their records, windows that do and update their results, and dataclasses with a constructor "
+                "of their own",
             )
     return [name for name in can if state.steps.get(name, state.backend) == "disk"]
 

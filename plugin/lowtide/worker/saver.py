@@ -147,7 +147,7 @@ class _Work(NamedTuple):
         """Return its keys with their state, and of a delta those that have none any more."""
         program, name, unit, tick = self.core.program, self.step.vertex, self.unit, self.request.tick
         if self.since is None:
-            return [*self.keys, *program.away(name, unit, tick)], []
+            return program.whole(name, unit, list(self.keys), tick), []
         found = program.capture_keys(name, unit, self.keys, tick)
         there = [entry for entry in found if entry[1] is not NOTHING]
         return there, [key for key, state in found if state is NOTHING]

@@ -87,7 +87,7 @@ def test_a_step_may_differ(settings: list[str], disk: str, memory: str) -> None:
     ("settings", "what", "way_out"),
     [
         (["state.steps.sen=disk"], 'no step "sen" with state', "once, seen, made"),
-        (["state.steps.made=disk"], '"made" can only be in memory', "once, seen; not windows"),
+        (["state.steps.made=disk"], '"made" can only be in memory', "once, seen; not sessions"),
     ],
 )
 def test_a_step_that_cannot_be_there_is_refused(settings: list[str], what: str, way_out: str) -> None:

@@ -372,6 +372,13 @@ def sessions(flow: Flow) -> None:
     folded.write("sat-through", kafka("sat-through", json(Count)))
 
 
+def windows_of_records(flow: Flow) -> None:
+    """Windows that keep their records, which may be on disk, and are in the order in which they came."""
+    worded = source(flow).flat_map(timed).key_by("key")
+    spells = worded.window("sat", sliding(millis(80), millis(40)), time=event_time("at", wait=millis(50), late="drop"))
+    spells.apply(sat).map(spelt).key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
 @dataclass(frozen=True)
 class Asked:
     words: int = 0

@@ -309,6 +309,13 @@ class Program:
         state = self._states.get(name)
         return state.away(unit, tick) if isinstance(state, _LEAVING) else []
 
+    def whole(self, name: str, unit: int, keys: list[tuple[Key, Any]], tick: int) -> list[tuple[Key, Any]]:
+        """Return what `capture` has of a step's hash unit, from what `capture(tick, whole=False)` has of it."""
+        state = self._states.get(name)
+        if isinstance(state, WindowNode):
+            return state.whole(unit, keys, tick)
+        return keys + self.away(name, unit, tick)
+
     def has_away(self, name: str, unit: int) -> bool:
         """Return whether `away` may find anything."""
         state = self._states.get(name)

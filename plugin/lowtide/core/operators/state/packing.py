@@ -60,6 +60,7 @@ PACKING = 1
 _CHECK = struct.Struct(">I")
 _SPAN = struct.Struct(">QQ")
 """End and start of a window, each so much above the lowest there is: by these windows close."""
+_NUMBER = struct.Struct(">Q")
 _LOWEST = -(1 << 63)
 
 
@@ -198,6 +199,26 @@ class WindowPacking(Packing):
         return _SPAN.pack(span[1] - _LOWEST, span[0] - _LOWEST)
 
 
+class RecordPacking(WindowPacking):
+    """The packing of the records of one step's windows: what is saved is the span, the order key, and the record.
+
+    They lie in the order in which their windows close, and those of a window in the order of their numbers.
+    """
+
+    def record(self, unit: int, span: Span, key: Key, number: int) -> bytes:
+        """The key in the store of a record of a window of a step's key."""
+        return self._before_number(unit, span, key) + _NUMBER.pack(number)
+
+    def bounds_of_key(self, unit: int, span: Span, key: Key) -> tuple[bytes, bytes]:
+        """The first place of a window's records, and the last there can be."""
+        before = self._before_number(unit, span, key)
+        return before, before + b"\xff" * _NUMBER.size
+
+    def _before_number(self, unit: int, span: Span, key: Key) -> bytes:
+        room = LONGEST_KEY_BYTES - HEAD.size - _SPAN.size - _NUMBER.size
+        return self._heads[unit] + self._span(span) + self._placed(key, room)
+
+
 class DuePacking(Packing):
     """The packing of when one step's keys are due, in this order within each hash unit; a value is but the key."""
 
@@ -217,17 +238,23 @@ class DuePacking(Packing):
 def packs(plan: Plan, vertex: Vertex) -> bool:
     """Return whether a step's groups need not be in memory; it leaves the plan as it is.
 
-    Not so of steps other than `SHELVED`, of windows that keep their records; and where a
-    dataclass of the state is made by code of the user's, which may leave more in it than its fields.
+    Not so of steps other than `SHELVED`; of sessions that keep their records, and of other windows that do and give
+    results with each; and where a dataclass of the state is made by code of the user's, which may leave more in it than
+    its fields.
     """
     if type(vertex.step) not in SHELVED:
         return False
     step, saved = vertex.step, [_saved(plan, vertex, port) for port in range(vertex.step.sides)]
-    if isinstance(step, WindowBy) and (saved[0].kind != "window" or step.by_unit):
+    if isinstance(step, WindowBy) and (step.by_unit or (saved[0].kind != "window" and not _appends(step))):
         return False
     if saved[0].kind == "deduplicate":
         return True
     return not any(is_made_by_code(kind_of(each.content, f"the state of {vertex.name}")) for each in saved)
+
+
+def _appends(step: WindowBy) -> bool:
+    """Return whether windows that keep their records need not look at these before they close."""
+    return not isinstance(step.windows, Session) and step.emit == "close"
 
 
 def packing_of(plan: Plan, vertex: Vertex, port: int = 0) -> Packing:
@@ -243,6 +270,8 @@ def packing_of(plan: Plan, vertex: Vertex, port: int = 0) -> Packing:
         state = list[tuple[bytes, saved.content]]  # type: ignore[name-defined]  # a type made here
     elif saved.kind == "deduplicate":
         state = int
+    elif saved.kind == "window_records":
+        state, kind = tuple[Span, bytes, saved.content], WINDOW_KIND  # type: ignore[name-defined]
     elif saved.kind == "window" and in_spans:
         state, kind = tuple[Span, saved.content], WINDOW_KIND  # type: ignore[name-defined]
     elif saved.kind == "window":
@@ -254,7 +283,7 @@ def packing_of(plan: Plan, vertex: Vertex, port: int = 0) -> Packing:
     carried = DUE.size if isinstance(vertex.step, TimedScan) else 0
     several = len(keys) > 1
     key = tuple[tuple(keys)] if several else keys[0]  # type: ignore[misc]
-    made = WindowPacking if in_spans else Packing
+    made = RecordPacking if saved.kind == "window_records" else WindowPacking if in_spans else Packing
     owner = f'step "{vertex.name}"'
     return made(owner, vertex.id, plan.units, several=several, key=key, state=state, kind=kind, carried=carried)
 

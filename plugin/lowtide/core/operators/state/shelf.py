@@ -154,7 +154,7 @@ class Shelves:
         if self._late:  # All of them in order: what is put behind all that is there costs least.
             entries = sorted([*self._late.items(), *entries])
             self._late.clear()
-            self._told = False
+            self._next.clear()
         if entries:
             self._store.put(entries)
             self.written += len(entries)

@@ -19,7 +19,8 @@ from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.packing import WindowPacking
 from lowtide.core.operators.state.shelf import SHELF_BYTES, Shelves
 from lowtide.core.operators.windows.folding import Folding
-from lowtide.core.operators.windows.windows import WINDOW_BYTES, Arrival, FixedWindows, Open, Saved, by_start
+from lowtide.core.operators.windows.stored import Stored
+from lowtide.core.operators.windows.windows import WINDOW_BYTES, Arrival, FixedWindows, Open, Saved, by_start, merged
 from lowtide.flow.steps.steps import WindowBy
 from lowtide.flow.steps.windows import Span
 
@@ -56,8 +57,8 @@ class ColdWindows(FixedWindows):
         assert not folding.keeps, "windows that keep their records are in memory"
         self._shelves = shelves
         self._packing = packing
-        self._there: dict[Span, dict[int, int]] = {}
-        """By span and hash unit how many windows the store has."""
+        self._there = Stored()
+        """How many windows the store has."""
         self.pruned = FIRST_TICK
         self.at_rest = AtRest[Place](shelves.stamp)
         shelves.add(self)
@@ -75,7 +76,7 @@ class ColdWindows(FixedWindows):
                 opened = self._open.get(span)
                 if opened is not None and key in opened:
                     self.at_rest.hits += 1
-                elif unit in self._there.get(span, ()):
+                elif unit in self._there.units(span):
                     absent[span, key] = unit
         if not absent:
             return
@@ -115,7 +116,7 @@ class ColdWindows(FixedWindows):
                 self._packing.window(found.unit, span, key), self._packing.pack(key, (span, found.state))
             )
         if clean is None:
-            self._count(span, found.unit, 1)
+            self._there.add(span, found.unit, 1)
 
     @override
     def prune(self, tick: int) -> None:
@@ -139,13 +140,13 @@ class ColdWindows(FixedWindows):
         for span in spans:
             for key, each in opened[span].items():
                 here.setdefault(each.unit, []).append((span, key, each.state))
-        for unit in sorted({*here, *(unit for span in spans for unit in there.get(span, ()))}):
+        for unit in sorted({*here, *(unit for span in spans for unit in there.units(span))}):
             found = here.pop(unit, [])
             for span in spans:
-                if unit in there.get(span, ()):
+                if unit in there.units(span):
                     found += [(span, key, state) for key, state in self._away(unit, span)]
             dues = [Due(unit, span[1], span[0], self.key_bytes(key), key, state) for span, key, state in found]
-            for due in sorted(dues, key=_place):
+            for due in sorted(dues, key=by_place):
                 self._gone((due.start, due.end), due.key, unit)
                 self._before.append((tick, (due.start, due.end), due.key, unit, due.state))
                 yield due
@@ -163,7 +164,7 @@ class ColdWindows(FixedWindows):
             stored = self.at_rest.gone((span, key))
         if stored:
             self._shelves.write(self._packing.window(unit, span, key), None)
-            self._count(span, unit, -1)
+            self._there.add(span, unit, -1)
 
     # -- all there is ----------------------------------------------------------------------------------------------
 
@@ -178,13 +179,13 @@ class ColdWindows(FixedWindows):
 
     def has_away(self, unit: int) -> bool:
         """Return whether a hash unit may have windows that are not in memory."""
-        return any(unit in units for units in self._there.values())
+        return bool(self._there.spans(unit))
 
     @override
     def of_key(self, key: Key, tick: int) -> Saved:
         """See `OpenWindows`."""
         unit = self._packing.unit_of(key)
-        spans = [span for span, units in self._there.items() if unit in units and key not in self._open[span]]
+        spans = [span for span in self._there.spans(unit) if key not in self._open[span]]
         values = self._shelves.read([self._packing.window(unit, span, key) for span in spans]) if spans else []
         found = [
             (span, self._unpacked((span, key), value))
@@ -201,7 +202,7 @@ class ColdWindows(FixedWindows):
                 if span not in self._open:
                     self._opened(span)
                 entries.append((self._packing.window(unit, span, key), self._packing.pack(key, (span, state))))
-                self._count(span, unit, 1)
+                self._there.add(span, unit, 1)
         entries.sort()
         self._shelves.take(entries)
 
@@ -224,22 +225,7 @@ class ColdWindows(FixedWindows):
             raise self._packing.damaged("another window lies in a window's place")
         return state
 
-    def _count(self, span: Span, unit: int, more: int) -> None:
-        units = self._there.setdefault(span, {})
-        units[unit] = units.get(unit, 0) + more
-        if not units[unit]:
-            del units[unit]
-            if not units:
-                del self._there[span]
 
-
-def merged(entries: Iterable[tuple[Key, Saved]]) -> list[tuple[Key, Saved]]:
-    """Return keys with their windows by their starts, each key once."""
-    found: dict[Key, Saved] = {}
-    for key, saved in entries:
-        found[key] = sorted([*found[key], *saved], key=by_start) if key in found else saved
-    return list(found.items())
-
-
-def _place(due: Due) -> tuple[int, int, bytes]:
+def by_place(due: Due) -> tuple[int, int, bytes]:
+    """The order in which windows of a hash unit close at a tick."""
     return due.end, due.start, due.key_bytes

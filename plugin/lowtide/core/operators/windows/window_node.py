@@ -18,16 +18,20 @@ from lowtide.core.operators.order.order import FIRST_TICK, Position, position_of
 from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.state.group import Key, Touched
 from lowtide.core.operators.state.keyed_state import NOTHING
-from lowtide.core.operators.state.packing import Packing, WindowPacking
+from lowtide.core.operators.state.packing import Packing, RecordPacking, WindowPacking
 from lowtide.core.operators.state.shelf import Shelves
+from lowtide.core.operators.windows.cold_records import ColdRecords
 from lowtide.core.operators.windows.cold_sessions import ColdSessions
-from lowtide.core.operators.windows.cold_windows import ColdWindows, merged
+from lowtide.core.operators.windows.cold_windows import ColdWindows
 from lowtide.core.operators.windows.folding import Folding, Refused, window_of
-from lowtide.core.operators.windows.windows import LATE, Arrival, OpenWindows, Saved, open_windows, rows_of
+from lowtide.core.operators.windows.windows import LATE, Arrival, OpenWindows, Saved, merged, open_windows, rows_of
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.schema.fields import key_of
 from lowtide.flow.steps.steps import WindowBy
 from lowtide.flow.time.moments import micros, micros_of
+
+Cold = ColdWindows | ColdRecords | ColdSessions
+"""Windows of which not all are in memory."""
 
 LATE_NUMBER = 1
 """The number in the child path of what is late for a window that gives results with each record; theirs follow."""
@@ -112,7 +116,7 @@ class WindowNode(Holding):
         self._updates = step.emit == "update"
         self._folding = Folding(vertex)
         self._windows: OpenWindows = open_windows(step, self._folding, self._slack_us, self._several)
-        self._cold: ColdWindows | ColdSessions | None = None
+        self._cold: Cold | None = None
         """Where not all windows are in memory: `_windows`."""
         self._clock = ClockKeys(plan, vertex)
         self._pending = Pending(f'step "{vertex.name}"')
@@ -222,7 +226,7 @@ class WindowNode(Holding):
                 late = late.with_ats([with_child(at, LATE_NUMBER) for at in late.ats])
             self._lates[0].take(late, 0, feed)
 
-    def _admit(self, cold: ColdWindows | ColdSessions, batch: Batch, began: int) -> None:
+    def _admit(self, cold: Cold, batch: Batch, began: int) -> None:
         """Bring the windows of records into memory."""
         assert self._key is not None, "windows by hash unit are in memory"
         time = self._time
@@ -284,7 +288,13 @@ class WindowNode(Holding):
         step = self.vertex.step
         assert isinstance(step, WindowBy), "nothing else has windows"
         given = step, self._folding, self._slack_us, self._several, shelves
-        cold = ColdWindows(*given, packing) if isinstance(packing, WindowPacking) else ColdSessions(*given, packing)
+        cold: Cold
+        if isinstance(packing, RecordPacking):
+            cold = ColdRecords(*given, packing)
+        elif isinstance(packing, WindowPacking):
+            cold = ColdWindows(*given, packing)
+        else:
+            cold = ColdSessions(*given, packing)
         self._windows = self._cold = cold
 
     def prune(self, tick: int) -> None:
@@ -301,7 +311,7 @@ class WindowNode(Holding):
         parts = self.capture_here(tick, since)
         if self._cold is not None:
             for unit, part in parts.items():
-                part[:] = merged([*part, *self._cold.away(unit)])
+                part[:] = self.whole(unit, part, tick)
         return parts
 
     def capture_here(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Saved]]]:
@@ -315,6 +325,10 @@ class WindowNode(Holding):
         """Return the windows of a hash unit's keys that are not in memory: the rest of `capture`."""
         return [] if self._cold is None else self._cold.away(unit)
 
+    def whole(self, unit: int, part: list[tuple[Key, Saved]], tick: int) -> list[tuple[Key, Saved]]:
+        """Return what `capture` has of a hash unit, from what `capture_here` has: of a window part may be away."""
+        return merged([*part, *self.away(unit, tick)])
+
     def has_away(self, unit: int) -> bool:
         """Return whether windows of a hash unit may not be in memory."""
         return self._cold is not None and self._cold.has_away(unit)
@@ -323,7 +337,7 @@ class WindowNode(Holding):
         """Go through the keys with windows below a tick, of one hash unit or of all; nothing may change meanwhile."""
         for each, part in self.capture_here(tick).items():
             if unit in (None, each):
-                yield from merged([*part, *self.away(each, tick)])
+                yield from self.whole(each, part, tick)
 
     def look(self, key: Key, tick: int) -> Any:
         """The windows of one key that are open below a tick; `NOTHING` if there are none."""

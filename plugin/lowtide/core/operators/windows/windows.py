@@ -182,7 +182,7 @@ class OpenWindows(ABC):
         if not self._keeps:
             return saved
         end = tick_bytes(tick)
-        return [(span, [element for element in _elements(state) if element[0] < end]) for span, state in saved]
+        return [(span, [element for element in elements_of(state) if element[0] < end]) for span, state in saved]
 
 
 class Open:
@@ -578,14 +578,14 @@ def rows_of(state: Records) -> list[Any]:
     return state[1::2]
 
 
-def _elements(state: Records) -> Iterator[tuple[bytes, Any]]:
+def elements_of(state: Records) -> Iterator[tuple[bytes, Any]]:
     """Order keys and records."""
     return zip(state[::2], state[1::2], strict=True)
 
 
 def _put_together(states: Iterable[Records]) -> Records:
     """The records of several windows, in order."""
-    elements = [element for state in states for element in _elements(state)]
+    elements = [element for state in states for element in elements_of(state)]
     elements.sort(key=_at)
     return list(chain.from_iterable(elements))
 
@@ -600,6 +600,25 @@ def _new(part: list[tuple[Key, Saved]], key: Key) -> Saved:
 def saved_sessions(sessions: Iterable[OpenSession]) -> Saved:
     """Sessions as they are saved."""
     return [((each.start, each.end), each.state) for each in sessions]
+
+
+def merged(entries: Iterable[tuple[Key, Saved]]) -> list[tuple[Key, Saved]]:
+    """Return keys with their windows by their starts, each key once."""
+    found: dict[Key, Saved] = {}
+    for key, saved in entries:
+        found[key] = _put_in_one([*found[key], *saved]) if key in found else saved
+    return list(found.items())
+
+
+def _put_in_one(saved: Saved) -> Saved:
+    """A key's windows by their starts, each once: of one that keeps its records some may lie elsewhere."""
+    found: Saved = []
+    for span, state in sorted(saved, key=by_start):
+        if found and found[-1][0] == span:
+            found[-1] = span, sorted([*found[-1][1], *state], key=_at)
+        else:
+            found.append((span, state))
+    return found
 
 
 def by_start(saved: tuple[Span, Any]) -> Span:
