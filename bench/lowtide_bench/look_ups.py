@@ -1,4 +1,4 @@
-"""How long a question for the states of keys takes, at a running count under load."""
+"""Questions for the states of keys at a running count under load, and the time that they take."""
 
 from __future__ import annotations
 

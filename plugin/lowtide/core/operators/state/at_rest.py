@@ -1,4 +1,4 @@
-"""What may leave memory of what a step has there: what is at rest, in the order in which it goes, and what is clean."""
+"""Keys of a step in memory that may leave it: those at rest, in the order in which they go, and which are clean."""
 
 from __future__ import annotations
 

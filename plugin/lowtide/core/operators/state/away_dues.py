@@ -1,4 +1,4 @@
-"""When keys are due that are not in memory: those of the near future are known here, all others in the cold store.
+"""The ticks at which keys are due that are not in memory: the near ones are known here, all others in the cold store.
 
 In the store there is an entry for each key, under its hash unit by the tick at which it is due. As min time goes on,
 those of the next ticks are read at once. So a key whose moment is far away costs no memory.

@@ -152,7 +152,7 @@ class Packing:
         return decode(memoryview(value)[self._begins :])
 
     def carried(self, value: bytes) -> bytes:
-        """What was carried along with a value that `unpack` has taken."""
+        """Return what was carried along with a value that `unpack` has taken."""
         return value[_CHECK.size : self._begins]
 
     def dues(self) -> DuePacking:

@@ -56,7 +56,7 @@ class Shelved(Protocol):
 
 
 class Carried(Protocol):
-    """What a step keeps of keys beside their state, and leaves memory with it; it is packed in a few bytes."""
+    """A few bytes that a step keeps of a key beside its state, and that leave memory with it."""
 
     def leaves(self, key: Key, unit: int) -> bytes:
         """Let go of a key that leaves memory, and return what is to be kept of it."""

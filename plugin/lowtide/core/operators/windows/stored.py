@@ -1,4 +1,4 @@
-"""How much a cold store has of each span of windows: where it has nothing, it need not be asked."""
+"""The number of windows of each span that a cold store has: where it has none, it need not be asked."""
 
 from __future__ import annotations
 
