@@ -237,7 +237,8 @@ def test_what_goes_over_the_network_unprotected_is_warned_of(tmp_path: Path) -> 
 
     alone = asked()
     assert (alone.verdict, alone.way_out) == ("ok", "")
-    assert "all of a job is on this machine; Kafka: PLAINTEXT, in the clear" in alone.found
+    assert alone.found.startswith("service, tracker and workers: on this machine; control API: TLS,")
+    assert "Kafka: PLAINTEXT, in the clear" in alone.found
     cluster: dict[str, object] = {"spark__master": "spark://spark:7077", "kafka__bootstrap_servers": "kafka:9092"}
     found = asked(**cluster)
     assert found.verdict == "warn"
@@ -253,7 +254,7 @@ def test_what_goes_over_the_network_unprotected_is_warned_of(tmp_path: Path) -> 
     assert "leave [exchange].tls at auto" in clear.way_out
     assert 'set [tracker].graph = "tls:graph:7070"' in clear.way_out
     assert "the graph's tracker: TLS 1.3, mutual" in asked(**cluster, tracker__graph="tls:graph:7070").found
-    assert "workers: TLS 1.3, mutual" in asked(exchange__tls="always").found
+    assert "workers: on this machine, TLS 1.3, mutual" in asked(exchange__tls="always").found
     sound = Conf.load(
         None,
         {

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from controlled import TOKEN, ControlledJob
+from seen import SHAPE
 from tests.browser import HEIGHT, WIDTHS, looks, shoot
 from tests.waiting import HANGS_S
 
@@ -243,6 +244,13 @@ def test_the_end_of_the_log_is_shown_as_long_as_somebody_wants_it(
     tab.wait_for_timeout(2_500)
     assert [each for each in window.requests if "api/log" in each] == asked
     job.log_file = None
+
+
+def test_each_kind_of_connection_says_what_protects_it(window: Window, served: Served) -> None:
+    tab = window.open(served("healthy"))
+    rows = [row.inner_text().split("\t") for row in tab.locator("#connections tbody tr").all()]
+    assert [[cell.strip() for cell in row] for row in rows] == [[*each] for each in SHAPE.connections.items()]
+    assert tab.locator("#connections .warn").inner_text() == "nodes of one user, in the clear"
 
 
 def test_one_moment_can_be_read_with_the_keyboard_alone(window: Window, served: Served) -> None:

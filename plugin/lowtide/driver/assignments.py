@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import cloudpickle
 
@@ -88,8 +90,10 @@ def seals_frames(conf: Conf) -> bool:
     return has_executors(conf.spark.master) if sealed == "auto" else sealed == "always"
 
 
-def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSetting:
-    """Return the setting for the service."""
+def setting_of(
+    plan: Plan, conf: Conf, opening: Opening, token: str, connections: Mapping[str, str] = MappingProxyType({})
+) -> LifeSetting:
+    """Return the setting for the service; `connections` as in `JobShape`."""
     job, segments = conf.job, segments_of(plan)
     return LifeSetting(
         levels=plan.levels,
@@ -104,6 +108,7 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
             incarnation=opening.incarnation,
             started_ms=time.time_ns() // 1_000_000,
             delivery=job.delivery,
+            connections=connections,
         ),
         driver_pid=os.getpid(),
         start=opening.start,

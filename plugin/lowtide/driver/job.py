@@ -26,6 +26,7 @@ from lowtide.driver.bounds import has_an_end
 from lowtide.driver.broker_watch import BrokerWatch
 from lowtide.driver.causes import error_of, error_of_query, exception_of
 from lowtide.driver.checkpoints import CheckpointFolder
+from lowtide.driver.connections import protections_of
 from lowtide.driver.frozen import settled
 from lowtide.driver.life_note import LifeNote
 from lowtide.driver.opening import begin_life, open_life
@@ -216,7 +217,7 @@ class Job:
         preflight.wait_for_slots(self._session, preflight.slots_needed(plan, found.fronts), conf.job.start_limit_s, say)
         say("starting the query")
         deployment = deployment_of(plan, conf, found, opening)
-        setting = setting_of(plan, conf, opening, self.token)
+        setting = setting_of(plan, conf, opening, self.token, protections_of(conf))
         self._load_limit_s = setting.load_limit_s
         address, self.certificate = self._asked().begin(setting, cloudpickle.dumps(deployment))
         self.control = self._note.control = ControlAddress.proved(

@@ -335,6 +335,7 @@ class JobView(Struct, frozen=True, kw_only=True):
         retries: What was tried again, by store and the store's reason.
         refused: Rows that a table has refused and that were set aside, by sink.
         steps: The flow's, those before others first.
+        connections: By kind of connection what protects it between machines.
         events: The last ones, oldest first, each as its line in the log.
     """
 
@@ -372,4 +373,5 @@ class JobView(Struct, frozen=True, kw_only=True):
     refused: dict[str, int] = {}
     tracker: TrackerView = TrackerView()
     snapshots: SnapshotsView = SnapshotsView()
+    connections: dict[str, str] = {}
     events: list[dict[str, Any]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lowtide.flow.plan.segments import Segments, segments_of
@@ -53,6 +54,7 @@ class JobShape:
         delivery: "exactly_once" or "at_least_once".
         labels: By `when_done` with a label what its labels are: the type of the column.
         steps: The flow's, those before others first; exchanges are left out, as they are no steps to a user.
+        connections: By kind of connection what protects it between machines.
     """
 
     job: str
@@ -64,9 +66,18 @@ class JobShape:
     delivery: str = "exactly_once"
     labels: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[StepShape, ...] = ()
+    connections: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Plan, *, incarnation: int, started_ms: int, delivery: str = "exactly_once") -> JobShape:
+    def of(
+        cls,
+        plan: Plan,
+        *,
+        incarnation: int,
+        started_ms: int,
+        delivery: str = "exactly_once",
+        connections: Mapping[str, str] = MappingProxyType({}),
+    ) -> JobShape:
         """Return a plan's shape; segments are named for the steps that take their frames, outlets for their sinks."""
         found = segments_of(plan)
         names: dict[int, list[str]] = {segment: [] for segment in found.inbound}
@@ -93,6 +104,7 @@ class JobShape:
             delivery=delivery,
             labels={each.name: _label_of(each) for each in plan.those(WhenDone) if each.step.label is not None},
             steps=_steps_of(plan, found),
+            connections=dict(connections),
         )
 
 

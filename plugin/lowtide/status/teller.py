@@ -81,6 +81,7 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
         refused=teller.refused(),
         tracker=teller.tracker(),
         snapshots=moment.snapshots,
+        connections=dict(shape.connections),
         events=[dict(event) for event in events],
     )
 

@@ -29,6 +29,7 @@ SHAPE = JobShape(
     segments={1: "last, changes", 2: "index"},
     sinks={"index": (2, 4)},
     steps=STEPS,
+    connections={"frames": "sealed", "Kafka": "SASL_SSL", "ZooKeeper": "nodes of one user, in the clear"},
 )
 PARTITIONS = {0: "documents-0", 3: "documents-1", 4: "documents-2"}
 

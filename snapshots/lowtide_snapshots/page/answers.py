@@ -35,6 +35,7 @@ LIVE = (
     "refused",
     "troubles",
     "snapshots",
+    "connections",
 )
 """Keys of a job's full status, `GET /status` of its control API, that the page gets."""
 

@@ -123,3 +123,11 @@ function bar(ms, most) {
   return s("svg", { class: "lagbar", width: BAR, height: 8, "aria-hidden": "true" },
     s("rect", { class: "track", width: BAR, height: 8, rx: 2 }), s("rect", { class: "fill", width: Math.max(1, BAR * part), height: 8, rx: 2 }));
 }
+
+/** What protects each kind of connection on its way between machines. */
+export function connectionTable(connections) {
+  const rows = Object.entries(connections).map(([kind, protection]) =>
+    h("tr", {}, h("td", { class: "text" }, kind), h("td", { class: protection.includes("in the clear") || protection.startsWith("without") ? "text warn" : "text" }, protection)));
+  if (!rows.length) return null;
+  return [h("h2", { id: "connections-title" }, "Connections"), table("connections-title", ["Connection", "Protected by"], rows)];
+}
