@@ -230,7 +230,9 @@ def test_more_shards_than_cores_are_warned_of(tmp_path: Path) -> None:
     assert answer.verdict == ("warn" if len(os.sched_getaffinity(0)) < 64 else "ok")
 
 
-def test_what_goes_over_the_network_unprotected_is_warned_of(tmp_path: Path) -> None:
+def test_what_goes_over_the_network_unprotected_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lowtide.driver.session._context", lambda: None)  # Of other tests in this process.
+
     def asked(**settings: object) -> Answer:
         given = {key.replace("__", "."): value for key, value in settings.items()}
         return network(Surroundings(Conf.load(None, given)))

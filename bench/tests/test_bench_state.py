@@ -35,6 +35,7 @@ def task(folder: Path, **others: Any) -> dict[str, Any]:
         "state_bytes": 80,
         "memory_mb": 0,
         "disk_max_gb": 1.0,
+        "copies_max_gb": 0.0,
         "seconds": 0.05,
         "warmup_s": 0.01,
         "batch": 50,

@@ -6,7 +6,7 @@ from lowtide.doctor.check import Answer, Surroundings
 from lowtide.doctor.services import is_local
 from lowtide.driver.assignments import seals_frames
 from lowtide.driver.connections import missing_of_spark, protections_of
-from lowtide.driver.session import has_executors, under_tls
+from lowtide.driver.session import has_executors, master_of, under_tls
 from lowtide.process.credentials import TLS, secured
 
 
@@ -14,7 +14,7 @@ def network(surroundings: Surroundings) -> Answer:
     """Each connection that leaves a machine is protected, or named."""
     conf = surroundings.conf
     found = "; ".join(f"{kind}: {protection}" for kind, protection in protections_of(conf).items())
-    if not has_executors(conf.spark.master):
+    if not has_executors(master_of(conf)):
         return Answer("ok", found)
     ways = []
     if not seals_frames(conf):

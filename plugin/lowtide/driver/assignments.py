@@ -27,7 +27,7 @@ from lowtide.driver.frozen import job_record
 from lowtide.driver.opening import Opening
 from lowtide.driver.placement import text_of
 from lowtide.driver.preflight import Surroundings
-from lowtide.driver.session import has_executors
+from lowtide.driver.session import has_executors, master_of
 from lowtide.driver.state import disk_of
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.segments import segments_of
@@ -87,7 +87,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
 def seals_frames(conf: Conf) -> bool:
     """Return whether frames between workers of different hosts are sealed."""
     sealed = conf.exchange.sealed
-    return has_executors(conf.spark.master) if sealed == "auto" else sealed == "always"
+    return has_executors(master_of(conf)) if sealed == "auto" else sealed == "always"
 
 
 def setting_of(

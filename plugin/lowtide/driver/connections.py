@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lowtide.conf import Conf
 from lowtide.driver.assignments import seals_frames
-from lowtide.driver.session import has_executors, under_tls
+from lowtide.driver.session import has_executors, master_of, under_tls
 from lowtide.process.credentials import secured
 
 PLAIN = "in the clear"
@@ -19,7 +19,7 @@ def protections_of(conf: Conf) -> dict[str, str]:
     Where all of these are on one machine they are one kind.
     """
     tls = under_tls(conf)
-    if has_executors(conf.spark.master):
+    if has_executors(master_of(conf)):
         missing = missing_of_spark(conf)
         own = {
             "frames": "sealed" if seals_frames(conf) else PLAIN,

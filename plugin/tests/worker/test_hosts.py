@@ -296,7 +296,7 @@ def test_what_was_due_for_a_restored_worker_goes_out_in_its_first_turn(monkeypat
     made = deployment(plan=compile_flow(flow, parallelism=2, units=8, lanes=2, slack_ms=1), recovered=True)
     saved = {"newest": {7: [("ann", [((100_000, 110_000), Order("ann", 14))])]}}
     monkeypatch.setattr(
-        "lowtide.worker.stage_parts.load_state", lambda _, birth: saved if birth.name == "1/1" else {"newest": {}}
+        "lowtide.worker.stage_parts.load_state", lambda _, birth, *__: saved if birth.name == "1/1" else {"newest": {}}
     )
     with Served(levels=3, dues=segments_of(made.plan).dues) as served:
         fronts = [stage_of(made, "0/orders-0", 0, served.address)]
