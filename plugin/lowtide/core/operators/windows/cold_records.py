@@ -15,20 +15,17 @@ from typing import Any
 from typing_extensions import override
 
 from lowtide.core.operators.order.clock import Due
-from lowtide.core.operators.order.order import FIRST_TICK, tick_bytes
-from lowtide.core.operators.state.at_rest import AtRest
+from lowtide.core.operators.order.order import tick_bytes
 from lowtide.core.operators.state.cold import Entry
 from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.state.packing import RecordPacking
 from lowtide.core.operators.state.shelf import SHELF_BYTES, Shelves
-from lowtide.core.operators.windows.cold_windows import Place, by_place
+from lowtide.core.operators.windows.cold_windows import Place, ShelvedWindows, by_place
 from lowtide.core.operators.windows.folding import Folding
-from lowtide.core.operators.windows.stored import Stored
 from lowtide.core.operators.windows.windows import (
     RECORD_BYTES,
     WINDOW_BYTES,
     Arrival,
-    FixedWindows,
     Open,
     Parts,
     Records,
@@ -40,43 +37,21 @@ from lowtide.flow.steps.steps import WindowBy
 from lowtide.flow.steps.windows import Span
 
 
-class ColdRecords(FixedWindows):
-    """Windows with bounds that all keys share, which keep their records; see `FixedWindows`.
-
-    Args:
-        step: The step.
-        folding: What is made of their records.
-        slack_us: The length of a tick.
-        several: Whether the key has several columns.
-        shelves: Those of its process.
-        packing: The packing of the records.
-
-    Attributes:
-        pruned: The prune time.
-        at_rest: The windows of which records may leave: none leaves while a tick's windows close.
-    """
+class ColdRecords(ShelvedWindows[RecordPacking]):
+    """Those that keep their records, which leave one by one; see `ShelvedWindows`."""
 
     def __init__(
         self, step: WindowBy, folding: Folding, slack_us: int, several: bool, shelves: Shelves, packing: RecordPacking
     ) -> None:
-        super().__init__(step, folding, slack_us, several)
+        super().__init__(step, folding, slack_us, several, shelves, packing)
         assert folding.keeps, "there are records"
-        self._shelves = shelves
-        self._packing = packing
         self._recent: deque[tuple[int, Place]] = deque()
         """The windows that got a record since the prune time; ticks ascend."""
-        self._there = Stored()
-        """How many records the store has."""
         self._number = 0
         """So many records have been put into the store: the next one's number there, as a window's stand in order."""
-        self.pruned = FIRST_TICK
-        self.at_rest = AtRest[Place](shelves.stamp)
         shelves.add(self)
 
     # -- in and out of memory --------------------------------------------------------------------------------------
-
-    def come_near(self, tick: int) -> None:
-        """Know what closes before a tick: all spans are known as it is."""
 
     def admit(self, keys: Iterable[Key], units: Sequence[int], moments: Iterable[int]) -> None:
         """Bring in what records need, which is nothing."""
@@ -182,10 +157,6 @@ class ColdRecords(FixedWindows):
         """The keys of a hash unit with their windows, as far as these are not in memory: all below the prune time."""
         found, _ = self._away(unit, self._there.spans(unit))
         return merged([(key, [(span, list(elements_of(records)))]) for (span, key), records in found.items()])
-
-    def has_away(self, unit: int) -> bool:
-        """Return whether a hash unit may have records that are not in memory."""
-        return bool(self._there.spans(unit))
 
     @override
     def below(self, tick: int, parts: Parts) -> None:

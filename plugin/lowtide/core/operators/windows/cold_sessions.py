@@ -55,7 +55,7 @@ class ColdSessions(SessionWindows):
         self, step: WindowBy, folding: Folding, slack_us: int, several: bool, shelves: Shelves, packing: Packing
     ) -> None:
         super().__init__(step, folding, slack_us, several)
-        assert not folding.keeps, "windows that keep their records are in memory"
+        assert not folding.keeps, "sessions that keep their records are in memory"
         self._shelves = shelves
         self._packing = packing
         self._away = AwayDues(shelves, packing.dues(), slack_us // 1_000)

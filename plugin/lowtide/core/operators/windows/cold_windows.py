@@ -8,7 +8,7 @@ without it, as all keys share their spans; of one tick's windows those of one ha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from typing_extensions import override
 
@@ -16,7 +16,7 @@ from lowtide.core.operators.order.clock import Due
 from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.state.at_rest import AtRest
 from lowtide.core.operators.state.group import Key
-from lowtide.core.operators.state.packing import WindowPacking
+from lowtide.core.operators.state.packing import Packing, WindowPacking
 from lowtide.core.operators.state.shelf import SHELF_BYTES, Shelves
 from lowtide.core.operators.windows.folding import Folding
 from lowtide.core.operators.windows.stored import Stored
@@ -26,10 +26,11 @@ from lowtide.flow.steps.windows import Span
 
 Place = tuple[Span, Key]
 """A window."""
+P = TypeVar("P", bound=Packing)
 
 
-class ColdWindows(FixedWindows):
-    """Windows with bounds that all keys share, which keep a state; see `FixedWindows`.
+class ShelvedWindows(FixedWindows, Generic[P]):
+    """Windows with bounds that all keys share, of which some lie in a cold store; see `FixedWindows`.
 
     Args:
         step: The step.
@@ -37,36 +38,43 @@ class ColdWindows(FixedWindows):
         slack_us: The length of a tick.
         several: Whether the key has several columns.
         shelves: Those of its process.
-        packing: The packing of its windows.
+        packing: The packing of what leaves memory.
 
     Attributes:
         pruned: The prune time.
-        at_rest: Which windows may leave, or have come back: none leaves while a tick's windows close.
+        at_rest: Of which windows something may leave, or has come back: none leaves while a tick's windows close.
     """
 
     def __init__(
-        self,
-        step: WindowBy,
-        folding: Folding,
-        slack_us: int,
-        several: bool,
-        shelves: Shelves,
-        packing: WindowPacking,
+        self, step: WindowBy, folding: Folding, slack_us: int, several: bool, shelves: Shelves, packing: P
     ) -> None:
         super().__init__(step, folding, slack_us, several)
-        assert not folding.keeps, "windows that keep their records are in memory"
         self._shelves = shelves
         self._packing = packing
         self._there = Stored()
-        """How many windows the store has."""
+        """How many entries the store has."""
         self.pruned = FIRST_TICK
         self.at_rest = AtRest[Place](shelves.stamp)
-        shelves.add(self)
-
-    # -- in and out of memory --------------------------------------------------------------------------------------
 
     def come_near(self, tick: int) -> None:
         """Know what closes before a tick: all spans are known as it is."""
+
+    def has_away(self, unit: int) -> bool:
+        """Return whether a hash unit may have something that is not in memory."""
+        return bool(self._there.spans(unit))
+
+
+class ColdWindows(ShelvedWindows[WindowPacking]):
+    """Those that keep a state, which leaves as a whole; see `ShelvedWindows`."""
+
+    def __init__(
+        self, step: WindowBy, folding: Folding, slack_us: int, several: bool, shelves: Shelves, packing: WindowPacking
+    ) -> None:
+        super().__init__(step, folding, slack_us, several, shelves, packing)
+        assert not folding.keeps, "there is a state"
+        shelves.add(self)
+
+    # -- in and out of memory --------------------------------------------------------------------------------------
 
     def admit(self, keys: Iterable[Key], units: Sequence[int], moments: Iterable[int]) -> None:
         """Bring the windows into memory that the store has of records: n keys, hash units and times."""
@@ -176,10 +184,6 @@ class ColdWindows(FixedWindows):
         for saved in found.values():
             saved.sort(key=by_start)
         return list(found.items())
-
-    def has_away(self, unit: int) -> bool:
-        """Return whether a hash unit may have windows that are not in memory."""
-        return bool(self._there.spans(unit))
 
     @override
     def of_key(self, key: Key, tick: int) -> Saved:
