@@ -143,9 +143,8 @@ class JobRunningTrigger(StartedTrigger):
             return None
         status = client.status()
         life = status.current
-        if status.state == "running" and life is not None and status.incarnation >= begun:
-            return {"incarnation": status.incarnation, "commit": life.commit, "control": life.control}
-        if status.finished and life is not None and status.incarnation >= begun:
+        has_run = status.state == "running" or status.finished
+        if has_run and life is not None and status.incarnation >= begun:
             return {"incarnation": status.incarnation, "commit": life.commit, "control": life.control}
         if status.state == "stopped" and status.incarnation >= begun:
             return {"error": f'life {status.incarnation} of job "{self.job}" was stopped before it ran'}
