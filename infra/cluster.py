@@ -133,8 +133,8 @@ def shell(host: str) -> None:
 def name() -> str:
     """Return the cluster's name: the one it was made with."""
     shown = subprocess.run(
-        ["terraform", f"-chdir={MODULE}", "output", "-raw", "name"],
-        check=False, capture_output=True, text=True, env=environment(),
+        ["terraform", "output", "-raw", "name"],
+        check=False, capture_output=True, text=True, cwd=MODULE, env=environment(),
     )  # fmt: skip
     return shown.stdout.strip() or "lowtide"
 
@@ -179,9 +179,10 @@ def environment() -> dict[str, str]:
 def terraform(command: str, *arguments: str, quiet: bool = False, check: bool = True) -> int:
     """Call Terraform; return its exit code. Its progress is shown line by line, or everything if it fails."""
     lines: list[str] = []
+    # In the folder itself: with -chdir some versions look for terraform.d/plugins where they were called.
     with subprocess.Popen(
-        ["terraform", f"-chdir={MODULE}", command, "-no-color", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(),
+        ["terraform", command, "-no-color", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=MODULE, env=environment(),
     ) as process:  # fmt: skip
         assert process.stdout is not None
         for line in process.stdout:
