@@ -61,7 +61,9 @@ def test_airflow_itself_loads_the_provider(tmp_path: Path) -> None:
         "links": 2,
         "modules": [["lowtide_airflow.operators"]],
     }
-    assert "lowtide" not in answer.stderr
+    # Airflow 3.1 says of every hook's form that it needs a package which 3.1 itself does not bring.
+    said = [line for line in answer.stderr.splitlines() if "flask_appbuilder" not in line]
+    assert "lowtide" not in "\n".join(said)
 
 
 def test_the_provider_does_not_need_spark() -> None:

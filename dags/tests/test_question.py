@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,3 +35,14 @@ def test_airflows_own_question_is_asked_where_there_is_one() -> None:
     # An Airflow has both or none.
     asked: object = ApprovalOperator
     assert (asked is FailingApprovalOperator) is not has_pages()
+
+
+def test_a_question_is_open_for_as_long_as_was_asked() -> None:
+    from lowtide_airflow.operators.question import ApprovalOperator, FailingApprovalOperator
+
+    days = timedelta(days=3)
+    task: Any = ApprovalOperator(
+        task_id="ask", subject="Start it again?", body="", response_timeout=days, defaults="Reject"
+    )
+    if not isinstance(task, FailingApprovalOperator):
+        assert getattr(task, "response_timeout", task.execution_timeout) == days

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -46,6 +48,16 @@ if TYPE_CHECKING:
     from airflow.providers.standard.operators.hitl import ApprovalOperator
 else:
     try:
-        from airflow.providers.standard.operators.hitl import ApprovalOperator
+        from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
     except (ImportError, AirflowException):
         ApprovalOperator = FailingApprovalOperator
+    else:
+        if "response_timeout" not in signature(HITLOperator.__init__).parameters:
+            AirflowsApprovalOperator = ApprovalOperator
+
+            class ApprovalOperator(AirflowsApprovalOperator):
+                """Asks a person with an older standard provider, where the time for an answer has another name."""
+
+                def __init__(self, *, response_timeout: timedelta | None = None, **kwargs: Any) -> None:
+                    """Take the arguments of a newer one."""
+                    super().__init__(**{"execution_timeout": response_timeout, **kwargs})
