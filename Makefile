@@ -31,6 +31,10 @@ AIRFLOW_3_0_6 := 2025-09-10
 NEWER := cloudpickle confluent-kafka editables hatchling hypothesis kazoo moto msgspec psutil pyarrow pyspark pytest \
     pytest-xdist setuptools xxhash
 UNDER_AIRFLOW := tests/airflow_page tests/dag_runs tests/under_airflow
+# Of `make test-airflow-at`: an Airflow in between, and the day whose packages stand beside it; it has no lock file.
+AIRFLOW ?= 3.2.2
+DAY ?= 2026-06-20
+AIRFLOW_AT = build/airflow-$(AIRFLOW)
 OLDEST_AIRFLOW = $(shell $(HOUSE) path oldest-airflow)/bin/python
 UNIT := not (spark or kafka or zookeeper or s3 or azure or postgres or redis or airflow or slow)
 
@@ -117,7 +121,16 @@ test-airflow: classes chromium  ## run the tests under a real Airflow, which `ma
 
 .PHONY: test-airflow-oldest
 test-airflow-oldest: classes env-oldest-airflow  ## nightly: the provider's tests and those under Airflow on the oldest one, 3.0.6 (ARGS='-k name')
-	$(OLDEST_AIRFLOW) -m pytest $(or $(ARGS),dags/tests tests/under_airflow)
+	$(OLDEST_AIRFLOW) -m pytest $(or $(ARGS),dags/tests tests/dag_runs tests/under_airflow)
+
+.PHONY: test-airflow-at
+test-airflow-at: classes  ## nightly: the provider's tests and the DAGs on an Airflow in between (AIRFLOW=3.1.8 DAY=2026-03-25)
+	@mkdir -p build && uv=$$($(HOUSE) uv) && $$uv venv --quiet --clear --python $(RUN) $(AIRFLOW_AT)
+	@sed 's/^apache-airflow==.*/apache-airflow==$(AIRFLOW)/' dags/oldest/requirements.in > $(AIRFLOW_AT).in
+	@uv=$$($(HOUSE) uv) && $$uv pip install --quiet --python $(AIRFLOW_AT)/bin/python --exclude-newer $(DAY) \
+	    $(foreach name,$(NEWER),--exclude-newer-package $(name)=false) \
+	    -r $(AIRFLOW_AT).in apache-airflow-providers-openlineage
+	$(AIRFLOW_AT)/bin/python -m pytest $(or $(ARGS),dags/tests tests/dag_runs)
 
 .PHONY: test-nightly
 test-nightly: classes s3-server azurite postgres redis  ## run the tests whose laws cheaper ones hold too, which `make test` leaves out

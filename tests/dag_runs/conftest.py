@@ -85,13 +85,18 @@ class Stage:
         return status.incarnation
 
     def kill(self) -> None:
-        """SIGKILL to the driver program and to its supervisor, so that nobody writes down that it died."""
+        """SIGKILL to the driver program and to its supervisor, so that nobody writes down that it died.
+
+        A death is one once the lease is free: until then the job counts as running.
+        """
         state = self.job.state()
         assert state is not None
         processes = [process for process in (state.runner, state.supervisor) if process is not None]
         for process in processes:
             process.send(signal.SIGKILL)
         wait_until(lambda: not marked(state.life), HANGS_S, "the end of its processes")
+        with self.client() as client:
+            wait_until(lambda: not client.status().alive, HANGS_S, "the end of its lease")
 
     def close(self) -> None:
         """Leave nothing behind."""
