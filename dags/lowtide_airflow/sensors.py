@@ -12,6 +12,7 @@ from airflow.sdk import BaseSensorOperator
 from lowtide_airflow.arguments import is_true
 from lowtide_airflow.compat import AirflowFailException, AirflowSkipException
 from lowtide_airflow.hook import LowtideHook
+from lowtide_airflow.lineage import AssetLineage
 from lowtide_airflow.triggers.base import OUTAGES
 from lowtide_airflow.triggers.job import DeliveredTimeTrigger, LabelEndedTrigger
 from lowtide_airflow.ui.links import JobLink
@@ -21,7 +22,7 @@ from lowtide_snapshots.errors import LowtideError, TokenRefused
 __all__ = ["DeliveredTimeSensor", "LabelEndedSensor"]
 
 
-class DeliveredTimeSensor(BaseSensorOperator):
+class DeliveredTimeSensor(AssetLineage, BaseSensorOperator):
     """Waits until all of a job's output from before a moment is durable in its sinks (R18), across its deaths.
 
     A dead job delivers nothing, so the sensor waits until it is recovered. A job with `delivery = "at_least_once"` has
@@ -113,7 +114,7 @@ class DeliveredTimeSensor(BaseSensorOperator):
         return status.delivered_ms
 
 
-class LabelEndedSensor(BaseSensorOperator):
+class LabelEndedSensor(AssetLineage, BaseSensorOperator):
     """Waits until the substream of a label has ended, and all that came of it is durable in the job's sinks (R18).
 
     The flow has a `when_done(STEP, through=..., label=...)`; a label is a document, a session, a request. The end is

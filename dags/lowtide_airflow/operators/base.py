@@ -18,6 +18,7 @@ from lowtide_airflow.errors import ConnectionInvalid, JobsFileRefused, SnapshotF
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.submission import key_of
+from lowtide_airflow.lineage import AssetLineage
 from lowtide_airflow.triggers.base import JobTrigger
 from lowtide_snapshots.errors import (
     CommitRefused,
@@ -54,7 +55,7 @@ FINAL_CODES = (2, 3, 6)
 """Exit statuses of a command whose conf, arguments or flow are wrong, or whose commits are damaged."""
 
 
-class LowtideOperator(BaseOperator):
+class LowtideOperator(AssetLineage, BaseOperator):
     """Base of the operators.
 
     A task is retried twice by default: each try finds what an earlier one has done. Retries also serve deferrals that
