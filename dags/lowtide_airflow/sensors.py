@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from airflow.sdk import BaseSensorOperator
 from lowtide_airflow.arguments import is_true
 from lowtide_airflow.compat import AirflowFailException, AirflowSkipException
 from lowtide_airflow.hook import LowtideHook
+from lowtide_airflow.job.log import tell_log
 from lowtide_airflow.lineage import AssetLineage
 from lowtide_airflow.triggers.base import OUTAGES
 from lowtide_airflow.triggers.job import DeliveredTimeTrigger, LabelEndedTrigger
@@ -74,6 +76,7 @@ class DeliveredTimeSensor(AssetLineage, BaseSensorOperator):
     def execute(self, context: Any) -> Any:
         """Poll once, then wait in the triggerer if the sensor is deferrable."""
         JobLink.note(context, job=self.job, connection=self.lowtide_conn_id)
+        _tell_log(self)
         if not is_true(self.deferrable):
             super().execute(context)
             return {"job": self.job, "delivered_ms": self._delivered_ms()}
@@ -171,6 +174,7 @@ class LabelEndedSensor(AssetLineage, BaseSensorOperator):
     def execute(self, context: Any) -> Any:
         """Wait in the triggerer if the sensor is deferrable."""
         JobLink.note(context, job=self.job, connection=self.lowtide_conn_id)
+        _tell_log(self)
         if not is_true(self.deferrable):
             super().execute(context)
             return {"job": self.job, "ended_ms": self._ended_ms()}
@@ -204,6 +208,12 @@ class LabelEndedSensor(AssetLineage, BaseSensorOperator):
         except (*OUTAGES, TokenRefused) as error:
             self.log.warning('cannot ask job "%s", trying again: %s', self.job, error)
             return None
+
+
+def _tell_log(sensor: DeliveredTimeSensor | LabelEndedSensor) -> None:
+    """Log where the job's own log is, and its last lines if the job is dead; nothing while ZooKeeper is away."""
+    with suppress(LowtideError), LowtideHook(sensor.lowtide_conn_id).job(sensor.job) as client:
+        tell_log(client.status(), sensor.log.info, sensor.log.error)
 
 
 def _ms_of(at: str | int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -55,6 +56,15 @@ class Submitting:
 
     def preview(self, start: Start, log: Any) -> None:
         self.starts.append(start)
+
+
+def logged(said: list[str]) -> SimpleNamespace:
+    """A task's log, whose lines are kept."""
+
+    def say(text: str, *values: object) -> None:
+        said.append(text % values if values else text)
+
+    return SimpleNamespace(info=say, warning=lambda *_: None, error=say)
 
 
 def refuse(code: int) -> Callable[[str], None]:
@@ -268,6 +278,66 @@ def test_a_task_that_waits_for_completion_ends_with_the_job(
         task.completed(context(), event)
     with pytest.raises(AirflowFailException, match="was stopped"):
         task.execute(context())
+
+
+def test_a_task_whose_job_has_died_ends_with_the_last_lines_of_the_jobs_log(
+    job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from lowtide_airflow.operators import RunFlowOperator
+    from lowtide_snapshots.errors import LowtideError
+
+    said: list[str] = []
+    log = logged(said)
+    monkeypatch.setattr(RunFlowOperator, "log", log)
+    masked: list[str] = []
+    monkeypatch.setattr("lowtide_airflow.operators.job.mask_secret", masked.append)
+    file = tmp_path / "job.log"
+    file.write_text("reading\nValueError: 7\n")
+    place = f"{socket.gethostname()}:{file}"
+    monkeypatch.setattr(RunFlowOperator, "launcher", lambda _: Submitting(lambda key: job.runs(key, log=place)))
+    settings = {"kafka.password": "of the broker"}
+    task = RunFlowOperator(task_id="task", flow="flow.py", wait_for_completion=True, settings=settings, **connected)
+    deferral(lambda: task.execute(context()))
+    line = f'job "{job.name}", life 1: its own log is {place}'
+    assert [each for each in said if "own log" in each or "| " in each] == [line]
+    said.clear()
+    job.ends("failed", "worker 1/0 died", again=False, log=place)
+    with pytest.raises(LowtideError, match="life 1 has died"):
+        task.completed(context(), {"error": "life 1 has died: worker 1/0 died"})
+    assert said == [line, "| reading", "| ValueError: 7"]
+    assert "of the broker" in masked, "a task that resumes is another process"
+
+
+def test_a_start_that_fails_ends_with_the_last_lines_of_the_log_of_the_life_that_it_began(
+    job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from lowtide_airflow.operators import RunFlowOperator
+
+    said: list[str] = []
+    log = logged(said)
+    monkeypatch.setattr(RunFlowOperator, "log", log)
+    file = tmp_path / "job.log"
+    file.write_text("no room\n")
+    place = f"{socket.gethostname()}:{file}"
+
+    def fails(key: str) -> None:
+        job.start(key)
+        job.ends("failed", "it was not ready", again=False, ran=False, submission=key, log=place)
+        refuse(5)(key)
+
+    monkeypatch.setattr(RunFlowOperator, "launcher", lambda _: Submitting(fails))
+    task = RunFlowOperator(task_id="task", flow="flow.py", **connected)
+    with pytest.raises(SubmitFailed):
+        task.execute(context())
+    assert said[-2:] == [f'job "{job.name}", life 1: its own log is {place}', "| no room"]
+    said.clear()
+    monkeypatch.setattr(RunFlowOperator, "launcher", lambda _: Submitting(refuse(5)))
+    other = RunFlowOperator(task_id="other", flow="flow.py", **connected)
+    elsewhere = context()
+    elsewhere["ti"].task_id = "other"
+    with pytest.raises(SubmitFailed):
+        other.execute(elsewhere)
+    assert "| no room" not in said, "it began no life"
 
 
 @pytest.mark.parametrize("stop_on_kill", [False, True])

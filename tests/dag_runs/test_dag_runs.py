@@ -143,6 +143,9 @@ def test_where_no_commit_is_good_a_person_is_asked_and_it_begins_without_state(s
         assert status.current is not None
         assert "cannot recover from any of these commits" in str(status.current.cause)
         assert (status.current.ran, status.current.again) == (False, False)
+    told = program.log(last=1_000_000).partition(f"life {status.incarnation}: its own log is {status.current.log}")[2]
+    assert "| " in told, "the last lines of the job's log are in the task's"
+    assert status.current.log.endswith(f":{stage.job.log_file}")
     dead += 1
     done = program.run(stage.dag("recover"), mark="ask_a_person")
     assert done.state == "success", program.log()

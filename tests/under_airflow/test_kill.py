@@ -1,11 +1,13 @@
-"""A task that a person ends takes its job with it, if that is wanted, whether it works or waits in the triggerer."""
+"""A task that runs a job to its end: a person ends the task, or the job dies under it."""
 
 from __future__ import annotations
 
+import socket
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from airflow_demo.killing import kill_driver
 from tests.waiting import HANGS_S, wait_until
 
 if TYPE_CHECKING:
@@ -39,3 +41,29 @@ def test_a_job_is_stopped_with_the_task_that_began_it(stage: Stage, dag: str, st
         wait_until(lambda: job.status().state == "stopped", HANGS_S, "the end of the job")
         assert job.status().incarnation == begun.incarnation
     wait_until(lambda: not stage.runs_job(), HANGS_S, "the end of its program")
+    told = stage.api.log(dag, run.id, "run").splitlines()
+    assert any(line.endswith(own_log(stage, begun.incarnation)) for line in told), "\n".join(told)
+
+
+def own_log(stage: Stage, incarnation: int) -> str:
+    """The line that ends with where the job's own log is."""
+    place = f"{socket.gethostname()}:{stage.jobs.log_file}"
+    return f'job "{stage.jobs.name}", life {incarnation}: its own log is {place}'
+
+
+@pytest.mark.nightly
+def test_a_task_whose_job_has_died_shows_the_last_lines_of_the_jobs_log(stage: Stage) -> None:
+    stage.stop_job()
+    dag = "attached_working"
+    stage.api.unpause(dag)
+    run = stage.api.trigger(dag)
+    with stage.client() as job:
+        wait_until(lambda: stage.states(run) == {"running"}, WITHIN_S, "the task")
+        wait_until(lambda: "waiting for its end" in stage.api.log(dag, run.id, "run"), WITHIN_S, "the job runs")
+        dead = job.status().incarnation
+        kill_driver(stage.jobs)
+        wait_until(lambda: stage.states(run) == {"failed"}, WITHIN_S, "the end of the task")
+        told = stage.api.log(dag, run.id, "run")
+        _, _, after = told.rpartition(own_log(stage, dead))
+        assert after.count("| ") > 1, told
+        wait_until(lambda: job.status().incarnation > dead and job.status().state == "running", WITHIN_S, "recovery")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from lowtide_airflow.compat import AirflowFailException
 from lowtide_airflow.errors import ConnectionInvalid, JobsFileRefused, SnapshotFailed, SubmitFailed
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.job.client import JobClient
+from lowtide_airflow.job.log import tell_log
 from lowtide_airflow.job.submission import key_of
 from lowtide_airflow.lineage import AssetLineage
 from lowtide_airflow.triggers.base import JobTrigger
@@ -118,6 +119,15 @@ class LowtideOperator(AssetLineage, BaseOperator):
         """Return the key of this task instance, the same in all its tries."""
         instance = context["ti"]
         return key_of(instance.dag_id, instance.run_id, instance.task_id, instance.map_index)
+
+    def tell_log(self, client: JobClient | None = None) -> None:
+        """Log where the job's own log is, and its last lines if the job has died; nothing while ZooKeeper is away.
+
+        Args:
+            client: the job, connected; None to connect for this.
+        """
+        with suppress(LowtideError), self.hook.job(self.job) if client is None else nullcontext(client) as seen:
+            tell_log(seen.status(), self.log.info, self.log.error)
 
     def on_kill(self) -> None:
         """Say that nothing is taken back: jobs and snapshots belong to no task."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,9 +14,10 @@ from airflow.sdk.log import mask_secret
 
 from lowtide_airflow.arguments import is_true, seconds
 from lowtide_airflow.compat import AirflowFailException, kept_by_task
-from lowtide_airflow.errors import JobsFileRefused, RunsAlready
+from lowtide_airflow.errors import JobsFileRefused, RunsAlready, SubmitFailed
 from lowtide_airflow.hidden import conceal, reveal, secrets_of
 from lowtide_airflow.job.client import JobClient
+from lowtide_airflow.job.log import tell_log
 from lowtide_airflow.job.program import Launcher, Start, Supervised
 from lowtide_airflow.job.spark_submit import SparkSubmit
 from lowtide_airflow.job.status import JobStatus
@@ -129,23 +131,31 @@ class StartOperator(LowtideOperator):
             dead: lives up to this one are known to be over.
         """
         kept = kept_by_task(context) if self.master else None
-        submission = submit_once(
-            client,
-            self.launcher(),
-            self.start_point(),
-            self.key(context),
-            log=self.log.info,
-            dead=dead,
-            accepted=kept.get(ACCEPTED) if kept is not None else None,
-        )
+        try:
+            submission = submit_once(
+                client,
+                self.launcher(),
+                self.start_point(),
+                self.key(context),
+                log=self.log.info,
+                dead=dead,
+                accepted=kept.get(ACCEPTED) if kept is not None else None,
+            )
+        except SubmitFailed:
+            self._tell_log_of_start(client, self.key(context))
+            raise
         if kept is not None and not submission.adopted:
             kept.set(ACCEPTED, submission.key)
         return submission
 
+    def tell_log(self, client: JobClient | None = None) -> None:
+        """See `LowtideOperator.tell_log`."""
+        self._mask_secrets()
+        super().tell_log(client)
+
     def launcher(self) -> Launcher:
         """Return the launcher that starts the program (errors: JobsFileRefused, if an argument has another type)."""
-        for secret in (*secrets_of(self.settings), *secrets_of(self.spark_properties)):
-            mask_secret(secret)
+        self._mask_secrets()
         programs, limit_s = self.hook.programs(), seconds(self.timeout)
         if not self.master:
             return Supervised(programs.lowtide, programs.folder, limit_s)
@@ -167,6 +177,17 @@ class StartOperator(LowtideOperator):
             where = f'job "{self.job}", arguments of spark-submit'
             raise JobsFileRefused(str(error), where=where, way_out="correct the argument, or [job.spark]") from error
         return SparkSubmit(self.job, spark, programs.spark_submit, programs.folder, limit_s)
+
+    def _tell_log_of_start(self, client: JobClient, key: str) -> None:
+        """Log where the log of the life is that a submission began, if it began one, and its end."""
+        with suppress(LowtideError):
+            life = client.status().current
+            if life is not None and (life.submission or "").startswith(key):
+                self.tell_log(client)
+
+    def _mask_secrets(self) -> None:
+        for secret in (*secrets_of(self.settings), *secrets_of(self.spark_properties)):
+            mask_secret(secret)
 
 
 class RunFlowOperator(StartOperator):
@@ -269,17 +290,11 @@ class RunFlowOperator(StartOperator):
 
     def running(self, context: Any, event: Mapping[str, Any]) -> Any:
         """Resume when the job runs, or has ended before that."""
-        self.checked(event)
-        with self.client() as client:
-            status = client.status()
-        return self._runs(context, status, adopted=False)
+        return self._runs(context, self._status_after(event), adopted=False)
 
     def completed(self, context: Any, event: Mapping[str, Any]) -> Any:
         """Resume when everything is delivered, or the job has ended before that."""
-        self.checked(event)
-        with self.client() as client:
-            status = client.status()
-        return self._done(context, status, adopted=False)
+        return self._done(context, self._status_after(event), adopted=False)
 
     def on_kill(self) -> None:
         """Stop the job if that is wanted, or say that it goes on."""
@@ -292,7 +307,16 @@ class RunFlowOperator(StartOperator):
         except LowtideError as error:
             self.log.warning('the task was killed, and job "%s" was not stopped: %s', self.job, error)
 
+    def _status_after(self, event: Mapping[str, Any]) -> JobStatus:
+        """The job's status after a trigger's event (errors: LowtideError, if the event is of one)."""
+        if event.get("error"):
+            self.tell_log()
+        self.checked(event)
+        with self.client() as client:
+            return client.status()
+
     def _runs(self, context: Any, status: JobStatus, *, adopted: bool) -> Any:
+        tell_log(status, self.log.info, self.log.error)
         if not is_true(self.wait_for_completion) or status.finished:
             return self._done(context, status, adopted=adopted)
         self.log.info('life %s of job "%s" runs; waiting for its end', status.incarnation, self.job)
@@ -395,6 +419,7 @@ class StopFlowOperator(LowtideOperator):
     def _stop(self, context: Any, *, died: bool = False) -> Any:
         with self.client() as client:
             status = client.status()
+            self.tell_log(client)
             if status.state == "running":
                 client.control().stop()
         # The program of a job that has just died may be about to restart it.

@@ -107,6 +107,7 @@ class RecoverFlowOperator(StartOperator):
 
     def recovered(self, context: Any, event: Mapping[str, Any]) -> Any:
         """Resume when the job has delivered beyond the point of failure, or its new life has ended."""
+        self.tell_log()
         found = self._checked_unless_last(context, event)
         if found is None:
             return self._not_begun(str(event["error"]), self._newest_death(context))

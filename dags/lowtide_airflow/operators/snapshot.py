@@ -80,6 +80,7 @@ class TakeSnapshotOperator(LowtideOperator):
                 if self.if_down != "skip":
                     raise
                 raise AirflowSkipException(str(error)) from error
+            self.tell_log(client)
             self.log.info("snapshot %s has begun", asked["id"])
             SnapshotLink.note(context, job=self.job, connection=self.lowtide_conn_id, snapshot=asked["id"])
             event = self._inline(client, asked["id"], wanted)

@@ -149,6 +149,7 @@ class Job:
         follows: bool = False,
         again: bool | None = False,
         submitted: bool = False,
+        log: str = "",
     ) -> Job:
         """Check everything and start Spark.
 
@@ -160,6 +161,7 @@ class Job:
             follows: Whether a session that runs is one that an earlier job of this program has left, to be used again.
             again: Whether the program begins another life if this one does not come to run; None if that depends.
             submitted: Whether an earlier life of this program has taken `job.submission`.
+            log: The file of the program's log; empty where that is its output.
 
         Returns:
             A job to `begin`; `stop` it, whatever happens.
@@ -194,7 +196,7 @@ class Job:
             if owned:
                 session.stop()
             raise
-        job._note.again, job._note.submission = again, submission
+        job._note.again, job._note.submission, job._note.log = again, submission, log
         return job
 
     def begin(self) -> None:

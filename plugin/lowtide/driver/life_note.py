@@ -33,6 +33,7 @@ class LifeNote:
         finished: Whether all sources have ended, and everything is delivered and committed.
         again: Whether its program begins another life after it; None where that is not known.
         submission: The key under which the program was submitted; None for none, and once a life of it has run.
+        log: The file of the program's log; empty where that is its output.
     """
 
     def __init__(self, store: JobStore, delivery: str) -> None:
@@ -50,6 +51,7 @@ class LifeNote:
         self.finished = False
         self.again: bool | None = False
         self.submission: str | None = None
+        self.log = ""
         self._store = store
         self._delivery = delivery
 
@@ -86,6 +88,7 @@ class LifeNote:
             "finished": self.finished,
             "again": self.again,
             "driver": f"process {os.getpid()} on {socket.gethostname()}",
+            "log": f"{socket.gethostname()}:{self.log}" if self.log else "",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         try:

@@ -38,18 +38,23 @@ def end_jvm(limit_s: float) -> bool:
     return True
 
 
-def lead_output(file: Path) -> None:
-    """Lead what spark-submit's JVM and its Python children say into a file, if `LOGGING` is what it logs by."""
+def lead_output(file: Path) -> bool:
+    """Lead what spark-submit's JVM and its Python children say into a file, if `LOGGING` is what it logs by.
+
+    Returns:
+        True if it is.
+    """
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()
     jvm: Any = SparkContext._jvm
     if not str(jvm.System.getProperty("log4j2.configurationFile", "")).endswith(LOGGING.name):
-        return
+        return False
     jvm.System.setErr(jvm.java.io.PrintStream(jvm.java.io.FileOutputStream(str(file), True), True))
     jvm.System.setProperty("lowtide.log", str(file))
     jvm.System.setProperty("lowtide.console", "off")
     jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure()
+    return True
 
 
 def _started() -> subprocess.Popen[bytes] | None:

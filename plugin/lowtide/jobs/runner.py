@@ -88,6 +88,8 @@ class Runner:
             self._progress, self._log, conf.kafka.bootstrap_servers, lambda step: self._note(step=step)
         )
         self._verbose = False
+        self._logged_to = ""
+        """The log's file, for others to know; empty where it is the program's output."""
 
     def run(self, *, verbose: bool = False) -> JobState:
         """Run the job until it is asked to stop.
@@ -106,6 +108,8 @@ class Runner:
         self._note()
         self._signals.hear(breaks_off=True)
         shares_output = verbose or submitted() or self._state.supervisor is not None
+        if self._state.supervisor is not None or not shares_output:
+            self._logged_to = str(self._folder.log_file)
         if self._state.supervisor is None:
             self._log.begin()
         output: AbstractContextManager[None] = nullcontext() if shares_output else self._log.taking_output()
@@ -156,9 +160,9 @@ class Runner:
         if isinstance(self._flow, FlowGraph):
             self._flow = compile_job(self._flow, self._conf)
         check_broker(self._conf)
-        if submitted() and not self._verbose:
-            lead_output(self._folder.log_file)
-        return Job.prepare(self._flow, self._conf, self._step, self._from)
+        if submitted() and not self._verbose and lead_output(self._folder.log_file):
+            self._logged_to = str(self._folder.log_file)
+        return Job.prepare(self._flow, self._conf, self._step, self._from, log=self._logged_to)
 
     def _ready(self, job: Job) -> None:
         """Wait until a job that was started takes records, and let others know."""
@@ -252,6 +256,7 @@ class Runner:
                     follows=follows,
                     again=None,
                     submitted=self._submitted,
+                    log=self._logged_to,
                 )
             except (LifeEnded, ServiceUnavailable) as another:
                 error = another

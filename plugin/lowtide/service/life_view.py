@@ -19,11 +19,12 @@ from lowtide.status.gauges import WorkerState
 from lowtide.status.history import History
 from lowtide.status.job_view import JobView, SnapshotsView, SnapshotView
 from lowtide.status.job_watch import JobWatch
-from lowtide.status.log_tail import LogTail, last_lines, log_of
+from lowtide.status.log_tail import LogTail, log_of
 from lowtide.status.metrics import JobMetrics
 from lowtide.status.moment import Moment
 from lowtide.status.page import job_answer, snapshot_lines
 from lowtide_snapshots.job.life import Life as LifeReport
+from lowtide_snapshots.job.log_tail import last_lines
 from lowtide_snapshots.page.answers import JobAnswer, LifeLine, SnapshotLine
 from lowtide_snapshots.page.lives import life_lines
 

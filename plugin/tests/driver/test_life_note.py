@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -68,6 +69,15 @@ def test_an_error_without_a_text_is_a_cause_as_well() -> None:
     life.fail(RuntimeError())
     life.over()
     assert place.phases == [("failed", "RuntimeError")]
+
+
+def test_a_life_says_on_which_host_its_log_is_unless_it_has_none() -> None:
+    place = Place()
+    life = note(place)
+    life.running()
+    life.log = "/jobs/orders/job.log"
+    life.running()
+    assert [each["log"] for each in place.said] == ["", f"{socket.gethostname()}:/jobs/orders/job.log"]
 
 
 def test_a_life_without_a_number_says_nothing() -> None:

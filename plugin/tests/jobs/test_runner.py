@@ -187,14 +187,16 @@ def test_all_lives_of_a_program_run_the_plan_that_was_compiled_once(
     flow.read("orders", kafka("orders", json(Order))).write("out", kafka("out", json(Order)))
     compiled: list[Plan] = []
     begun: list[Plan] = []
+    logs: list[str] = []
     real = compiler.compile_flow
 
     def compiling(*args: Any, **named: Any) -> Plan:
         compiled.append(real(*args, **named))
         return compiled[-1]
 
-    def start(plan: Plan, *_: Any, **__: Any) -> Ending:
+    def start(plan: Plan, *_: Any, log: str, **__: Any) -> Ending:
         begun.append(plan)
+        logs.append(log)
         return Ending(LifeEnded("a worker died"))
 
     monkeypatch.setattr(compiler, "compile_flow", compiling)
@@ -205,9 +207,10 @@ def test_all_lives_of_a_program_run_the_plan_that_was_compiled_once(
     folder.make()
     what = flow if given == "flow" else compiler.compile_job(flow, conf)
     with pytest.raises(LifeEnded, match="a worker died"):
-        Runner(what, conf, folder, "a life of a test", None)._live()
+        Runner(what, conf, folder, "a life of a test", None).run()
     (plan,) = compiled
     assert [each is plan for each in begun] == [True, True]
+    assert logs == [str(folder.log_file)] * 2
 
 
 def test_what_the_flow_itself_brings_about_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -20,12 +20,13 @@ from lowtide.status.control import Commands, Control, Queries
 from lowtide.status.control_client import ControlClient
 from lowtide.status.job_view import SnapshotView
 from lowtide.status.job_watch import JobWatch
-from lowtide.status.log_tail import LogTail, last_lines
+from lowtide.status.log_tail import LogTail
 from lowtide.status.metrics import JobMetrics
 from lowtide.status.moment import JobShape, Moment
 from lowtide.status.page import job_answer
 from lowtide.status.subscriptions import Hub
 from lowtide_snapshots.job.control_address import ControlAddress, fingerprint
+from lowtide_snapshots.job.log_tail import last_lines
 from lowtide_snapshots.page.answers import JobAnswer, LifeLine, SnapshotLine
 
 TOKEN = "a-token-of-a-test"

@@ -31,6 +31,7 @@ class Life:
         control_proof: the proof of address and certificate, see `ControlAddress`; empty if unknown.
         ran: whether it had come to run before it ended; None if unknown.
         finished: whether it was stopped because all its sources had ended and everything was delivered.
+        log: where its own log is, `host:file`; empty if unknown, or if it is the output of its program.
         again: whether its program restarts it after this end; None if unknown.
     """
 
@@ -49,6 +50,7 @@ class Life:
     ran: bool | None = None
     again: bool | None = None
     finished: bool = False
+    log: str = ""
 
     @property
     def is_failed_task_start(self) -> bool:
