@@ -128,8 +128,8 @@ test-airflow-at: classes  ## nightly: the provider's tests and the DAGs on an Ai
 	@mkdir -p build && uv=$$($(HOUSE) uv) && $$uv venv --quiet --clear --python $(RUN) $(AIRFLOW_AT)
 	@sed 's/^apache-airflow==.*/apache-airflow==$(AIRFLOW)/' dags/oldest/requirements.in > $(AIRFLOW_AT).in
 	@uv=$$($(HOUSE) uv) && $$uv pip install --quiet --python $(AIRFLOW_AT)/bin/python --exclude-newer $(DAY) \
-	    $(foreach name,$(NEWER),--exclude-newer-package $(name)=false) \
-	    -r $(AIRFLOW_AT).in apache-airflow-providers-openlineage
+	    $(foreach name,$(NEWER),--exclude-newer-package $(name)=false) --override dags/oldest/overrides.txt \
+	    -r $(AIRFLOW_AT).in apache-airflow-providers-apache-spark apache-airflow-providers-openlineage
 	$(AIRFLOW_AT)/bin/python -m pytest $(or $(ARGS),dags/tests tests/dag_runs)
 
 .PHONY: test-nightly

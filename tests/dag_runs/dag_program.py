@@ -37,14 +37,14 @@ class Done:
 
 
 class DagProgram:
-    """The program below, running."""
+    """The program below, running, with the DAG files of a folder."""
 
-    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, environment: Mapping[str, str], dags: Path = ROOT / "dags") -> None:
         home.mkdir(parents=True, exist_ok=True)
         self._log = home / f"program-{len(list(home.glob('program-*')))}.log"
         airflow = {
             "AIRFLOW_HOME": str(home),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "PYTHONPATH": f"{ROOT}:{ROOT / 'dags/tests/support'}",
         }
@@ -131,7 +131,7 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Run a DAG."""
     from airflow_names import DagBag
 
-    dag = DagBag(dag_folder=str(ROOT / "dags")).dags[asked["dag"]]
+    dag = DagBag(dag_folder=os.environ["AIRFLOW__CORE__DAGS_FOLDER"]).dags[asked["dag"]]
     activate_assets(dag)
     at: dict[str, Any] = {}
     if asked["at"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -12,6 +13,7 @@ from threading import Timer
 from typing import TYPE_CHECKING
 
 import pytest
+from pyarrow import parquet
 from tests.dag_runs.dag_program import DagProgram
 from tests.judging import committed
 from tests.shop import Load
@@ -27,6 +29,31 @@ pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.zookeeper, pyt
 AWAY_S = 30.0
 KEEPS_ARGUMENTS = not version("apache-airflow").startswith("3.0.")
 """In Airflow 3.0 `dag.test()` resumes a task without the arguments that it deferred with; a scheduler keeps them."""
+BATCH = """
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+parts, output = sys.argv[1:]
+session = SparkSession.builder.getOrCreate()
+Path(output).write_text(str(session.read.parquet(parts).count()))
+session.stop()
+"""
+BATCH_DAG = """
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG
+from lowtide_airflow.operators import TakeSnapshotOperator, VerifySnapshotOperator
+
+with DAG("batch_beside"):
+    take = TakeSnapshotOperator(task_id="take", job="{job}")
+    batch = SparkSubmitOperator(
+        task_id="batch", application="{folder}/batch.py", driver_memory="512m",
+        application_args=["{parts}/*/*.parquet", "{folder}/rows"],
+    )
+    verify = VerifySnapshotOperator(task_id="verify", job="{job}", snapshot=take.output["snapshot"])
+    take >> batch >> verify
+"""
 
 
 def order(stage: Stage, first: int, count: int = 300) -> None:
@@ -198,6 +225,29 @@ def test_an_hour_is_announced_once_all_of_it_is_delivered(stage: Stage) -> None:
     assert done.results["wait"]["delivered_ms"] >= (hour + timedelta(hours=1)).timestamp() * 1000
     report = stage.run("hourly_report")
     assert report.results["report"][0]["delivered_ms"] >= done.results["wait"]["delivered_ms"]
+
+
+@pytest.mark.usefixtures("airflow_home")
+def test_a_batch_of_sparks_provider_runs_beside_a_job_and_after_its_snapshot(stage: Stage) -> None:
+    pytest.importorskip("airflow.providers.apache.spark", reason="Spark's provider is not installed")
+    stage.running()
+    order(stage, 55_000)
+    folder = stage.folder / "batch"
+    folder.mkdir()
+    (folder / "batch.py").write_text(BATCH)
+    parts = Path(stage.services.snapshots_url, stage.name, "parts", "bought")
+    (folder / "dag.py").write_text(BATCH_DAG.format(job=stage.name, folder=folder, parts=parts))
+    spark = {"conn_type": "spark", "host": "local[1]", "extra": {"spark-binary": "spark-submit"}}
+    environment = {**stage.environment, "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark)}
+    program = DagProgram(stage.folder / "home of a batch", environment, folder)
+    try:
+        done = program.run("batch_beside")
+        assert done.state == "success", program.log()
+    finally:
+        program.close()
+    assert int((folder / "rows").read_text()) == parquet.read_table(parts).num_rows > 0
+    with stage.client() as job:
+        assert job.status().state == "running"
 
 
 def test_a_submission_whose_process_is_killed_before_it_could_say_so_begins_one_life(stage: Stage) -> None:
