@@ -33,6 +33,7 @@ from lowtide_tracker.min_times import MinTimes
 from lowtide_tracker.tcp import exactly, expect_acks, ready, tune
 from lowtide_tracker.tls import Connection, TlsConnection
 from lowtide_tracker.traffic import Traffic
+from lowtide_tracker.unix import connected
 from lowtide_tracker.wire import decode, encode
 
 ANSWER_TIMEOUT_S = 10.0
@@ -68,7 +69,7 @@ class TrackerClient:
     tracker that is being rebuilt. `Refused` and `LifeEnded` are final.
 
     Args:
-        address: ``host:port``.
+        address: ``host:port`` or ``unix:/path``.
         secret: the job's.
         incarnation: the life that this process belongs to.
         local: the worker's local tracker, or its part that concerns this line; None for a subscriber that is not a
@@ -234,8 +235,7 @@ class TrackerClient:
 
     def _open(self, connection: Connection | None) -> None:
         if connection is None:
-            host, _, port = self.address.rpartition(":")
-            made = socket.create_connection((host, int(port)), self._timeout_s)
+            made = connected(self.address, self._timeout_s)
             connection = made if self._tls is None else self._under_tls(made, self._tls)
         self._socket = connection
         self._socket.settimeout(self._timeout_s)

@@ -10,6 +10,7 @@ from typing import Any
 
 from lowtide_tracker.strangers import BACKLOG, Refusals, Strangers
 from lowtide_tracker.tls import why_failed
+from lowtide_tracker.unix import why_refused
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.25
@@ -120,6 +121,12 @@ class Entrance:
             except OSError as error:
                 self.refused(f"could not accept it: {error}")
                 await asyncio.sleep(RETRY_S)
+                continue
+            why = why_refused(connection)
+            if why:
+                connection.close()
+                self.refused(why)
+                await asyncio.sleep(0)
                 continue
             try:
                 await self._make_room()

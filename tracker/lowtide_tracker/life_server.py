@@ -14,6 +14,7 @@ from lowtide_tracker.messages import Fault, Hello, Message, Notice, Welcome
 from lowtide_tracker.peer import Peer
 from lowtide_tracker.strangers import BACKLOG
 from lowtide_tracker.traffic import Traffic
+from lowtide_tracker.unix import address_of
 from lowtide_tracker.wire import encode
 
 LOG = logging.getLogger(__name__)
@@ -58,17 +59,18 @@ class LifeServer(ABC):
         """Requests that cannot be answered before the rebuilding is over."""
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, *, sock: socket.socket | None = None) -> str:
-        """Listen, and return the address, ``host:port``.
+        """Listen, and return the address, ``host:port`` or ``unix:/path``.
 
         With ``sock`` it takes the connections of a listening socket that it is given, those that wait there first;
         a process that keeps a descriptor of it can give it to the process that replaces this one.
         """
         if sock is not None:
             sock.listen(BACKLOG)
-            host = sock.getsockname()[0]
         self._entrance = Entrance(listen(host, port) if sock is None else [sock], self._peer, tls=self._tls)
         self._entrance.open()
-        return f"{host}:{self._entrance.address[1]}"
+        if sock is None:
+            return f"{host}:{self._entrance.address[1]}"
+        return address_of(sock)
 
     @property
     def connected(self) -> tuple[int, int]:

@@ -234,12 +234,13 @@ class Peer(asyncio.BufferedProtocol):
 
     def __str__(self) -> str:
         """For the log."""
-        host, port = (self._transport.get_extra_info("peername") or ("nowhere", 0))[:2]
+        peer = self._transport.get_extra_info("peername")
+        at = f"at {peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "on this machine"
         if self.hello is None:
-            return f"a process at {host}:{port}"
+            return f"a process {at}"
         who = "a subscriber" if self.hello.worker is None else f"worker {self.hello.worker}"
         who = who if self.shard is None else f"shard {self.shard}"
-        return f"{who} ({self.hello.name or 'without a name'}) at {host}:{port}"
+        return f"{who} ({self.hello.name or 'without a name'}) {at}"
 
     def _late(self) -> None:
         if self._proven:

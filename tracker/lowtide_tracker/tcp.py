@@ -13,7 +13,12 @@ GONE_AFTER_S = SILENT_FOR_S + PROBES * PROBE_EVERY_S
 
 
 def tune(connection: Connection) -> None:
-    """No delay for small messages, and an end of the connection when the peer's machine has gone."""
+    """No delay for small messages, and an end of the connection when the peer's machine has gone.
+
+    A Unix socket has neither a delay nor another machine.
+    """
+    if _is_unix(connection):
+        return
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_FOR_S)
@@ -26,7 +31,13 @@ def expect_acks(connection: Connection) -> None:
 
     Only for a peer that always reads: the kernel counts a reader that has no room as silent.
     """
+    if _is_unix(connection):
+        return
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_AFTER_S * 1000)
+
+
+def _is_unix(connection: Connection) -> bool:
+    return connection.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == socket.AF_UNIX
 
 
 def ready(connection: Connection, event: int, wait_s: float) -> bool:

@@ -31,6 +31,7 @@ from lowtide_tracker.messages import (
 from lowtide_tracker.peer import Peer
 from lowtide_tracker.shards.merge_line import MergeLine
 from lowtide_tracker.shards.shard import Shard
+from lowtide_tracker.unix import target_of
 
 LOG = logging.getLogger(__name__)
 REPORT_EVERY_S = 0.001
@@ -52,7 +53,7 @@ class ShardServer(LifeServer):
         make: makes the shard, with what the merge has answered; called once.
         shard: its number.
         shards: how many there are.
-        merge: where the merge listens, ``host:port``; the same in every era.
+        merge: where the merge listens, ``host:port`` or ``unix:/path``; the same in every era.
         era: how many processes this shard has had, with this one.
         secret: the job's, of at least 16 bytes.
         incarnation: of the life; processes of another one are refused.
@@ -162,18 +163,12 @@ class ShardServer(LifeServer):
 
     async def _keep_connected(self) -> None:
         loop = asyncio.get_running_loop()
-        host, _, port = self._merge.rpartition(":")
         hello = Hello(self.incarnation, None, f"shard {self.number} of {self.count}")
         lost_s = loop.time()
         while self.error is None:
             try:
                 async with asyncio.timeout(GREETING_LIMIT_S):
-                    _, line = await loop.create_connection(
-                        lambda: MergeLine(self._secret, hello, self._hear, self._fail),
-                        host,
-                        int(port),
-                        ssl=self._merge_tls,
-                    )
+                    line = await self._connect(hello)
             except (OSError, TimeoutError) as error:
                 LOG.debug("shard %d cannot reach the merge: %s", self.number, error)
             else:
@@ -187,6 +182,19 @@ class ShardServer(LifeServer):
                 )
                 return
             await asyncio.sleep(CONNECT_EVERY_S)
+
+    async def _connect(self, hello: Hello) -> MergeLine:
+        """Open a line to the merge (errors: OSError)."""
+        loop, (_, target) = asyncio.get_running_loop(), target_of(self._merge)
+
+        def line() -> MergeLine:
+            return MergeLine(self._secret, hello, self._hear, self._fail)
+
+        if isinstance(target, tuple):
+            _, made = await loop.create_connection(line, *target, ssl=self._merge_tls)
+        else:
+            _, made = await loop.create_unix_connection(line, target)
+        return made
 
     @staticmethod
     def _look_at_end(task: asyncio.Task[None]) -> None:
