@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import convert, to_builtins
 
+from lowtide.process.doors import DoorKind, Doors
 from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import TrackerHooks
 from lowtide.service.tracker.sharded import ShardedTracker
@@ -38,7 +39,7 @@ class ServedInShards:
         self._thread.start()
         setting = TrackerSetting(INCARNATION, chain(depth), fronts(workers), START, CAPACITY_TICKS)
         hooks = TrackerHooks(workers=lambda: range(workers), on_fault=self._faults.append)
-        self._tracker = ShardedTracker(setting, self.secret, hooks, host="127.0.0.1", shards=shards)
+        self._tracker = ShardedTracker(setting, self.secret, hooks, Doors(DoorKind.TCP, "127.0.0.1"), shards=shards)
         self.address = asyncio.run_coroutine_threadsafe(self._tracker.start(), self._loop).result(START_LIMIT_S)
         self.shards = self._tracker.shards
 

@@ -14,6 +14,7 @@ import msgspec
 
 from lowtide.errors import LifeEnded
 from lowtide.process.credentials import Credentials
+from lowtide.process.doors import DoorKind
 from lowtide.status.gauges import WorkerGauges, WorkerState
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.entries import LaneLast, Part
@@ -96,12 +97,16 @@ class ForkServerHello(Message, frozen=True, kw_only=True):
 
 
 class WorkerHello(Message, frozen=True, kw_only=True):
-    """A host has been ordered to make a worker, and asks for its `Welcome`; the first of a host also for the `plan`."""
+    """A host has been ordered to make a worker, and asks for its `Welcome`; the first of a host also for the `plan`.
+
+    Tasks of its own executor find it at `near`, others at `address`.
+    """
 
     worker: str
     number: int
     incarnation: int
     address: str
+    near: str
     pid: int
     plan: bool = False
 
@@ -275,7 +280,7 @@ class StillRuns(Message, frozen=True):
 
 
 class Found(Message, frozen=True):
-    """The task is to attach at this address, `host:port`; the worker may take `load_ms` to load its state first."""
+    """The task is to attach at this address; the worker may take `load_ms` to load its state first."""
 
     at: str
     load_ms: int = 0
@@ -437,17 +442,17 @@ class Kill(Message, frozen=True):
 class ServiceStart(Message, frozen=True, kw_only=True):
     """The first line to the service: the secret in hexadecimal, the name to call it by, and where it listens.
 
-    With `tls`, all of the job's doors are under TLS.
+    The job's doors are of the kind of `doors`.
     """
 
     secret: str
     host: str
     bind: str = ""
-    tls: bool = False
+    doors: DoorKind = DoorKind.UNIX
 
 
 class ServiceReady(Message, frozen=True):
-    """The service listens at this address, `host:port`, or `tls:host:port`; then the JVMs' credentials are there."""
+    """The service listens at this address; under TLS the JVMs' credentials are there."""
 
     address: str
     shown: Credentials | None = None
@@ -493,7 +498,7 @@ class MakeWorker(Message, frozen=True, kw_only=True):
 
 
 class Forked(Message, frozen=True):
-    """The worker has been made, and its host listens at this address, `host:port`."""
+    """The worker has been made, and its host listens at this address for the executor that asked."""
 
     at: str
 

@@ -18,6 +18,7 @@ from lowtide.jars.class_archive import ClassArchive
 from lowtide.jars.java import find_java
 from lowtide.jars.shim import shim_jar
 from lowtide.jars.third_party import connector_jars, pyspark_folder
+from lowtide.process.doors import DoorKind
 from lowtide.process.pandas_later import leave_pandas_for_later
 from lowtide_snapshots.redaction import PATTERN, RULE
 
@@ -40,7 +41,7 @@ def settings(conf: Conf) -> dict[str, str]:
     return {
         "spark.plugins": PLUGIN,
         "spark.lowtide.python": sys.executable,
-        "spark.lowtide.tls": str(under_tls(conf)).lower(),
+        "spark.lowtide.doors": str(doors_of(conf)),
         "spark.lowtide.store": store_setting(conf.snapshots).url,
         "spark.lowtide.startLimitMs": str(int(conf.worker.start_limit_s * 1000)),
         "spark.lowtide.attachLimitMs": str(int(conf.worker.attach_limit_s * 1000)),
@@ -131,6 +132,13 @@ def under_tls(conf: Conf) -> bool:
     """Return whether the connections between a job's processes are under TLS."""
     tls = conf.exchange.tls
     return has_executors(master_of(conf)) if tls == "auto" else tls == "always"
+
+
+def doors_of(conf: Conf) -> DoorKind:
+    """Return what a job's processes listen at for each other."""
+    if under_tls(conf):
+        return DoorKind.TLS
+    return DoorKind.TCP if has_executors(master_of(conf)) else DoorKind.UNIX
 
 
 def session_runs() -> bool:

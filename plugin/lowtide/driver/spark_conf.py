@@ -6,7 +6,7 @@ import os
 import sys
 
 PREFIX = "spark.lowtide."
-OWN_KEYS = frozenset(f"{PREFIX}{name}" for name in ("python", "store", "startLimitMs", "attachLimitMs", "tls"))
+OWN_KEYS = frozenset(f"{PREFIX}{name}" for name in ("python", "store", "startLimitMs", "attachLimitMs", "doors"))
 """Settings of the plugin's JVM side under that prefix; all others there are keys of the conf."""
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"

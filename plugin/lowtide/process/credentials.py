@@ -5,7 +5,7 @@ for itself. So who knows the secret has a certificate, and nobody else: nothing 
 nothing is on a disk, and it all goes with the start of the job that has drawn the secret. A certificate holds no name:
 any process of a job may be at any address.
 
-An address says how to reach it: `tls:host:port` under TLS, `host:port` in the clear.
+Which addresses are under TLS: `lowtide/process/doors.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def secured(address: str) -> bool:
 
 
 def plain(address: str) -> str:
-    """Return an address as a socket takes it, `host:port`."""
+    """Return an address without what it says of TLS: `host:port`, or `unix:/path`."""
     return address.removeprefix(TLS)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
 import ssl
 
 from lowtide_tracker.tls import Connection, TlsConnection
+from lowtide_tracker.unix import target_of
 
 TRY_EVERY_S = 0.05
 GREETING_LIMIT_S = 2.0
@@ -18,7 +20,7 @@ class Greeting:
     """The connection to one address, until it is given away.
 
     Args:
-        address: `host:port`.
+        address: `host:port` or `unix:/path`.
         tls: What the connection is under; None for nothing.
     """
 
@@ -27,8 +29,7 @@ class Greeting:
         self._tls = tls
         self._secured: TlsConnection | None = None
         """TLS on the attempt, from when it is connected."""
-        host, _, port = address.rpartition(":")
-        self._target = (host, int(port))
+        self._family, self._target = target_of(address)
         self.attempt: socket.socket | None = None
         """A connection before any greeting."""
         self.why = ""
@@ -61,9 +62,11 @@ class Greeting:
             if now - self._tried_at < TRY_EVERY_S:
                 return None
             self._tried_at = now
-            self.attempt = socket.socket()
+            self.attempt = socket.socket(self._family)
             self.attempt.setblocking(False)
-            self.attempt.connect_ex(self._target)
+            code = self.attempt.connect_ex(self._target)
+            if code not in (0, errno.EINPROGRESS):
+                raise OSError(code, os.strerror(code))
         if not _ready(self.attempt, select.POLLIN if self._tls is None else select.POLLOUT):
             return None
         connection: Connection = self.attempt

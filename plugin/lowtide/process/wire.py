@@ -13,6 +13,7 @@ from lowtide.process.credentials import client_tls, plain, secured
 from lowtide_tracker import message_reader, tcp
 from lowtide_tracker.handshake import HELLO_BYTES, PROOF_BYTES, ClientHandshake
 from lowtide_tracker.tls import Connection, TlsConnection
+from lowtide_tracker.unix import connected
 
 HEAD = message_reader.HEAD
 MAX_MESSAGE_BYTES = message_reader.MAX_MESSAGE_BYTES
@@ -82,15 +83,14 @@ def tune(connection: Connection) -> None:
 
 
 def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> Connection:
-    """A blocking connection to the service after the handshake; under TLS where its address begins with `tls:`.
+    """A blocking connection to a door after the handshake, by the way that its address says (`process/doors.py`).
 
     Raises:
         OSError: no process listens there, or TLS failed.
         ConnectionClosed: it refused this process's secret.
         HandshakeError: it speaks another version or does not know the secret.
     """
-    host, _, port = plain(address).rpartition(":")
-    made = socket.create_connection((host, int(port)), limit_s)
+    made = connected(plain(address), limit_s)
     connection: Connection = made
     try:
         tune(connection)

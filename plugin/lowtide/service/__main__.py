@@ -6,8 +6,10 @@ import sys
 
 from lowtide.assignment.messages import JobGauges, ServiceReady, ServiceStart, read_service_start
 from lowtide.logs import log_to_stderr
-from lowtide.process.credentials import address_of, credentials_of
+from lowtide.process.credentials import credentials_of
+from lowtide.process.doors import Doors
 from lowtide.process.interpreter import versions
+from lowtide.process.sockets_folder import SocketsRefused
 from lowtide.service.lives import say
 from lowtide.service.server import Service
 from lowtide_snapshots.stores import lend
@@ -17,13 +19,12 @@ GAUGES_EVERY_S = 1.0
 
 async def run(first: ServiceStart) -> None:
     """Serve until standard input closes."""
-    host = first.bind or first.host
     secret = bytes.fromhex(first.secret)
-    service = Service(secret, versions(), host, tls=first.tls)
+    doors = Doors(first.doors, first.bind or first.host)
+    service = Service(secret, versions(), doors)
     lend(service.open_snapshots)
-    own, port = service.serve(host)
-    address = address_of(f"{first.host if first.bind else own}:{port}", tls=first.tls)
-    say(ServiceReady(address, credentials_of(secret) if first.tls else None))
+    address = service.serve(first.host if first.bind else "")
+    say(ServiceReady(address, credentials_of(secret) if doors.tls else None))
     loop = asyncio.get_running_loop()
     closed = loop.run_in_executor(None, sys.stdin.read)
     while not closed.done():
@@ -31,6 +32,7 @@ async def run(first: ServiceStart) -> None:
         service.lives.look()
         await asyncio.wait([closed], timeout=GAUGES_EVERY_S)
     await service.lives.close()
+    doors.close()
 
 
 def main() -> None:
@@ -38,7 +40,10 @@ def main() -> None:
     # A terminal's Ctrl-C reaches all processes; the driver ends those it started.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     log_to_stderr("service")
-    asyncio.run(run(read_service_start(sys.stdin.readline())))
+    try:
+        asyncio.run(run(read_service_start(sys.stdin.readline())))
+    except SocketsRefused as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from lowtide.process.credentials import server_tls
 from lowtide.service.graph.messages import Forget, Heard, Look, Say, Whole, read_by_graph
 from lowtide.service.reception import receive_on
 from lowtide.service.workers.peer import Peer
-from lowtide_tracker.entrance import Entrance
+from lowtide_tracker.entrance import Entrance, listen
 from lowtide_tracker.job_graph import JobGraph, JobGraphError, JobSaid
 
 LOG = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class GraphServer:
 
     def serve(self, host: str, port: int = 0) -> tuple[str, int]:
         """Start listening; return the address (errors: OSError)."""
-        self._entrance = receive_on(host, self._secret, self._talk, port, self._tls)
+        self._entrance = receive_on(listen(host, port), self._secret, self._talk, self._tls)
         self._timer = asyncio.get_running_loop().call_later(self._settle_s, self._settle)
         return self._entrance.address
 

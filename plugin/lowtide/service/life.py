@@ -14,6 +14,7 @@ from lowtide.assignment.messages import Delivered, LabelsEnded, Listened, Looked
 from lowtide.assignment.setting import LifeSetting
 from lowtide.assignment.welcome import Welcome
 from lowtide.events import EventLog
+from lowtide.process.doors import Doors
 from lowtide.service.carriers.carriers import Carriers
 from lowtide.service.ending import EndOfTime
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER
@@ -61,8 +62,7 @@ class Life:
     Args:
         setting: The driver program's setting.
         secret: The job's secret.
-        host: The host on which the tracker listens.
-        tls: True to have it listen under TLS.
+        doors: Opens the tracker's.
         register: The life's workers.
         events: Receives events.
         on_end: Called with the cause when the life cannot go on.
@@ -74,8 +74,7 @@ class Life:
         setting: LifeSetting,
         *,
         secret: bytes,
-        host: str,
-        tls: bool = False,
+        doors: Doors,
         register: Register,
         events: EventLog,
         on_end: Callable[[Cause], None],
@@ -105,7 +104,6 @@ class Life:
         """The number of restarts of the tracker."""
         self._slack_ms = setting.shape.slack_ms
         self._secret = secret
-        self._tls = tls
         self._events = events
         self._on_end = on_end
         self._publishing: asyncio.Task[None] | None = None
@@ -152,7 +150,7 @@ class Life:
         self._tidier = self._make_tidier()
         self._cutter = AnswersCutter(setting.kafka, setting.answers)
         self._address = ""
-        self._tracker = self._make_tracker(host, register)
+        self._tracker = self._make_tracker(doors, register)
 
     async def start(self) -> None:
         """Start all of it.
@@ -370,7 +368,7 @@ class Life:
             events=self._events,
         )
 
-    def _make_tracker(self, host: str, register: Register) -> LifeTracker:
+    def _make_tracker(self, doors: Doors, register: Register) -> LifeTracker:
         """Make the life's tracker, in shards if the conf has some (R9)."""
         setting = self.setting
         begins = TrackerSetting(
@@ -389,8 +387,8 @@ class Life:
             on_report=lambda report: self.hub.segments_reached(report.min_times, report.global_min),
         )
         if setting.shards == 1:
-            return TrackerProcess(begins, self._secret, hooks, host=host, tls=self._tls)
-        return ShardedTracker(begins, self._secret, hooks, host=host, shards=setting.shards, tls=self._tls)
+            return TrackerProcess(begins, self._secret, hooks, doors)
+        return ShardedTracker(begins, self._secret, hooks, doors, shards=setting.shards)
 
     def _through(self, jobs: GraphLine, delivered: int | None) -> int | None:
         """Limit a delivered time by those of the jobs before this one: so the last job's implies all."""

@@ -27,6 +27,7 @@ from lowtide.assignment.messages import (
 from lowtide.assignment.setting import LifeSetting, unpack
 from lowtide.errors import LowtideError
 from lowtide.events import EventLog, EventName
+from lowtide.process.doors import Doors
 from lowtide.service.life import Life
 from lowtide.service.life_view import LifeView
 from lowtide.service.workers import figures
@@ -50,8 +51,7 @@ class Lives:
     Args:
         secret: The job's.
         executors: The connected executors.
-        host: The host on which a life's processes listen.
-        tls: True to have them listen under TLS.
+        doors: Opens the doors of a life's tracker.
 
     Attributes:
         register: The workers of the current or last life.
@@ -63,7 +63,7 @@ class Lives:
         deaths: The deaths of its workers.
     """
 
-    def __init__(self, secret: bytes, executors: Executors, host: str, *, tls: bool = False) -> None:
+    def __init__(self, secret: bytes, executors: Executors, doors: Doors) -> None:
         self.register = Register(-1)
         self.running: Running | None = None
         self.plan = b""
@@ -75,8 +75,7 @@ class Lives:
         """True while a look at what workers report as durable is due."""
         self.executors = executors
         self._secret = secret
-        self._host = host
-        self._tls = tls
+        self._doors = doors
         self._history = History()
 
     async def begin(self, payload: bytes) -> Begun | StillRuns | Refused:
@@ -108,8 +107,7 @@ class Lives:
             running = Running(
                 setting,
                 secret=self._secret,
-                host=self._host,
-                tls=self._tls,
+                doors=self._doors,
                 register=register,
                 on_end=partial(self.end, incarnation),
                 send=self._send,
@@ -274,8 +272,7 @@ class Running:
     Args:
         setting: The driver program's setting.
         secret: The job's secret.
-        host: The host on which the tracker listens.
-        tls: True to have it listen under TLS.
+        doors: Opens the tracker's.
         register: The life's workers.
         on_end: Called with the cause when the life cannot go on.
         send: Sends a message to a worker, by name.
@@ -290,8 +287,7 @@ class Running:
         setting: LifeSetting,
         *,
         secret: bytes,
-        host: str,
-        tls: bool,
+        doors: Doors,
         register: Register,
         on_end: Callable[[Cause], None],
         send: Callable[[str, WorkerOrder], None],
@@ -302,8 +298,7 @@ class Running:
         self.life = Life(
             setting,
             secret=secret,
-            host=host,
-            tls=tls,
+            doors=doors,
             register=register,
             events=self.events,
             on_end=on_end,

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from lowtide.process.wire import NONCE_BYTES, ConnectionClosed, tune
 from lowtide.service.workers.peer import Peer
-from lowtide_tracker.entrance import Entrance, listen
+from lowtide_tracker.entrance import Entrance
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
 from lowtide_tracker.tcp import expect_acks
 
 
 def receive_on(
-    host: str,
+    listeners: Sequence[socket.socket],
     secret: bytes,
     talk: Callable[[Peer], Awaitable[None]],
-    port: int = 0,
     tls: ssl.SSLContext | None = None,
 ) -> Entrance:
-    """Listen on a port of `host`, by default a free one; `talk` serves each peer that knows the secret.
+    """Take the connections of listening sockets; `talk` serves each peer that knows the secret.
 
     `lowtide_tracker.strangers` limits other peers. Under `tls` they must agree on that first.
     """
@@ -49,6 +49,6 @@ def receive_on(
         loop = asyncio.get_running_loop()
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=loop), connected, loop=loop)
 
-    entrance = Entrance(listen(host, port), protocol, tls=tls)
+    entrance = Entrance(listeners, protocol, tls=tls)
     entrance.open()
     return entrance

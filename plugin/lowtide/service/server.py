@@ -36,6 +36,7 @@ from lowtide.assignment.messages import (
 )
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.process.credentials import server_tls
+from lowtide.process.doors import Doors
 from lowtide.process.lent_store import answered
 from lowtide.process.wire import Kind
 from lowtide.service.lives import Lives
@@ -57,25 +58,26 @@ class Service:
     Args:
         secret: The job's.
         python: The driver's Python and packages, which executors must have.
-        host: The host on which a life's processes listen.
-        tls: True to have this process and a life's others listen under TLS.
+        doors: Opens the doors of this process and of a life's tracker.
 
     Attributes:
         lives: Acts on what comes in here.
     """
 
-    def __init__(self, secret: bytes, python: dict[str, str], host: str = "127.0.0.1", *, tls: bool = False) -> None:
+    def __init__(self, secret: bytes, python: dict[str, str], doors: Doors) -> None:
         self._secret = secret
-        self._tls = tls
+        self._doors = doors
         self._executors = Executors(python)
-        self.lives = Lives(secret, self._executors, host, tls=tls)
+        self.lives = Lives(secret, self._executors, doors)
         self._snapshots = MemoryStore(0)
         self._entrance: Entrance | None = None
 
-    def serve(self, host: str) -> tuple[str, int]:
-        """Start listening on a free port of ``host``; return host and port."""
-        self._entrance = receive_on(host, self._secret, self._talk, tls=server_tls(self._secret) if self._tls else None)
-        return self._entrance.address
+    def serve(self, called: str = "") -> str:
+        """Start listening; return the address, with what other machines call this one, if that is given."""
+        listener, address = self._doors.open("service", called)
+        tls = server_tls(self._secret) if self._doors.tls else None
+        self._entrance = receive_on([listener], self._secret, self._talk, tls)
+        return address
 
     def open_snapshots(self, setting: StoreSetting) -> Store:
         """Return the store of snapshots in this process' memory, with the limit that a life's setting has for it."""
@@ -214,7 +216,7 @@ class Service:
         name = hello.worker
         worker: Worker | Refused = Refused(f"incarnation {hello.incarnation} is over")
         if hello.incarnation == register.incarnation and register is self.lives.register:
-            worker = register.reported(name, hello.number, hello.address, hello.pid)
+            worker = register.reported(name, hello.number, hello.address, hello.near, hello.pid)
         if isinstance(worker, Refused):
             await peer.answer(worker)
             return worker.cause

@@ -21,6 +21,7 @@ from lowtide.worker.watch import READ, Watch
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
 from lowtide_tracker.strangers import Refusals, Strangers
 from lowtide_tracker.tls import Connection, TlsConnection
+from lowtide_tracker.unix import why_refused
 
 LOG = logging.getLogger(__name__)
 AT_ONCE = 32
@@ -56,12 +57,12 @@ class Door:
     """Lets in peers that know the secret, and hands over the connection with its first message.
 
     Args:
-        listener: The socket to which tasks connect.
+        listener: The socket to which tasks connect, TCP or Unix; over the latter only this user's are spoken to.
         secret: The job's.
         watch: The loop's.
         asked: Called with the connection, which is no longer watched, and the request.
         strangers: The limit for peers without a proof; by default a new one of the usual size.
-        tls: What connections are under, which counts as a stranger's time; None for nothing.
+        tls: What connections over TCP are under, which counts as a stranger's time; None for nothing.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Door:
     ) -> None:
         self._listener = listener
         self._secret = secret
-        self._tls = tls
+        self._tls = None if listener.family == socket.AF_UNIX else tls
         self._watch = watch
         self._asked = asked
         self._strangers: Strangers[Newcomer] = Strangers() if strangers is None else strangers
@@ -114,6 +115,11 @@ class Door:
                 self._say(f"it could not be accepted: {error}")
                 failed = True
                 break
+            why = why_refused(connection)
+            if why:
+                self._say(why)
+                connection.close()
+                continue
             if first is not None:
                 self._send_away(first, f"it did not prove the secret, and {strangers.most} others were waiting")
             self._greet(connection)

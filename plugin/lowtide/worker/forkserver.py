@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,12 +39,15 @@ from lowtide.assignment.messages import (
     read_order,
 )
 from lowtide.logs import log_to_stderr
-from lowtide.process.credentials import address_of, secured, server_tls
+from lowtide.process.credentials import server_tls
+from lowtide.process.doors import DoorKind
 from lowtide.process.interpreter import versions
 from lowtide.process.pandas_later import leave_pandas_for_later
+from lowtide.process.sockets_folder import SocketsRefused
 from lowtide.process.wire import ConnectionClosed, Kind, MessageReader, connect, send
+from lowtide.worker.host_doors import HostDoors
 from lowtide_snapshots.cause import Cause
-from lowtide_tracker.strangers import BACKLOG
+from lowtide_tracker.unix import forget
 
 LOG = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
@@ -62,13 +65,13 @@ class Child:
 
     Attributes:
         birth: The first worker's birth.
-        address: The address to which its workers' tasks connect.
+        near: The address to which tasks of this executor connect.
         orders: The line to it, for more workers.
         workers: The names of all its workers.
     """
 
     birth: Birth
-    address: str
+    near: str
     orders: socket.socket
     workers: list[str]
 
@@ -79,10 +82,12 @@ class ForkServer:
     def __init__(self, first: ForkServerStart) -> None:
         self._first = first
         self._secret = bytes.fromhex(first.secret)
-        self._host = socket.getaddrinfo(first.host, None, socket.AF_INET)[0][4][0]
         self._children: dict[int, Child] = {}
         self._link = connect(first.service, self._secret)
-        if secured(first.service):
+        kind = DoorKind.of(first.service)
+        host = "" if kind == DoorKind.UNIX else str(socket.getaddrinfo(first.host, None, socket.AF_INET)[0][4][0])
+        self._doors = HostDoors(kind, host)
+        if kind == DoorKind.TLS:
             server_tls(self._secret)  # Made once, for all hosts.
         self._orders = MessageReader()
         send(self._link, Kind.ASK, encode(self._hello()))
@@ -161,9 +166,8 @@ class ForkServer:
             for child in self._children.values():
                 if (child.birth.incarnation, child.birth.host) == (order.incarnation, order.host):
                     return self._hand_on(child, order)
-            with socket.create_server((self._host, 0), backlog=BACKLOG) as listener:
-                return self._fork_host(listener, order, close)
-        except Malformed as error:
+            return self._fork_host(order, close)
+        except (Malformed, SocketsRefused) as error:
             return Failed(error.cause())
         except OSError as error:
             return Failed(Cause("loss", f"cannot open a socket or fork a process: {error}"))
@@ -175,10 +179,9 @@ class ForkServer:
         except OSError as error:
             return Failed(Cause("loss", f"its host, that of worker {child.birth.name}, takes no orders: {error}"))
         child.workers.append(order.worker)
-        return Forked(child.address)
+        return Forked(child.near)
 
-    def _fork_host(self, listener: socket.socket, order: MakeWorker, close: Callable[[], None]) -> Forked:
-        address = address_of(f"{self._host}:{listener.getsockname()[1]}", tls=secured(self._first.service))
+    def _fork_host(self, order: MakeWorker, close: Callable[[], None]) -> Forked:
         birth = Birth(
             order.worker,
             order.level,
@@ -189,15 +192,18 @@ class ForkServer:
             self._first.service,
             self._secret,
         )
-        ours, theirs = socket.socketpair()
         parent = os.getpid()
-        with theirs:
+        with ExitStack() as childs:
+            doors = self._doors.open(childs)
+            ours, theirs = socket.socketpair()
+            childs.enter_context(theirs)
             pid = os.fork()
             if pid == 0:
                 ours.close()
-                self._become_host(birth, parent, close, partial(_work, birth, listener, address, theirs))
-        self._children[pid] = Child(birth, address, ours, [birth.name])
-        return Forked(address)
+                self._become_host(birth, parent, close, partial(_work, birth, doors, theirs))
+        near = doors[0][1]
+        self._children[pid] = Child(birth, near, ours, [birth.name])
+        return Forked(near)
 
     def _become_host(self, birth: Birth, parent: int, close: Callable[[], None], work: Callable[[], int]) -> None:
         status = 1
@@ -229,6 +235,7 @@ class ForkServer:
                 self._children.pop(pid, None)
             else:
                 time.sleep(0.01)
+        self._doors.close()
 
     def _reap(self) -> None:
         while self._children:
@@ -239,15 +246,16 @@ class ForkServer:
             how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
             child = self._children.pop(pid)
             child.orders.close()
+            forget(child.near)
             with suppress(OSError):  # The service may have gone; then there is nothing to report to.
                 died = HostDied(incarnation=child.birth.incarnation, workers=child.workers, pid=pid, how=how)
                 send(self._link, Kind.ASK, encode(died))
 
 
-def _work(birth: Birth, listener: socket.socket, address: str, orders: socket.socket) -> int:
+def _work(birth: Birth, doors: list[tuple[socket.socket, str]], orders: socket.socket) -> int:
     from lowtide.worker.main import work
 
-    return work(birth, listener, address, orders)
+    return work(birth, doors, orders)
 
 
 def _say(out: int, message: ForkServerReady | Forked | Failed) -> None:
@@ -296,7 +304,11 @@ def main() -> None:
     log_to_stderr("worker")
     known = read_fork_server_start(first)
     _import_all(known.store)
-    ForkServer(known).run(lines, out)
+    try:
+        server = ForkServer(known)
+    except SocketsRefused as error:
+        sys.exit(str(error))
+    server.run(lines, out)
 
 
 if __name__ == "__main__":

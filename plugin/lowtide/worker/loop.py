@@ -17,7 +17,7 @@ import struct
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -70,13 +70,13 @@ class Loop:
         make: Makes the stage of a worker that comes later.
         hello: Makes the hello of one, for the service.
         birth: The first worker's birth.
-        listener: The socket to which tasks connect.
+        listeners: The sockets to which tasks connect, TCP or Unix.
         control: The line to the service.
         orders: The line from the fork server.
         max_queued_bytes: Output that may wait for a task before input stops being read.
         max_group_rows: The largest number of records handled together.
         call_limit_s: The longest time a turn, and so a call of the flow's functions, may last.
-        tls: What the tasks' connections are under; None for nothing.
+        tls: What the tasks' connections over TCP are under; None for nothing.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Loop:
         make: Callable[[Birth, Welcome], Stage],
         hello: Callable[[Birth], WorkerHello],
         birth: Birth,
-        listener: socket.socket,
+        listeners: Sequence[socket.socket],
         control: Link,
         orders: socket.socket,
         max_queued_bytes: int,
@@ -120,7 +120,7 @@ class Loop:
         self._stopping = False
         self._more = False
         """True if there is input that can be handled at once."""
-        self._door = Door(listener, birth.secret, self._watch, self._asked, tls=tls)
+        self._doors = [Door(each, birth.secret, self._watch, self._asked, tls=tls) for each in listeners]
         self._gauges_at = 0.0
 
     def run(self) -> None:
@@ -138,7 +138,8 @@ class Loop:
             idle = not self._watch.turn(self._patience_s()) and not self._more
             self._guard(self._rest if idle and self._host.restless else self._work)
             self._settle()
-            self._door.tick()
+            for door in self._doors:
+                door.tick()
             self._report()
             if not idle:
                 self._turns.add(time.monotonic_ns() - self._watch.woke_ns)

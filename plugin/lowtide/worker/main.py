@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 
@@ -35,13 +36,12 @@ SWITCH_S = 0.0005
 such wait adds to a record's latency."""
 
 
-def work(birth: Birth, listener: socket.socket, address: str, orders: socket.socket) -> int:
+def work(birth: Birth, doors: Sequence[tuple[socket.socket, str]], orders: socket.socket) -> int:
     """Run a host to its end and return the process's exit status.
 
     Args:
         birth: The first worker's birth.
-        listener: The socket to which tasks connect.
-        address: Its address, ``host:port`` or ``tls:host:port``.
+        doors: The sockets to which tasks connect, with their addresses: first for its executor's, last for others'.
         orders: The line from the fork server, for more workers.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -49,7 +49,7 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
     log_as(birth.name)
     control = connect(birth.service, birth.secret)
     lend_from(birth.service, birth.secret)
-    hello = partial(_hello, address)
+    hello = partial(_hello, doors[0][1], doors[-1][1])
     send(control, Kind.ASK, encode(hello(birth, plan=True)))
     kind, payload = receive(control)
     if kind != Kind.PLAN:
@@ -72,13 +72,13 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
         make=partial(_make, deployment, host),
         hello=hello,
         birth=birth,
-        listener=listener,
+        listeners=[listener for listener, _ in doors],
         control=Link(control),
         orders=orders,
         max_queued_bytes=deployment.max_queued_bytes,
         max_group_rows=deployment.limits.max_frame_rows,
         call_limit_s=deployment.call_limit_s,
-        tls=server_tls(birth.secret) if secured(address) else None,
+        tls=server_tls(birth.secret) if secured(doors[-1][1]) else None,
     )
     loop.take_in(birth, stage)
     loop.run()
@@ -88,13 +88,14 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
     return 0
 
 
-def _hello(address: str, birth: Birth, *, plan: bool = False) -> WorkerHello:
+def _hello(near: str, address: str, birth: Birth, *, plan: bool = False) -> WorkerHello:
     """Return the hello of a worker for the service."""
     return WorkerHello(
         worker=birth.name,
         number=birth.number,
         incarnation=birth.incarnation,
         address=address,
+        near=near,
         pid=os.getpid(),
         plan=plan,
     )

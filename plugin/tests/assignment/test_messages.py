@@ -95,6 +95,7 @@ from lowtide.assignment.messages import (
 from lowtide.jars.java import find_java
 from lowtide.jars.shim import shim_jar
 from lowtide.jars.third_party import pyspark_folder
+from lowtide.process.doors import DoorKind
 from lowtide.service.tracker import messages as tracking
 from lowtide.status.gauges import FrontGauges, LineGauges, WorkerGauges, WorkerState
 from lowtide.status.tracker_report import ShardReport, ShardState, TrackerReport
@@ -111,7 +112,7 @@ GAUGES = WorkerGauges(
     records_in=5, busy=False, delivered_time=-1, hops={"pack": {50: 3}}, latency={60: 2}, front=FRONT, queued=0,
     line=LineGauges(traffic=Traffic(1, BIG, 3, 4, flushes=2, acks=9, notices=1), acks={1: 5, 2: 4}),
 )  # fmt: skip
-START = ServiceStart(secret="ab", host="driver", bind="127.0.0.1", tls=True)
+START = ServiceStart(secret="ab", host="driver", bind="127.0.0.1", doors=DoorKind.TLS)
 FORK_SERVER = ForkServerStart(service="127.0.0.1:1", secret="ab", executor="7", host="there", store="file:///store")
 FIND = Find(worker="2/3", level=2, epoch=9, incarnation=BIG, index=3, count=4, executor="7")
 ORDER = MakeWorker(worker="2/3", level=2, number=11, incarnation=BIG, host=5)
@@ -155,7 +156,7 @@ TO_SERVICE = [
     Finish(7),
     Status(),
     ForkServerHello(executor="1", host="h", executable="/python", python={"numpy": "2"}, cores=4),
-    WorkerHello(worker="1/0", number=0, incarnation=7, address="h:1", pid=4, plan=True),
+    WorkerHello(worker="1/0", number=0, incarnation=7, address="h:1", near="unix:/d/1", pid=4, plan=True),
 ]
 FROM_HOST = [TO_SERVICE[-1], Failed(CAUSE), Gauges({"1/0": GAUGES}), News([("1/0", each) for each in NEWS])]
 WORKER = WorkerState(worker="1/0", level=1, number=0, executor="1", pid=4, address="h:1", attached=True, gauges=GAUGES)

@@ -13,6 +13,7 @@ import pytest
 from hanging import HANGS_S
 from store_contract import SMALL, StoreContract
 
+from lowtide.process.doors import DoorKind, Doors
 from lowtide.process.lent_store import LentStore
 from lowtide.service.server import Service
 from lowtide_snapshots.stores import Store, StoreSetting
@@ -31,9 +32,9 @@ class Served:
         self.service: Service = self._done(self._serve())
 
     async def _serve(self) -> Service:
-        service = Service(SECRET, {})
-        host, port = service.serve("127.0.0.1")
-        self.address = f"{host}:{port}"
+        self._doors = Doors(DoorKind.UNIX, "")
+        service = Service(SECRET, {}, self._doors)
+        self.address = service.serve()
         return service
 
     def _done(self, act: object) -> Service:
@@ -55,6 +56,7 @@ class Served:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._doors.close()
 
 
 @pytest.fixture(name="served")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from lowtide.process.doors import DoorKind, Doors
 from lowtide.service.lives import Lives
 from lowtide.service.workers.executors import Executors
 from lowtide.service.workers.register import Register, Worker
@@ -21,7 +22,7 @@ def test_what_several_workers_have_delivered_is_looked_at_once() -> None:
         seen.append(delivered_time(workers, 2))
 
     async def story() -> None:
-        lives = Lives(b"", Executors({}), "127.0.0.1")
+        lives = Lives(b"", Executors({}), Doors(DoorKind.TCP, "127.0.0.1"))
         names = ("1/0", "1/1")
         lives.register = Register(1, workers={name: Worker(name, place, "0", 0) for place, name in enumerate(names)})
         lives.running = cast("Any", SimpleNamespace(life=SimpleNamespace(look_at_delivered=look)))

@@ -47,7 +47,9 @@ def test_a_host_that_sends_what_cannot_be_read_ends_its_life_alone(life: Life) -
     life.begin(StageDeployment(IdleStage))
     found = life.ask(Find(worker="1/0", level=1, epoch=0, incarnation=life.incarnation, index=0, count=1, executor="0"))
     assert isinstance(found, Fork)
-    hello = WorkerHello(worker="1/0", number=found.number, incarnation=life.incarnation, address="127.0.0.1:9", pid=1)
+    hello = WorkerHello(
+        worker="1/0", number=found.number, incarnation=life.incarnation, address="127.0.0.1:9", near="", pid=1
+    )
     with connect(life.address, SECRET) as connection:
         send(connection, Kind.ASK, encode(hello))
         assert receive(connection)[0] == Kind.PLAN

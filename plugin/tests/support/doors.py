@@ -20,7 +20,8 @@ from stage_rig import SECRET, Served
 
 from lowtide.assignment.messages import Attach, encode, read_attach
 from lowtide.events import EventLog
-from lowtide.process.credentials import address_of, server_tls
+from lowtide.process.credentials import plain, secured, server_tls
+from lowtide.process.doors import DoorKind, Doors
 from lowtide.process.wire import Kind, connect, receive, send
 from lowtide.service.reception import receive_on
 from lowtide.service.workers.peer import Peer
@@ -38,13 +39,13 @@ class Opened:
     """A door.
 
     Attributes:
-        address: Where strangers come.
+        address: Where strangers come, `host:port` or `unix:/path`.
         enter: Comes, proves itself, asks and gets an answer; raises what prevents it.
         begins: What somebody sends who pretends to know what is spoken there.
         greet: Makes of a stranger's connection one over which that may be sent.
     """
 
-    address: tuple[str, int]
+    address: str
     enter: Callable[[], None]
     begins: bytes
     greet: Callable[[socket.socket], socket.socket] = lambda connection: connection
@@ -54,7 +55,6 @@ class Opened:
 def control() -> Iterator[Opened]:
     with controlled(SHAPE, EventLog("index", 3, io.StringIO())) as job:
         job.watch.look(0.0, moment(5000))
-        host, port = job.address.split(":")
         tls = ssl.create_default_context(cadata=job.certificate)
 
         def greet(connection: socket.socket) -> socket.socket:
@@ -63,36 +63,35 @@ def control() -> Iterator[Opened]:
         def enter() -> None:
             assert job.client().status().job == "index"
 
-        yield Opened((host, int(port)), enter, b"GET /status HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 100, greet)
+        yield Opened(job.address, enter, b"GET /status HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 100, greet)
 
 
 @contextmanager
-def service(*, tls: bool = False) -> Iterator[Opened]:
+def service(kind: DoorKind = DoorKind.TCP) -> Iterator[Opened]:
     async def talk(peer: Peer) -> None:
         while True:
             await peer.send(Kind.ASK, (await peer.receive())[1])
 
-    with _loop() as do:
+    with _loop() as do, listening(kind) as (listener, address):
 
         async def begin() -> Any:
-            return receive_on("127.0.0.1", SECRET, talk, tls=server_tls(SECRET) if tls else None)
+            return receive_on([listener], SECRET, talk, _tls(kind))
 
         entrance = do(begin())
         try:
-            yield _opened(entrance.address, tls=tls)
+            yield _opened(address)
         finally:
             do(entrance.close())
 
 
 @contextmanager
-def tracker(*, tls: bool = False) -> Iterator[Opened]:
-    with Served(tls=server_tls(SECRET) if tls else None) as served:
-        host, port = served.address.split(":")
-        yield _opened((host, int(port)), answers=False, tls=tls)
+def tracker(kind: DoorKind = DoorKind.TCP) -> Iterator[Opened]:
+    with listening(kind) as (listener, address), Served(tls=_tls(kind), listener=listener):
+        yield _opened(address, answers=False)
 
 
 @contextmanager
-def worker(*, tls: bool = False) -> Iterator[Opened]:
+def worker(kind: DoorKind = DoorKind.TCP) -> Iterator[Opened]:
     watch, over = Watch(), threading.Event()
     links = []
 
@@ -106,12 +105,12 @@ def worker(*, tls: bool = False) -> Iterator[Opened]:
             watch.turn(0.05)
             door.tick()
 
-    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
-        door = Door(listener, SECRET, watch, asked, tls=server_tls(SECRET) if tls else None)
+    with listening(kind) as (listener, address), listener:
+        door = Door(listener, SECRET, watch, asked, tls=_tls(kind))
         thread = threading.Thread(target=run)
         thread.start()
         try:
-            yield _opened(listener.getsockname(), tls=tls)
+            yield _opened(address)
         finally:
             over.set()
             thread.join(HANGS_S)
@@ -125,26 +124,43 @@ DOORS: dict[str, Callable[[], AbstractContextManager[Opened]]] = {
     "service": service,
     "tracker": tracker,
     "worker": worker,
-    "service under TLS": partial(service, tls=True),
-    "tracker under TLS": partial(tracker, tls=True),
-    "worker under TLS": partial(worker, tls=True),
+    "service under TLS": partial(service, DoorKind.TLS),
+    "tracker under TLS": partial(tracker, DoorKind.TLS),
+    "worker under TLS": partial(worker, DoorKind.TLS),
+    "service on a Unix socket": partial(service, DoorKind.UNIX),
+    "tracker on a Unix socket": partial(tracker, DoorKind.UNIX),
+    "worker on a Unix socket": partial(worker, DoorKind.UNIX),
 }
 
 
-def _opened(address: tuple[str, int], *, answers: bool = True, tls: bool) -> Opened:
+@contextmanager
+def listening(kind: DoorKind) -> Iterator[tuple[socket.socket, str]]:
+    """A door's socket, which belongs to who takes it, and its address."""
+    doors = Doors(kind, "127.0.0.1")
+    try:
+        yield doors.open("door")
+    finally:
+        doors.close()
+
+
+def _tls(kind: DoorKind) -> ssl.SSLContext | None:
+    return server_tls(SECRET) if kind == DoorKind.TLS else None
+
+
+def _opened(address: str, *, answers: bool = True) -> Opened:
     """A door with the handshake; where nothing is answered, the server's own proof is what one gets.
 
     Under TLS a stranger begins with the head of a ClientHello.
     """
 
     def enter() -> None:
-        with connect(address_of(f"{address[0]}:{address[1]}", tls=tls), SECRET) as connection:
+        with connect(address, SECRET) as connection:
             if answers:
                 connection.settimeout(HANGS_S)
                 send(connection, Kind.ASK, encode(QUESTION))
                 assert read_attach(receive(connection)[1]) == QUESTION
 
-    return Opened(address, enter, (CLIENT_HELLO if tls else MAGIC) + bytes(60))
+    return Opened(plain(address), enter, (CLIENT_HELLO if secured(address) else MAGIC) + bytes(60))
 
 
 @contextmanager

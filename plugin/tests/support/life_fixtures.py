@@ -22,11 +22,13 @@ def _until() -> Callable[[Callable[[], Any]], Any]:
 
 
 @pytest.fixture
-def life(zookeeper: str) -> Iterator[Life]:
-    """A life with the executors "0" and "1", and no plan yet."""
+def life(zookeeper: str, request: pytest.FixtureRequest) -> Iterator[Life]:
+    """A life with the executors "0" and "1", and no plan yet; its doors are Unix sockets, or of a parameter's kind."""
     from process_life import Life
 
-    started = Life(zookeeper)
+    from lowtide.process.doors import DoorKind
+
+    started = Life(zookeeper, doors=getattr(request, "param", DoorKind.UNIX))
     try:
         started.executor("0")
         started.executor("1")

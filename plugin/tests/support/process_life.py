@@ -37,6 +37,7 @@ from lowtide.assignment.messages import (
     read_answer,
 )
 from lowtide.assignment.setting import LifeSetting, pack
+from lowtide.process.doors import DoorKind
 from lowtide.process.wire import ConnectionClosed, Kind, connect, receive, send
 from lowtide_tracker.tls import Connection
 
@@ -44,10 +45,11 @@ SECRET = b"the secret of a test, 32 bytes.."
 
 
 class Task:
-    """A task attached to a worker."""
+    """A task attached to a worker, at an address."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, at: str) -> None:
         self.connection = connection
+        self.at = at
 
     def send(self, kind: Kind, payload: bytes) -> None:
         send(self.connection, kind, payload)
@@ -71,14 +73,14 @@ class Task:
 
 
 class Life:
-    """The processes of one life; `executors` are fork servers by name."""
+    """The processes of one life, with doors of a kind; `executors` are fork servers by name."""
 
-    def __init__(self, zookeeper: str, incarnation: int = 7, *, tls: bool = False) -> None:
+    def __init__(self, zookeeper: str, incarnation: int = 7, doors: DoorKind = DoorKind.UNIX) -> None:
         self.incarnation = incarnation
         self.processes = 1
         """Hosts of each executor."""
         self._zookeeper = zookeeper
-        self.service = self._start("lowtide.service", ServiceStart(secret=SECRET.hex(), host="127.0.0.1", tls=tls))
+        self.service = self._start("lowtide.service", ServiceStart(secret=SECRET.hex(), host="127.0.0.1", doors=doors))
         self.address: str = self._hear(self.service)["address"]
         self.executors: dict[str, subprocess.Popen[str]] = {}
         self._control = connect(self.address, SECRET)
@@ -131,7 +133,7 @@ class Life:
         connection.settimeout(HANGS_S)
         send(connection, Kind.ATTACH, encode(Attach(worker=worker, incarnation=life, epoch=epoch)))
         answer = read_answer(receive(connection)[1])
-        return answer.cause if isinstance(answer, Refused) else Task(connection)
+        return answer.cause if isinstance(answer, Refused) else Task(connection, address)
 
     def attach_anyway(self, worker: str, epoch: int) -> None:
         """The same for a worker that ends before it takes a task."""

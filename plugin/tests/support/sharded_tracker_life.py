@@ -7,6 +7,7 @@ import signal
 
 from tracker_life import SECRET, TrackerLife, wait
 
+from lowtide.process.doors import DoorKind
 from lowtide.service.tracker.sharded import ShardedTracker
 
 MERGE = -1
@@ -24,13 +25,13 @@ class ShardedTrackerLife(TrackerLife):
         graph: dict[int, tuple[int, ...]] | None = None,
         fronts: dict[int, int] | None = None,
         dues: dict[int, list[int]] | None = None,
-        tls: bool = False,
+        kind: DoorKind = DoorKind.UNIX,
     ) -> None:
         self.count = shards
-        super().__init__(graph, fronts=fronts, dues=dues, tls=tls)
+        super().__init__(graph, fronts=fronts, dues=dues, kind=kind)
 
     def make(self) -> ShardedTracker:  # type: ignore[override]
-        return ShardedTracker(self.setting, SECRET, self.hooks, host="127.0.0.1", shards=self.count, tls=self.tls)
+        return ShardedTracker(self.setting, SECRET, self.hooks, self.doors, shards=self.count)
 
     def signal(self, which: int, number: signal.Signals) -> int:
         """Send a signal to a shard's process, or the merge's, and return who it was."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 import threading
 import time
@@ -201,7 +202,7 @@ def stage_of(
 
 
 class Served:
-    """A tracker's server in a thread, which can be stopped and recreated on its port."""
+    """A tracker's server in a thread, which can be stopped and recreated on its port; or on a listener, once."""
 
     def __init__(
         self,
@@ -209,8 +210,10 @@ class Served:
         fronts: Iterable[int] = range(PARTITIONS),
         dues: Mapping[int, Sequence[int]] | None = None,
         tls: ssl.SSLContext | None = None,
+        listener: socket.socket | None = None,
     ) -> None:
         self._tls = tls
+        self._listener = listener
         self._graph = Graph({level: [level - 1] if level > 1 else [] for level in range(1, levels + 1)})
         self._fronts = dict.fromkeys(fronts, 0)
         self._dues = dues
@@ -239,7 +242,7 @@ class Served:
             self._server = TrackerServer(
                 tracker, tls=self._tls, secret=SECRET, incarnation=INCARNATION, on_fault=self.faults.append
             )
-            return await self._server.start(port=int(self.address.rpartition(":")[2] or 0))
+            return await self._server.start(port=int(self.address.rpartition(":")[2] or 0), sock=self._listener)
 
         self.address = asyncio.run_coroutine_threadsafe(serve(), self._loop).result(LIMIT_S)
 

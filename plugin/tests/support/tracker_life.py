@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 from hanging import HANGS_S
 
 from lowtide.process.credentials import client_tls, plain
+from lowtide.process.doors import DoorKind, Doors
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import Part, TrackerHooks, TrackerProcess
@@ -55,9 +56,9 @@ class TrackerLife:
         fronts: dict[int, int] | None = None,
         dues: dict[int, list[int]] | None = None,
         *,
-        tls: bool = False,
+        kind: DoorKind = DoorKind.UNIX,
     ) -> None:
-        self.tls = tls
+        self.doors = Doors(kind, "127.0.0.1")
         self.workers = [1, 2]
         self.fronts = fronts or {0: 0}
         self.faults: list[Cause] = []
@@ -73,7 +74,7 @@ class TrackerLife:
         self._open: list[TrackerLine | TrackerClient] = []
 
     def make(self) -> TrackerProcess:
-        return TrackerProcess(self.setting, SECRET, self.hooks, host="127.0.0.1", tls=self.tls)
+        return TrackerProcess(self.setting, SECRET, self.hooks, self.doors)
 
     def _restarted(self, part: Part, era: int, how: str) -> None:
         if part.shard is None:
@@ -95,6 +96,7 @@ class TrackerLife:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self.doors.close()
 
     def do(self, what: Coroutine[Any, Any, T]) -> T:
         """Do something in the process's loop."""
@@ -138,7 +140,7 @@ class TrackerLife:
 
     def client(self) -> TrackerClient:
         """A subscriber's connection."""
-        tls = client_tls(SECRET) if self.tls else None
+        tls = client_tls(SECRET) if self.doors.tls else None
         client = TrackerClient(plain(self.address), secret=SECRET, incarnation=INCARNATION, tls=tls)
         self._open.append(client)
         client.connect()

@@ -15,6 +15,8 @@ import pytest
 from doors import DOORS, Opened
 from hanging import HANGS_S
 
+from lowtide_tracker.unix import connected
+
 """A second, on a machine with much else to do; a stranger that nobody waits behind stays for twice as long."""
 GIGABYTE = 1 << 30
 MIB = 1 << 20
@@ -32,7 +34,7 @@ def _door(request: pytest.FixtureRequest) -> Iterator[Opened]:
 def strangers(number: int, door: Opened) -> Iterator[list[socket.socket]]:
     """So many that connect at once, and say nothing."""
     with ExitStack() as stack:
-        yield [stack.enter_context(socket.create_connection(door.address, HANGS_S)) for _ in range(number)]
+        yield [stack.enter_context(connected(door.address, HANGS_S)) for _ in range(number)]
 
 
 @contextmanager
@@ -115,7 +117,7 @@ def test_a_crowd_that_comes_again_at_once_keeps_nobody_out(door: Opened) -> None
 
 
 def _come(door: Opened) -> socket.socket:
-    connection = socket.create_connection(door.address, HANGS_S)
+    connection = connected(door.address, HANGS_S)
     connection.settimeout(0)
     return connection
 
@@ -127,7 +129,7 @@ def test_a_crowd_that_drips_keeps_nobody_out(door: Opened) -> None:
         crowd: list[socket.socket] = []
         for _ in range(150):
             with suppress(OSError):
-                crowd.append(door.greet(socket.create_connection(door.address, HANGS_S)))
+                crowd.append(door.greet(connected(door.address, HANGS_S)))
         for byte in door.begins:
             for connection in crowd:
                 with suppress(OSError):

@@ -16,10 +16,12 @@ from idle_stage import IdleStage, StageDeployment
 from lowtide.assignment.messages import ForkServerHello, encode
 from lowtide.assignment.setting import pack
 from lowtide.errors import UserCodeFailed
+from lowtide.process.doors import DoorKind
 from lowtide.process.wire import ConnectionClosed, Kind, connect, receive, send
 from lowtide.status.gauges import WorkerGauges
 from lowtide.worker.protocol import Frames
 from lowtide_snapshots.cause import Cause
+from lowtide_tracker.unix import UNIX
 
 if TYPE_CHECKING:
     from process_life import Life, Task
@@ -86,13 +88,17 @@ def running(life: Life) -> Life:
     return life
 
 
+@pytest.mark.parametrize("life", DoorKind, indirect=True)
 def test_a_worker_keeps_its_state_over_epochs_wherever_its_tasks_run(running: Life) -> None:
+    """Those of its own executor come by a Unix socket, whatever others come by."""
     pids = set()
+    kinds = (DoorKind.UNIX, DoorKind.of(running.address))
     for epoch in range(4):
         task = attached(running.attach("1/0", epoch, executor=str(epoch % 2)))
         count, pid = one(task)
         pids.add(pid)
         assert count == epoch + 1
+        assert DoorKind.of(task.at) == kinds[epoch % 2]
         task.end(epoch)
     assert len(pids) == 1
 
@@ -205,7 +211,7 @@ def test_full_sinks_stop_the_worker_from_reading(life: Life) -> None:
         task.receive()
 
 
-def test_no_process_is_left_after_a_normal_stop(life: Life, alive: Callable[[int], bool], tmp_path: Path) -> None:
+def test_nothing_is_left_after_a_normal_stop(life: Life, alive: Callable[[int], bool], tmp_path: Path) -> None:
     class Closing(Counter):
         """Writes a file when asked to end."""
 
@@ -218,7 +224,10 @@ def test_no_process_is_left_after_a_normal_stop(life: Life, alive: Callable[[int
     one(task)
     task.end(0)
     pids = [*life.pids().values(), *(process.pid for process in life.executors.values()), life.service.pid]
+    folders = {Path(each.removeprefix(UNIX)).parent for each in (life.address, task.at)}
+    assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o700, 0o700]
     life.close()
+    assert [folder for folder in folders if folder.exists()] == []
     assert [pid for pid in pids if alive(pid)] == []
     assert (tmp_path / "delivered").read_text() == "delivered"
 

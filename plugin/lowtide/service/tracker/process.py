@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from lowtide.assignment.messages import Refused, line
 from lowtide.errors import LifeEnded, ServiceUnavailable
-from lowtide.process.credentials import address_of
+from lowtide.process.doors import Doors
 from lowtide.service.tracker.lookout import Lookout
 from lowtide.service.tracker.messages import (
     Fault,
@@ -35,7 +35,7 @@ from lowtide.service.tracker.messages import (
 )
 from lowtide.status.tracker_report import ShardReport, TrackerReport
 from lowtide_snapshots.cause import Cause
-from lowtide_tracker.strangers import BACKLOG
+from lowtide_tracker.unix import forget
 
 LOG = logging.getLogger(__name__)
 START_LIMIT_S = 60.0
@@ -76,6 +76,13 @@ class Part:
         return "the tracker's merge" if self.shard is None else f"shard {self.shard} of the tracker"
 
     @property
+    def door(self) -> str:
+        """The name of its door."""
+        if self.shards == 1:
+            return "tracker"
+        return "merge" if self.shard is None else f"shard-{self.shard}"
+
+    @property
     def process(self) -> str:
         """The name of its process, for people."""
         return "the tracker's process" if self.shards == 1 else f"the process of {self}"
@@ -110,9 +117,8 @@ class TrackerProcess:
             tracker has opened and that is just being registered may be among them; if not, it must be opened again.
         secret: The job's secret.
         hooks: The calls to the life.
-        host: The host to listen on.
+        doors: Opens its door.
         part: Its part of a sharded tracker; by default the whole.
-        tls: True to listen under TLS.
 
     Attributes:
         report: The newest of its reports; None before the first, and for a shard.
@@ -125,10 +131,8 @@ class TrackerProcess:
         setting: TrackerSetting,
         secret: bytes,
         hooks: TrackerHooks,
-        *,
-        host: str,
+        doors: Doors,
         part: Part = Part(),
-        tls: bool = False,
     ) -> None:
         self.part = part
         self.shard_report: ShardReport | None = None
@@ -138,11 +142,11 @@ class TrackerProcess:
         self._setting = setting
         self._secret = secret
         self._hooks = hooks
-        self._host = host
-        self._tls = tls
+        self._doors = doors
         self._era = 0
         self._deaths: deque[float] = deque(maxlen=MAX_DEATHS + 1)
         self._listener: socket.socket | None = None
+        self._address = ""
         self._process: Process | None = None
         self._watch: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -153,7 +157,7 @@ class TrackerProcess:
         self._closing = False
 
     async def start(self) -> str:
-        """Start the process; return its address, ``host:port`` or ``tls:host:port``.
+        """Start the process; return its address.
 
         Raises:
             LifeEnded: the tracker refused its setting.
@@ -162,8 +166,7 @@ class TrackerProcess:
         assert self._listener is None, "a tracker is started once"
         self._ready = asyncio.get_running_loop().create_future()
         try:
-            self._listener = socket.create_server((self._host, 0), backlog=BACKLOG)
-            host, port = self._listener.getsockname()[:2]
+            self._listener, self._address = self._doors.open(self.part.door)
             await self._spawn(None)
             self._watch = asyncio.create_task(self._watch_over())
             async with asyncio.timeout(START_LIMIT_S):
@@ -172,13 +175,13 @@ class TrackerProcess:
             await self.close()
             why = f"took more than {START_LIMIT_S:g} s" if isinstance(error, TimeoutError) else str(error)
             raise ServiceUnavailable(
-                f"could not start {self.part.process} on {self._host}: {why}",
+                f"could not start {self.part.process}: {why}",
                 way_out="check the log and the machine's load",
             ) from error
         except BaseException:
             await self.close()
             raise
-        return address_of(f"{host}:{port}", tls=self._tls)
+        return self._address
 
     @property
     def era(self) -> int:
@@ -254,6 +257,7 @@ class TrackerProcess:
         if self._watch is not None:
             await asyncio.wait([self._watch])
         if self._listener is not None:
+            forget(self._address)
             self._listener.close()
 
     # -- one process -----------------------------------------------------------------------------------------------
@@ -283,7 +287,7 @@ class TrackerProcess:
             shards=self.part.shards,
             shard=self.part.shard,
             merge=self.part.merge,
-            tls=self._tls,
+            tls=self._doors.tls,
         )
         assert self._process.stdin is not None
         self._process.stdin.write(line(first))

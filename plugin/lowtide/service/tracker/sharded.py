@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Protocol
 
+from lowtide.process.doors import Doors
 from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import Part, TrackerHooks, TrackerProcess
 from lowtide.status.tracker_report import ShardReport, ShardState, TrackerReport
@@ -54,9 +55,8 @@ class ShardedTracker:
         setting: The tracker's setting.
         secret: The job's secret.
         hooks: The calls to the life.
-        host: The host to listen on.
+        doors: Opens its doors.
         shards: The number of shards.
-        tls: True to listen under TLS.
 
     Attributes:
         report: The merge's newest report, with the state of the shards; None before the first.
@@ -67,10 +67,9 @@ class ShardedTracker:
         setting: TrackerSetting,
         secret: bytes,
         hooks: TrackerHooks,
+        doors: Doors,
         *,
-        host: str,
         shards: int,
-        tls: bool = False,
     ) -> None:
         self.report: TrackerReport | None = None
         self.shards: tuple[str, ...] = ()
@@ -80,9 +79,9 @@ class ShardedTracker:
 
         def processes(merge: str) -> list[TrackerProcess]:
             parts = [Part(shards, shard, merge) for shard in range(shards)]
-            return [TrackerProcess(setting, secret, own, host=host, part=part, tls=tls) for part in parts]
+            return [TrackerProcess(setting, secret, own, doors, part) for part in parts]
 
-        self._merge = TrackerProcess(setting, secret, own, host=host, part=Part(shards), tls=tls)
+        self._merge = TrackerProcess(setting, secret, own, doors, Part(shards))
         self._processes: list[TrackerProcess] = []
         self._make = processes
 

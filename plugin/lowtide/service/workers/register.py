@@ -24,7 +24,9 @@ class Worker:
     host: int
     """Its host process there, by the number of its first worker, which is also its number at the tracker."""
     address: str = ""
-    """``host:port`` once it has reported."""
+    """Where tasks of other executors attach, once it has reported."""
+    near: str = ""
+    """Where those of its own do: they are on its machine."""
     pid: int = 0
 
 
@@ -80,7 +82,7 @@ class Register:
             self.first_epoch = epoch
         worker = self.workers.get(name)
         if worker is not None and worker.address:
-            return Found(worker.address)
+            return Found(worker.near if executor == worker.executor else worker.address)
         if worker is None and (level == 0 or epoch == self.first_epoch):
             number = len(self.workers)
             worker = Worker(name, number, executor, self._host_for(level, number, executor, processes))
@@ -124,14 +126,14 @@ class Register:
         """
         return self.seats.get(index, "") if count == self.seated else ""
 
-    def reported(self, name: str, number: int, address: str, pid: int) -> Worker | Refused:
-        """Take a forked worker's address."""
+    def reported(self, name: str, number: int, address: str, near: str, pid: int) -> Worker | Refused:
+        """Take a forked worker's addresses."""
         worker = self.workers.get(name)
         if worker is None or worker.number != number or worker.address:
             return Refused(f"worker {name} (number {number}) was not ordered")
         if self.cause or self.finished:
             return Refused(str(self.cause or "the job was stopped"))
-        worker.address, worker.pid = address, pid
+        worker.address, worker.near, worker.pid = address, near, pid
         return worker
 
     def lost(self, names: Iterable[str], how: str = "", pid: int = 0) -> None:

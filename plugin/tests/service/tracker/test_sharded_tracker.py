@@ -14,6 +14,7 @@ from sharded_tracker_life import MERGE, ShardedTrackerLife
 from tracker_life import LIMIT_S, Worker, lives, wait
 
 from lowtide.errors import LifeEnded
+from lowtide.process.doors import DoorKind
 from lowtide.service.tracker import process as tracker_process
 from lowtide.service.tracker.sharded import SILENCE_S
 
@@ -71,8 +72,10 @@ class Traffic:
         self.one.hears(self.two, done=lambda: min_times(self.one) == min_times(self.two) == last)
 
 
-def test_processes_killed_again_and_again_lose_and_double_nothing() -> None:
-    with ShardedTrackerLife(2) as life:
+@pytest.mark.parametrize("kind", DoorKind)
+def test_processes_killed_again_and_again_lose_and_double_nothing(kind: DoorKind) -> None:
+    """Their successors take the same doors, and bring certificates of their own."""
+    with ShardedTrackerLife(2, kind=kind) as life:
         traffic = Traffic(life, 1)
         for which in (1, MERGE, 0):
             for _ in range(200):

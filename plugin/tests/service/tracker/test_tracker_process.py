@@ -11,6 +11,7 @@ import pytest
 from tracker_life import INCARNATION, LIMIT_S, TrackerLife, Worker, lives, wait
 
 from lowtide.process import greeting
+from lowtide.process.doors import DoorKind
 from lowtide_tracker import ConnectionLost, LocalTracker
 
 
@@ -80,9 +81,9 @@ class Traffic:
         self.one.hears(self.two, done=lambda: min_times(self.two) == {1: self.tick + 1, 2: self.tick + 1})
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_process_killed_again_and_again_loses_and_doubles_nothing(seed: int) -> None:
-    with TrackerLife() as life:
+@pytest.mark.parametrize(("seed", "kind"), list(enumerate(DoorKind)))
+def test_a_process_killed_again_and_again_loses_and_doubles_nothing(seed: int, kind: DoorKind) -> None:
+    with TrackerLife(kind=kind) as life:
         traffic = Traffic(Worker(life, 1), Worker(life, 2), random.Random(seed))
         for era in range(2, 5):
             for _ in range(300):

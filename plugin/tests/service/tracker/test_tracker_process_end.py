@@ -18,6 +18,7 @@ from lowtide.service.tracker import lookout
 from lowtide.service.tracker import process as tracker_process
 from lowtide.service.tracker.messages import Ready, TrackerSetting, TrackerStart, read_from_tracker
 from lowtide_tracker import LocalTracker, TrackerClient
+from lowtide_tracker.unix import connected
 
 
 def test_a_fault_is_reported_once_and_the_process_ends() -> None:
@@ -39,10 +40,9 @@ def test_a_fault_is_reported_once_and_the_process_ends() -> None:
 
 
 def refuses(address: str) -> bool:
-    host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), LIMIT_S).close()
-    except ConnectionRefusedError:
+        connected(address, LIMIT_S).close()
+    except (ConnectionRefusedError, FileNotFoundError):
         return True
     return False
 
@@ -110,12 +110,13 @@ def test_after_close_nothing_is_left() -> None:
 
 PARENT = f"""
 import asyncio
+from lowtide.process.doors import DoorKind, Doors
 from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import TrackerHooks, TrackerProcess
 
 async def main():
     tracker = TrackerProcess(
-        TrackerSetting(1, {{1: ()}}, {{0: 0}}, 0, 64), {SECRET!r}, TrackerHooks(list, print), host="127.0.0.1"
+        TrackerSetting(1, {{1: ()}}, {{0: 0}}, 0, 64), {SECRET!r}, TrackerHooks(list, print), Doors(DoorKind.UNIX, "")
     )
     await tracker.start()
     print(tracker.pid, flush=True)

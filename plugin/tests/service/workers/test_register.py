@@ -10,7 +10,9 @@ LIFE = 7
 def forked(register: Register, name: str, level: int = 1, epoch: int = 0, executor: str = "0") -> int:
     answer = register.find(name, level, epoch, LIFE, executor)
     assert isinstance(answer, Fork)
-    register.reported(name, answer.number, f"host:{4000 + answer.number}", 100 + answer.number)
+    register.reported(
+        name, answer.number, f"host:{4000 + answer.number}", f"unix:/{answer.number}", 100 + answer.number
+    )
     return answer.number
 
 
@@ -18,6 +20,14 @@ def test_a_worker_is_forked_in_the_first_epoch_and_found_in_the_next_from_any_ex
     register = Register(LIFE)
     number = forked(register, "1/0", executor="0")
     assert register.find("1/0", 1, 1, LIFE, "1") == Found(f"host:{4000 + number}")
+
+
+def test_its_unix_socket_is_for_tasks_of_its_own_executor_alone() -> None:
+    """Another executor may be on another machine, where the path means nothing, or another's socket."""
+    register = Register(LIFE)
+    number = forked(register, "1/0", executor="0")
+    assert register.find("1/0", 1, 1, LIFE, "0") == Found(f"unix:/{number}")
+    assert register.find("1/0", 1, 2, LIFE, "1") == Found(f"host:{4000 + number}")
 
 
 def test_every_worker_has_a_number_of_its_own() -> None:
@@ -85,8 +95,8 @@ def test_a_task_of_another_life_is_refused_and_changes_nothing() -> None:
 def test_a_worker_that_nobody_ordered_is_refused() -> None:
     register = Register(LIFE)
     number = forked(register, "1/0")
-    assert isinstance(register.reported("1/9", 9, "host:1", 1), Refused)
-    assert isinstance(register.reported("1/0", number, "host:1", 1), Refused)
+    assert isinstance(register.reported("1/9", 9, "host:1", "unix:/1", 1), Refused)
+    assert isinstance(register.reported("1/0", number, "host:1", "unix:/1", 1), Refused)
 
 
 def test_a_worker_that_dies_before_it_reports_is_said_with_how_it_died() -> None:
@@ -100,7 +110,7 @@ def test_a_worker_that_reports_after_the_end_of_the_life_is_refused() -> None:
     register = Register(LIFE)
     register.find("1/0", 1, 0, LIFE, "0")
     register.finished = True
-    assert register.reported("1/0", 0, "host:1", 1) == Refused("the job was stopped")
+    assert register.reported("1/0", 0, "host:1", "unix:/1", 1) == Refused("the job was stopped")
 
 
 def test_a_life_runs_from_its_beginning_to_its_end() -> None:

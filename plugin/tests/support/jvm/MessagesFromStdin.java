@@ -22,7 +22,7 @@ public final class MessagesFromStdin {
   public static void main(String[] args) throws IOException {
     Attachment task = new Attachment(1L << 40, 2, 9, 3, 4);
     Messages.Whereabouts place = new Messages.Whereabouts(null, 11, 5, 0);
-    System.out.println(Messages.startService("ab", "driver", "127.0.0.1", true));
+    System.out.println(Messages.startService("ab", "driver", "127.0.0.1", "tls"));
     System.out.println(Messages.startForkServer("127.0.0.1:1", "ab", "7", "there", "file:///store"));
     System.out.println(Messages.find(task, "2/3", "7"));
     System.out.println(Messages.seat(task));

@@ -3,7 +3,10 @@ package io.lowtide;
 import java.io.EOFException;
 import java.io.IOException;
 import java.net.InetSocketAddress;
+import java.net.SocketAddress;
+import java.net.StandardProtocolFamily;
 import java.net.StandardSocketOptions;
+import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.GatheringByteChannel;
@@ -22,6 +25,9 @@ import jdk.net.ExtendedSocketOptions;
 final class Channel implements AutoCloseable {
   /** Begins the address of a door under TLS. */
   private static final String TLS = "tls:";
+
+  /** Begins the address of a Unix socket. */
+  private static final String UNIX = "unix:";
 
   private static final int HEAD_BYTES = 5;
   private static final int CONNECT_TIMEOUT_MS = 10_000;
@@ -54,27 +60,20 @@ final class Channel implements AutoCloseable {
   }
 
   /**
-   * Connects to {@code host:port}, or under TLS to {@code tls:host:port}, and proves the secret; the peer must prove it
-   * too, within the limit.
+   * Connects to {@code unix:/path}, to {@code host:port}, or under TLS to {@code tls:host:port}, and proves the secret;
+   * the peer must prove it too, within the limit.
    */
   static Channel open(String address, byte[] secret, SSLContext tls, String peer, long limitMs) throws IOException {
     boolean secured = address.startsWith(TLS);
-    int colon = address.lastIndexOf(':');
-    InetSocketAddress target =
-        new InetSocketAddress(
-            address.substring(secured ? TLS.length() : 0, colon), Integer.parseInt(address.substring(colon + 1)));
-    SocketChannel socket = SocketChannel.open();
+    SocketAddress target = target(secured ? address.substring(TLS.length()) : address);
+    boolean near = target instanceof UnixDomainSocketAddress;
+    SocketChannel socket = near ? SocketChannel.open(StandardProtocolFamily.UNIX) : SocketChannel.open();
     try {
-      socket.setOption(StandardSocketOptions.TCP_NODELAY, true);
-      socket.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
-      socket.setOption(ExtendedSocketOptions.TCP_KEEPIDLE, 5);
-      socket.setOption(ExtendedSocketOptions.TCP_KEEPINTERVAL, 2);
-      socket.setOption(ExtendedSocketOptions.TCP_KEEPCOUNT, 3);
-      socket.setOption(StandardSocketOptions.SO_SNDBUF, SOCKET_BUFFER_BYTES);
-      socket.setOption(StandardSocketOptions.SO_RCVBUF, SOCKET_BUFFER_BYTES);
-      socket.socket().connect(target, CONNECT_TIMEOUT_MS);
+      tune(socket, near);
       TlsSocket under = secured ? new TlsSocket(socket, tls) : null;
       Channel channel = secured ? new Channel(socket, under, peer) : new Channel(socket, socket, peer);
+      // The kernel sets no limit to a Unix socket that waits in a full queue.
+      channel.within(Math.min(limitMs, CONNECT_TIMEOUT_MS), () -> socket.connect(target));
       channel.within(
           limitMs,
           () -> {
@@ -87,6 +86,26 @@ final class Channel implements AutoCloseable {
     } catch (IOException | RuntimeException error) {
       socket.close();
       throw new IOException("cannot talk to " + peer + " at " + address + ": " + error.getMessage(), error);
+    }
+  }
+
+  private static SocketAddress target(String address) {
+    if (address.startsWith(UNIX)) {
+      return UnixDomainSocketAddress.of(address.substring(UNIX.length()));
+    }
+    int colon = address.lastIndexOf(':');
+    return new InetSocketAddress(address.substring(0, colon), Integer.parseInt(address.substring(colon + 1)));
+  }
+
+  private static void tune(SocketChannel socket, boolean near) throws IOException {
+    socket.setOption(StandardSocketOptions.SO_SNDBUF, SOCKET_BUFFER_BYTES);
+    socket.setOption(StandardSocketOptions.SO_RCVBUF, SOCKET_BUFFER_BYTES);
+    if (!near) {
+      socket.setOption(StandardSocketOptions.TCP_NODELAY, true);
+      socket.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
+      socket.setOption(ExtendedSocketOptions.TCP_KEEPIDLE, 5);
+      socket.setOption(ExtendedSocketOptions.TCP_KEEPINTERVAL, 2);
+      socket.setOption(ExtendedSocketOptions.TCP_KEEPCOUNT, 3);
     }
   }
 

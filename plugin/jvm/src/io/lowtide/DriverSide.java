@@ -44,7 +44,7 @@ public final class DriverSide implements DriverPlugin {
     return current;
   }
 
-  /** Where the service listens, {@code host:port}. */
+  /** Where the service listens, as {@link Channel#open} takes it. */
   public String address() {
     return address;
   }
@@ -103,7 +103,7 @@ public final class DriverSide implements DriverPlugin {
               Interpreter.driver(conf),
               "lowtide.service",
               Messages.startService(
-                  secret, conf.get("spark.driver.host"), bind, conf.getBoolean("spark.lowtide.tls", false)));
+                  secret, conf.get("spark.driver.host"), bind, conf.get("spark.lowtide.doors", "tcp")));
       try {
         return service.hear(Interpreter.startLimitMs(conf));
       } catch (IOException error) {

@@ -15,8 +15,8 @@ final class Messages {
   record Whereabouts(String at, int number, int host, long loadMs) {}
 
   /** The first line to the service. */
-  static ObjectNode startService(String secret, String host, String bind, boolean tls) {
-    return of("servicestart").put("secret", secret).put("host", host).put("bind", bind).put("tls", tls);
+  static ObjectNode startService(String secret, String host, String bind, String doors) {
+    return of("servicestart").put("secret", secret).put("host", host).put("bind", bind).put("doors", doors);
   }
 
   /** The first line to a fork server. */
