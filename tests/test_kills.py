@@ -79,8 +79,12 @@ def worker_of(status: dict[str, Any], name: str) -> int:
     return next(int(worker["pid"]) for worker in status["workers"] if worker["worker"].startswith(name))
 
 
-def test_one_program_lives_on_without_its_tracker_and_again_without_workers(lives: Callable[..., Lives]) -> None:
-    shop_lives = lives("killed-workers")
+@pytest.mark.parametrize("tls", ["auto", pytest.param("always", marks=pytest.mark.nightly)])
+def test_one_program_lives_on_without_its_tracker_and_again_without_workers(
+    lives: Callable[..., Lives], tls: str
+) -> None:
+    """On one machine its processes talk over Unix sockets, or under TLS if the conf says so."""
+    shop_lives = lives(f"killed-workers-{tls}", exchange__tls=tls)
     driver, judge = shop_lives.start(), shop_lives.shop.judge
     with shop_lives.load():
         before = driver.moved()

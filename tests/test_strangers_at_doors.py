@@ -1,9 +1,11 @@
-"""Strangers at every port of a running job change nothing: the same life goes on, and its output is right."""
+"""Strangers at every door of a running job change nothing: the same life goes on, and its output is right.
+
+To its Unix sockets come only those of the job's own user, as these are.
+"""
 
 from __future__ import annotations
 
 import os
-import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ from tests.settings import settings_of
 from tests.shop import Load, Shop
 from tests.waiting import HANGS_S
 
+from lowtide_tracker.unix import connected
 from tests.driver import Driver, below
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ EPOCH_S = 5.0
 """Each epoch's shuffle listens at new ports."""
 ROUNDS = 3
 SILENT = 60
-"""Connections to each port that say nothing."""
+"""Connections to each door that say nothing."""
 WITHIN_S = 2.0
 ANSWER_WITHIN_S = 0.05
 
@@ -86,14 +89,14 @@ def doors(driver: Driver) -> list[Listener]:
 
 
 def visit(door: Listener, says: bytes) -> None:
-    """Say something at a port, and go once the other end closes the connection or has had the time to."""
+    """Say something at a door, and go once the other end closes the connection or has had the time to."""
     try:
-        with socket.create_connection((door.host, door.port), timeout=WITHIN_S) as stranger:
+        with connected(door.address, WITHIN_S) as stranger:
             stranger.sendall(says)
             stranger.settimeout(ANSWER_WITHIN_S)
             stranger.recv(1 << 16)
     except OSError:
-        return  # It was refused, or an epoch has ended and its port is gone.
+        return  # It was refused, or an epoch has ended and its door is gone.
 
 
 def life_of(driver: Driver) -> int:
@@ -104,32 +107,33 @@ def life_of(driver: Driver) -> int:
 
 
 def knock(driver: Driver) -> None:
-    """Say every kind of thing at every port, round after round: each epoch's shuffle listens at new ones."""
-    visited: set[int] = set()
+    """Say every kind of thing at every door, round after round: each epoch's shuffle listens at new ones."""
+    visited: set[str] = set()
     for _ in range(ROUNDS):
         found = doors(driver)
         assert len(found) >= 5, f"too few for a job: {found}"
-        assert [door for door in found if not door.loopback] == []
+        assert [door for door in found if not door.near] == []
+        assert {"service", "tracker", "host"} <= {door.address.rpartition("/")[2].partition("-")[0] for door in found}
         for door in found:
             for kind in KINDS:
                 visit(door, kind())
-        visited |= {door.port for door in found}
+        visited |= {door.address for door in found}
         time.sleep(EPOCH_S / 2)
     assert len(visited) > len(found), "no epoch has ended meanwhile"
 
 
 def stand(driver: Driver, held: ExitStack) -> None:
-    """Open connections to every port, and say nothing."""
+    """Open connections to every door, and say nothing."""
     for _ in range(SILENT):
         for door in doors(driver):
             try:
-                held.enter_context(socket.create_connection((door.host, door.port), timeout=WITHIN_S))
+                held.enter_context(connected(door.address, WITHIN_S))
             except OSError:
                 continue  # It is full, or an epoch has ended.
 
 
 @pytest.mark.nightly
-def test_strangers_at_every_port_change_nothing(driver: Driver, shop: Shop) -> None:
+def test_strangers_at_every_door_change_nothing(driver: Driver, shop: Shop) -> None:
     """While they talk, and while they stand at every door: epochs end, workers are found again, status is answered."""
     driver.ready()
     with Load(shop), ExitStack() as held:
