@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -192,6 +193,16 @@ def test_a_folder_in_whose_place_a_file_lies_is_a_fault(tmp_path: Path) -> None:
     assert "[job].folder" in answer.way_out
 
 
+def test_a_folder_for_temporary_files_that_takes_no_socket_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    surroundings = Surroundings(stopped(tmp_path))
+    assert "Unix sockets work" in answered("loopback", surroundings).found
+    monkeypatch.setattr(tempfile, "tempdir", "/proc")
+    answer = answered("loopback", surroundings)
+    assert (answer.verdict, "cannot be made" in answer.found, "TMPDIR" in answer.way_out) == ("fail", True, True)
+
+
 @dataclass(frozen=True)
 class Click:
     page: str
@@ -239,7 +250,7 @@ def test_what_goes_over_the_network_unprotected_is_warned_of(monkeypatch: pytest
 
     alone = asked()
     assert (alone.verdict, alone.way_out) == ("ok", "")
-    assert alone.found.startswith("service, tracker and workers: on this machine; control API: TLS,")
+    assert alone.found.startswith("service, tracker and workers: on this machine, Unix sockets; control API: TLS,")
     assert "Kafka: PLAINTEXT, in the clear" in alone.found
     cluster: dict[str, object] = {"spark__master": "spark://spark:7077", "kafka__bootstrap_servers": "kafka:9092"}
     found = asked(**cluster)
@@ -247,6 +258,7 @@ def test_what_goes_over_the_network_unprotected_is_warned_of(monkeypatch: pytest
     assert "frames: sealed; Spark's own: without spark.authenticate;" in found.found
     assert "set [kafka].security_protocol" in found.way_out
     assert "service, tracker, its shards and workers: TLS 1.3, mutual;" in found.found
+    assert "tasks and workers of one executor: Unix sockets;" in found.found
     assert "[exchange]" not in found.way_out
     clear = asked(**cluster, exchange__sealed="never")
     assert "frames: in the clear" in clear.found

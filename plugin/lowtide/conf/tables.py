@@ -226,7 +226,8 @@ class ExchangeConf:
     """The exchange between workers: hash units, the size of a full frame, and how long Spark waits for more.
 
     Frames are `sealed` (AES-GCM) on their way between hosts, as Spark carries them in the clear: `auto` seals them
-    where executors are processes of their own. So does `tls` with the connections between a job's processes.
+    where executors are processes of their own. So does `tls` with the connections between a job's processes; with a
+    local master these are over Unix sockets else.
     """
 
     units: Annotated[int, Meta(ge=1, le=1 << 15)] = 128

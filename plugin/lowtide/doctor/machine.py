@@ -12,6 +12,9 @@ from lowtide.embedded import KafkaServer, Server, ZooKeeperServer
 from lowtide.embedded import kafka as kafka_server
 from lowtide.embedded import zookeeper as zookeeper_server
 from lowtide.embedded.ports import HOST, is_free, port_owner
+from lowtide.process.doors import DoorKind, Doors
+from lowtide.process.sockets_folder import SocketsRefused
+from lowtide_tracker.unix import connected
 
 MIB = 1 << 20
 UNIT_MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
@@ -146,12 +149,20 @@ CONNECT_TIMEOUT_S = 2.0
 
 
 def loopback(_: Surroundings) -> Answer:
-    """A connection over loopback comes about, and Spark can find an address for the machine's name."""
+    """Connections over loopback and a Unix socket come about, and Spark finds an address for the machine's name."""
     try:
         with socket.create_server((HOST, 0)) as server:
             socket.create_connection(server.getsockname(), CONNECT_TIMEOUT_S).close()
     except OSError as error:
         return Answer("fail", f"no connection over {HOST}: {error}", "bring the loopback up: ip link set lo up")
+    try:
+        _connect_over_unix_socket()
+    except SocketsRefused as error:
+        return Answer("fail", f"{error.what}: {error.where}", error.way_out)
+    except OSError as error:
+        return Answer(
+            "fail", f"no connection over a Unix socket: {error}", "find out what denies it: SELinux, seccomp?"
+        )
     name = socket.gethostname()
     try:
         address = socket.gethostbyname(name)
@@ -161,7 +172,17 @@ def loopback(_: Surroundings) -> Answer:
             f"{HOST} works, but this machine's name {name} has no address, which Spark asks for",
             f"set SPARK_LOCAL_IP={HOST}, or add the name to /etc/hosts",
         )
-    return Answer("ok", f"{HOST} works; {name} is {address}")
+    return Answer("ok", f"{HOST} and Unix sockets work; {name} is {address}")
+
+
+def _connect_over_unix_socket() -> None:
+    doors = Doors(DoorKind.UNIX, "")
+    try:
+        listener, at = doors.open("doctor")
+        with listener, connected(at, CONNECT_TIMEOUT_S):
+            pass
+    finally:
+        doors.close()
 
 
 def ports(surroundings: Surroundings) -> Answer:

@@ -9,6 +9,8 @@ from lowtide.process.credentials import secured
 
 PLAIN = "in the clear"
 MUTUAL = "TLS 1.3, mutual"
+SOCKETS = "Unix sockets"
+"""Of the job's user alone, on one machine."""
 SPARKS = ("spark.authenticate", "spark.network.crypto.enabled")
 """What keeps Spark's own connections from strangers, in the order in which one needs the other."""
 
@@ -25,9 +27,10 @@ def protections_of(conf: Conf) -> dict[str, str]:
             "frames": "sealed" if seals_frames(conf) else PLAIN,
             "Spark's own": f"without {missing[0]}" if missing else "encrypted",
             "service, tracker, its shards and workers": MUTUAL if tls else f"authenticated, {PLAIN}",
+            "tasks and workers of one executor": SOCKETS,
         }
     else:
-        own = {"service, tracker and workers": f"on this machine{f', {MUTUAL}' if tls else ''}"}
+        own = {"service, tracker and workers": f"on this machine, {MUTUAL if tls else SOCKETS}"}
     graph = conf.tracker.graph
     if graph is not None:
         own["the graph's tracker"] = MUTUAL if secured(graph) else f"authenticated, {PLAIN}"
