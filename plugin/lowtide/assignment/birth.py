@@ -18,7 +18,7 @@ class Birth:
         incarnation: The life it belongs to.
         host: The number of its host's first worker: the tracker knows the host by it.
         executor: The executor it runs on.
-        service: The address of the job's service, ``host:port``.
+        service: The address of the job's service.
         secret: The job's secret.
     """
 

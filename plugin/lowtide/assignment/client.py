@@ -38,7 +38,7 @@ class ServiceClient:
     """One blocking connection to a job's service; a service that does not answer counts as gone.
 
     Args:
-        address: Where the service listens, `host:port`.
+        address: Where the service listens.
         secret: The job's.
         limit_s: How long it may take to answer.
 
@@ -137,7 +137,7 @@ def check_current(service: str, secret: bytes, incarnation: int, worker: str) ->
     """Ask the service, and through it ZooKeeper, whether a life is current; blocks for a few ms.
 
     Args:
-        service: Its address, `host:port`.
+        service: Its address.
         secret: The job's.
         incarnation: The life.
         worker: The worker that asks, for the log.

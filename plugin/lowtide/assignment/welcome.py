@@ -50,7 +50,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     """The service's answer to a worker that greets it.
 
     Attributes:
-        tracker: The tracker's address, `host:port`.
+        tracker: The tracker's address.
         now_ms: The broker's time when this was sent.
         fronts: The source partitions' names by number.
         front: At level 0, the worker's own front.

@@ -158,7 +158,7 @@ def loopback(_: Surroundings) -> Answer:
     try:
         _connect_over_unix_socket()
     except SocketsRefused as error:
-        return Answer("fail", f"{error.what}: {error.where}", error.way_out)
+        return Answer("fail", ": ".join(filter(None, (error.what, error.where))), error.way_out)
     except OSError as error:
         return Answer(
             "fail", f"no connection over a Unix socket: {error}", "find out what denies it: SELinux, seccomp?"

@@ -30,7 +30,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
         cause: Why it ended; None until then.
         exit_code: What the runner ended with; None while it runs.
         incarnation: The number of this life.
-        address: Where the job's service listens, `host:port`; empty before.
+        address: Where the job's service listens; empty before.
         control: Where its control API listens, `host:port`; empty before.
         control_certificate: What it shows there, and a proof of both, as `ControlAddress` has them.
         restarts: How often the runner has restarted the job.

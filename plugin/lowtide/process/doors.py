@@ -72,6 +72,6 @@ class Doors:
         return listener, address_of(f"{called or host}:{port}", tls=self.tls)
 
     def close(self) -> None:
-        """Remove what the doors have left on the disk; `lowtide_tracker.unix.shut` closes one."""
+        """Remove what the doors have left on the disk; the sockets belong to those who asked for them."""
         if self._folder is not None:
             self._folder.close()

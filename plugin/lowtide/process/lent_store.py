@@ -73,7 +73,7 @@ class LentStore:
     Forks make connections of their own: two processes on one would get each other's answers.
 
     Args:
-        address: Of the service, `host:port`.
+        address: Of the service.
         secret: The job's.
         limit_s: The time that an answer may take.
 
@@ -178,7 +178,7 @@ def lend_from(address: str, secret: bytes) -> None:
     """Have this process, and those that it forks, open `memory:` as the store of a job's service.
 
     Args:
-        address: Of the service, `host:port`.
+        address: Of the service.
         secret: The job's.
     """
 

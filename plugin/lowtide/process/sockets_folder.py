@@ -92,7 +92,13 @@ class SocketsFolder:
 
 
 def _root() -> Path:
-    root = tempfile.gettempdir()
+    try:
+        root = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise SocketsRefused(
+            "there is no folder for temporary files that can be written to, for Unix sockets",
+            way_out="set TMPDIR to a folder that the job's user may write to",
+        ) from error
     return Path(root if len(os.fsencode(root)) <= ROOT_BYTES else SHORT)
 
 

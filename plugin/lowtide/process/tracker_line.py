@@ -47,7 +47,7 @@ class TrackerLine:
     not there.
 
     Args:
-        address: The tracker's, ``host:port``, or ``tls:host:port``; the same in every era.
+        address: The tracker's, as `process/doors.py` has them; the same in every era.
         secret: The job's.
         incarnation: The life.
         local: The worker's local tracker, to which the worker's core passes notices and from which it takes flushes.

@@ -49,6 +49,10 @@ def test_where_no_folder_can_be_made_all_come_over_tcp(
     assert kinds(doors) == [DoorKind.TLS]
     with pytest.raises(SocketsRefused, match="cannot be made"):
         HostDoors(DoorKind.UNIX, "")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [NOWHERE])
+    with pytest.raises(SocketsRefused, match="no folder for temporary files"):
+        HostDoors(DoorKind.UNIX, "")
 
 
 def test_where_somebody_has_removed_the_folder_all_come_over_tcp(caplog: pytest.LogCaptureFixture) -> None:
