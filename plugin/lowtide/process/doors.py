@@ -39,6 +39,7 @@ class Doors:
     Args:
         kind: The kind.
         host: The host at which to listen for other machines; a name or an address.
+        called: What other machines call this one, if not as it is called here.
 
     Attributes:
         kind: The kind.
@@ -48,18 +49,18 @@ class Doors:
         SocketsRefused: a folder for Unix sockets cannot be made.
     """
 
-    def __init__(self, kind: DoorKind, host: str) -> None:
+    def __init__(self, kind: DoorKind, host: str, called: str = "") -> None:
         self.kind = kind
         self.tls = kind == DoorKind.TLS
         self._host = host
+        self._called = called
         self._folder = SocketsFolder() if kind == DoorKind.UNIX else None
 
-    def open(self, name: str, called: str = "") -> tuple[socket.socket, str]:
+    def open(self, name: str) -> tuple[socket.socket, str]:
         """Listen; return the socket and its address.
 
         Args:
             name: What listens, in a few letters.
-            called: What other machines call this one, if not as it is called here.
 
         Raises:
             OSError: the host is not this machine's.
@@ -69,7 +70,7 @@ class Doors:
             return self._folder.listen(name)
         listener = socket.create_server((self._host, 0), backlog=BACKLOG)
         host, port = listener.getsockname()[:2]
-        return listener, address_of(f"{called or host}:{port}", tls=self.tls)
+        return listener, address_of(f"{self._called or host}:{port}", tls=self.tls)
 
     def close(self) -> None:
         """Remove what the doors have left on the disk; the sockets belong to those who asked for them."""

@@ -20,10 +20,10 @@ GAUGES_EVERY_S = 1.0
 async def run(first: ServiceStart) -> None:
     """Serve until standard input closes."""
     secret = bytes.fromhex(first.secret)
-    doors = Doors(first.doors, first.bind or first.host)
+    doors = Doors(first.doors, first.bind or first.host, called=first.host if first.bind else "")
     service = Service(secret, versions(), doors)
     lend(service.open_snapshots)
-    address = service.serve(first.host if first.bind else "")
+    address = service.serve()
     say(ServiceReady(address, credentials_of(secret) if doors.tls else None))
     loop = asyncio.get_running_loop()
     closed = loop.run_in_executor(None, sys.stdin.read)

@@ -72,9 +72,9 @@ class Service:
         self._snapshots = MemoryStore(0)
         self._entrance: Entrance | None = None
 
-    def serve(self, called: str = "") -> str:
-        """Start listening; return the address, with what other machines call this one, if that is given."""
-        listener, address = self._doors.open("service", called)
+    def serve(self) -> str:
+        """Start listening; return the address."""
+        listener, address = self._doors.open("service")
         tls = server_tls(self._secret) if self._doors.tls else None
         self._entrance = receive_on([listener], self._secret, self._talk, tls)
         return address

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.process.doors import DoorKind
+from lowtide.process.doors import DoorKind, Doors
 from lowtide.process.sockets_folder import SocketsRefused
 from lowtide.worker.host_doors import OVER_TCP, HostDoors
 from lowtide_tracker.unix import UNIX
@@ -37,6 +37,13 @@ def test_a_host_has_a_unix_socket_and_what_others_reach(kind: DoorKind, expected
     doors = HostDoors(kind, "127.0.0.1")
     assert kinds(doors) == expected
     doors.close()
+
+
+def test_the_doors_of_a_process_that_is_called_otherwise_say_so() -> None:
+    """The tracker's as well as the service's, with a driver that binds all addresses."""
+    listener, address = Doors(DoorKind.TLS, "0.0.0.0", called="driver").open("tracker")
+    with listener:
+        assert address == f"tls:driver:{listener.getsockname()[1]}"
 
 
 def test_where_no_folder_can_be_made_all_come_over_tcp(
