@@ -78,11 +78,13 @@ class KafkaServer(Server):
         classes: A folder of classes that take the place of Kafka's own, if there is one.
         options: More options for its JVM.
         settings: More settings of the broker; they win over those of `PROPERTIES`.
+        features: Levels of the cluster's features when its data folder is made; those not named are the newest.
     """
 
     classes: Path | None = None
     options: Sequence[str] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
 
     name = "kafka"
     setting = "[embedded].kafka_port"
@@ -137,6 +139,8 @@ class KafkaServer(Server):
         draft.mkdir()
         self._write(properties, draft)
         tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id(), "-c", str(properties)]
+        for feature, level in self.features.items():
+            tool += ["--feature", f"{feature}={level}"]
         command = [
             *self._java(java, FORMAT_HEAP_MB),
             "-XX:TieredStopAtLevel=1",

@@ -30,6 +30,7 @@ class EmbeddedServices:
         kafka_classes: Path | None = None,
         kafka_options: Sequence[str] = (),
         kafka_settings: Mapping[str, str] | None = None,
+        kafka_features: Mapping[str, int] | None = None,
     ) -> None:
         """Say what is to run; nothing is started yet.
 
@@ -42,6 +43,7 @@ class EmbeddedServices:
             kafka_classes: a folder of classes that take the place of Kafka's own.
             kafka_options: more options for Kafka's JVM.
             kafka_settings: more settings of the broker, "broker.session.timeout.ms" and the like.
+            kafka_features: levels of the cluster's features, if its data folder is new.
         """
         ports = {"kafka": kafka_port, "zookeeper": zookeeper_port}
         self.folder = Path(folder)
@@ -50,7 +52,11 @@ class EmbeddedServices:
         kafka = self._servers.get("kafka")
         if isinstance(kafka, KafkaServer):
             self._servers["kafka"] = replace(
-                kafka, classes=kafka_classes, options=kafka_options, settings=kafka_settings or {}
+                kafka,
+                classes=kafka_classes,
+                options=kafka_options,
+                settings=kafka_settings or {},
+                features=kafka_features or {},
             )
 
     def __enter__(self) -> Self:
