@@ -1,4 +1,4 @@
-"""Compile the Java shim against the installed pyspark: `python -m lowtide.jars.build` (`make jar`).
+"""Compile the Java shim against pyspark and Kafka's producer: `python -m lowtide.jars.build` (`make jar`).
 
 The same sources and compiler give the same bytes. The jar says which sources it was made from, so that a stale one is
 noticed; a fresh one is not built again.
@@ -17,7 +17,7 @@ from pathlib import Path
 from lowtide.errors import JavaMissing, LowtideError
 from lowtide.jars.java import find_java
 from lowtide.jars.shim import SHIM, manifest, shim_fault, shim_jar, source_files
-from lowtide.jars.third_party import pyspark_folder
+from lowtide.jars.third_party import producer_jars, pyspark_folder
 
 RELEASE = 17
 COMPILE_LIMIT_S = 300.0
@@ -45,7 +45,7 @@ def build() -> Path:
 
 
 def make_jar(sources: Iterable[Path], jar: Path, manifest_text: str) -> None:
-    """Compile Java sources against the installed pyspark into a jar, which is there as a whole or not at all.
+    """Compile Java sources against pyspark and Kafka's producer into a jar, which is there as a whole or not at all.
 
     Raises:
         JavaMissing, ShimRefused: see `build`.
@@ -73,7 +73,7 @@ def _compiler() -> Path:
 
 
 def _compile(compiler: Path, sources: Iterable[Path], classes: Path) -> None:
-    jars = pyspark_folder() / "jars"
+    jars = [pyspark_folder() / "jars" / "*", *producer_jars()]
     command: list[str | Path] = [
         compiler,
         "-Werror",
@@ -81,7 +81,7 @@ def _compile(compiler: Path, sources: Iterable[Path], classes: Path) -> None:
         "--release",
         str(RELEASE),
         "-cp",
-        f"{jars}/*",
+        ":".join(map(str, jars)),
         "-d",
         classes,
         *sources,

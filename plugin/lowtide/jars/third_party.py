@@ -32,6 +32,8 @@ _IVY_FILE = Path(__file__).with_name("ivy.xml")
 _LOCK_FILE = Path(__file__).with_name("jars.lock")
 _SETTINGS_VARIABLE = "LOWTIDE_IVY_SETTINGS"
 _GROUPS = ("connector", "broker")
+_PRODUCER = ("kafka-clients-", "slf4j-api-", "lz4-java-", "snappy-java-", "zstd-jni-")
+"""The jars among the broker's that Kafka's own producer needs; it is newer than the connector's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,39 @@ def connector_jars() -> list[Path]:
 def broker_jars() -> list[Path]:
     """Return the jars of a Kafka server, fetched first if they are not there; errors as `connector_jars`."""
     return _jars("broker")
+
+
+def producer_jars() -> list[Path]:
+    """Return the jars of Kafka's own producer, fetched first if they are not there; errors as `connector_jars`."""
+    return [jar for jar in broker_jars() if jar.name.startswith(_PRODUCER)]
+
+
+def producer_jars_here(beside: Path) -> list[Path]:
+    """Return the same on a host of workers, which fetches nothing.
+
+    Args:
+        beside: The folder into which Spark has put an executor's files.
+
+    Raises:
+        JarMissing: one is neither there nor in the cache.
+        JarDamaged: one has another size than expected.
+    """
+    jars = []
+    for jar in _locked_jars():
+        name = Path(jar.path).name
+        if not (jar.path.startswith("broker/") and name.startswith(_PRODUCER)):
+            continue
+        path = next((each for each in (jars_folder() / jar.path, beside / name) if each.is_file()), None)
+        if path is None:
+            raise JarMissing(
+                f"{name}, of Kafka's own producer, is missing",
+                where=f"neither in {jars_folder()} nor in {beside}",
+                way_out=f"fetch it on this host: {sys.executable} -m lowtide.jars.third_party",
+            )
+        if path.stat().st_size != jar.size_bytes:
+            raise _damaged(f"{name} has another size than expected ({jar.size_bytes} bytes)", path.parent)
+        jars.append(path)
+    return jars
 
 
 def pyspark_folder() -> Path:
