@@ -23,9 +23,11 @@ from lowtide.flow.formats.formats import json
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.sinks.contract import Encoder, JobSinks, Life, Packet, Stored
+from lowtide.sinks.kafka.claimant import Claimant
 from lowtide.sinks.kafka.claims import claim, transactional_id
+from lowtide.sinks.kafka.java_transactions import JavaTransactions
 from lowtide.sinks.kafka.lasts import open_lasts, read_lasts, topic_of
-from lowtide.sinks.kafka.transactions import Claimant, Transactions
+from lowtide.sinks.kafka.transactions import Transactions
 from lowtide.testing.sinks import Line
 from lowtide_snapshots.job.store import JobStore
 
@@ -40,6 +42,7 @@ class KafkaLines(KafkaSink):
 
     brokers: str = ""
     zookeeper: str = ""
+    version: str = "v1"
 
     def settings(self, conf: Conf) -> Mapping[str, Any]:
         """Return where hosts find the brokers."""
@@ -117,7 +120,7 @@ class KafkaWay:
         self._id = ids_of(job)[HOSTS[job.job]]
         HOSTS[job.job] += 1
         self._place = JobStore(sink.zookeeper, job.job).open()
-        self._way: Transactions | None = None
+        self._way: Transactions | JavaTransactions | None = None
 
     @property
     def end_by(self) -> float:
@@ -137,8 +140,11 @@ class KafkaWay:
         durable = read_lasts(kafka, lasts, self._life.limit_s)
         marks = {lane: key.packed() for lane, key in durable.last.items()}
         claimant = Claimant(self._id, lasts, self._life.incarnation, self._check, marks)
-        settings = {**self._job.settings, "log_level": 0}
-        self._way = Transactions(settings, claimant, int(1000 * self._life.limit_s), MAX_RECORD_BYTES)
+        limits = claimant, int(1000 * self._life.limit_s), MAX_RECORD_BYTES
+        if self._sink.version == "v2":
+            self._way = JavaTransactions(self._job.settings, *limits)
+        else:
+            self._way = Transactions({**self._job.settings, "log_level": 0}, *limits)
         self._way.open()
 
     def deliver(self, packets: Sequence[Packet]) -> None:

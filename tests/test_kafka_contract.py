@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 class TestKafka(ServedSinkContract):
     kills = 2
     at_once = 6
+    version = "v1"
 
     @pytest.fixture(autouse=True)
     def _services(self, kafka: Kafka, zookeeper: str) -> None:
@@ -30,7 +31,7 @@ class TestKafka(ServedSinkContract):
 
     def sink(self, name: str) -> Direct:
         topic = self.kafka.topic(name, self.lanes)
-        return KafkaLines(topic, json(Line), None, self.kafka.address, self.zookeeper)
+        return KafkaLines(topic, json(Line), None, self.kafka.address, self.zookeeper, self.version)
 
     def rows(self, sink: Direct) -> Iterable[Line]:
         assert isinstance(sink, KafkaLines)
@@ -54,3 +55,9 @@ class TestKafka(ServedSinkContract):
     @pytest.mark.nightly
     def test_a_message_that_comes_late_writes_nothing(self) -> None:
         super().test_a_message_that_comes_late_writes_nothing()
+
+
+class TestKafkaByVersionTwo(TestKafka):
+    """Transactions of version 2, by Kafka's own producer."""
+
+    version = "v2"

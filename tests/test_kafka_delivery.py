@@ -29,8 +29,10 @@ from lowtide.embedded import kafka as embedded_kafka
 from lowtide.embedded.ports import free_port
 from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
 from lowtide.sinks.contract import Delivery, LaneName, Mark, Packet
+from lowtide.sinks.kafka.claimant import Claimant
 from lowtide.sinks.kafka.claims import claim, transactional_id
 from lowtide.sinks.kafka.delivery import AtLeastOnce, ExactlyOnce
+from lowtide.sinks.kafka.java_transactions import TransactionsTooOld
 from lowtide.sinks.kafka.lasts import (
     LastsLost,
     _end_offset,
@@ -39,7 +41,7 @@ from lowtide.sinks.kafka.lasts import (
     read_lasts,
     topic_of,
 )
-from lowtide.sinks.kafka.transactions import Claimant
+from lowtide.sinks.kafka.versions import VersionTwo
 from lowtide_tracker import Floor
 
 if TYPE_CHECKING:
@@ -53,9 +55,13 @@ SINK = 7
 class Sink:
     """One job with one worker and one output topic of three partitions, one for each lane."""
 
-    def __init__(self, kafka: Kafka, *, through: str = "", settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, kafka: Kafka, *, through: str = "", settings: Mapping[str, str] | None = None, version: str = "v1"
+    ) -> None:
         self.kafka = kafka
+        self.version = version
         self.settings = settings or {}
+        self.java: dict[str, str] = {}
         self.brokers = through or kafka.address
         self.out = kafka.topic("out", 3, max_message_bytes="100000")
         self.job = self.out
@@ -72,6 +78,9 @@ class Sink:
     def worker(self, check: Callable[[], None] = lambda: None, limit_ms: int = 30_000, **limits: int) -> ExactlyOnce:
         settings = {"bootstrap.servers": self.brokers, "log_level": 0, **self.settings}
         more: dict[str, Any] = {"delivery_limit_ms": limit_ms, **limits}
+        if self.version != "v1":
+            properties = {"bootstrap.servers": self.brokers, **self.java}
+            more["version_two"] = VersionTwo(properties, required=self.version == "v2")
         worker = ExactlyOnce(settings, Claimant(self.id, self.lasts, 1, check, self.marks()), **more)
         self._begun.append(worker)
         return worker
@@ -112,9 +121,11 @@ class Sink:
             worker.close(1)
 
 
-@pytest.fixture
-def sink(kafka: Kafka) -> Iterator[Sink]:
-    sink = Sink(kafka)
+@pytest.fixture(params=["v1", "v2"])
+def sink(kafka: Kafka, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
+    """Of both versions; under version 2 a transaction is several messages, some produced before its lasts are."""
+    monkeypatch.setattr("lowtide.sinks.kafka.java_producer.MESSAGE_RECORDS", 1)
+    sink = Sink(kafka, version=request.param)
     yield sink
     sink.close()
 
@@ -196,6 +207,7 @@ def test_w10_a_zombie_commits_nothing_after_a_claim(sink: Sink, delivered: int, 
     assert sink.last() == {0: 4}
 
 
+@pytest.mark.parametrize("sink", ["v1"], indirect=True, ids=["v1"])  # What is shown is the topic's, not the way's.
 def test_w10_last_is_complete_only_after_a_claim(sink: Sink) -> None:
     worker = sink.worker()
     worker.put(sink.packet(0, range(3)))
@@ -254,14 +266,22 @@ def test_r19_a_delivery_that_does_not_go_on_where_its_lane_is_writes_nothing(sin
     assert sink.last() == {0: 2}
 
 
-def test_a_commit_that_comes_late_ends_no_other_transaction(kafka: Kafka) -> None:
+@pytest.fixture(params=["v1", "v2"])
+def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both versions; see `sink`."""
+    monkeypatch.setattr("lowtide.sinks.kafka.java_producer.MESSAGE_RECORDS", 1)
+    return str(request.param)
+
+
+def test_a_commit_that_comes_late_ends_no_other_transaction(kafka: Kafka, version: str) -> None:
     """Kafka tells an id's transactions apart by the epoch alone: one that is held back must find another epoch."""
     with KafkaProxy(kafka.address) as proxy:
-        check_late_commit(Sink(kafka, through=proxy.address), proxy)
+        check_late_commit(Sink(kafka, through=proxy.address, version=version), proxy)
 
 
 def test_a_commit_whose_connection_breaks_while_it_logs_in_again_ends_no_other_transaction(
     logging_in: tuple[Kafka, str],
+    version: str,
 ) -> None:
     """Brokers let clients log in again on a connection in use, with requests under way there."""
     kafka, address = logging_in
@@ -272,7 +292,14 @@ def test_a_commit_whose_connection_breaks_while_it_logs_in_again_ends_no_other_t
         "sasl.password": "secret",
     }
     with KafkaProxy(address, within=kafka.address) as proxy:
-        check_late_commit(Sink(kafka, through=proxy.address, settings=login), proxy, logs_in_again=True)
+        sink = Sink(kafka, through=proxy.address, settings=login, version=version)
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        sink.java = {
+            "security.protocol": login["security.protocol"],
+            "sasl.mechanism": login["sasl.mechanism"],
+            "sasl.jaas.config": f'{module} required username="job" password="secret";',
+        }
+        check_late_commit(sink, proxy, logs_in_again=True)
 
 
 LOGGING_IN = """
@@ -331,6 +358,100 @@ def test_a_broker_that_is_not_there_costs_no_new_claims(sink: Sink) -> None:
         worker.put(sink.packet(0, range(number, number + 1)))
         hear(worker)
     assert len(checks) == 1
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """A broker without transactions of version 2."""
+    folder = tmp_path_factory.mktemp("older") / "services"
+    with EmbeddedServices(folder, only=["kafka"], kafka_features={"transaction.version": 1}) as services:
+        yield Kafka(services)
+
+
+@pytest.mark.slow
+def test_brokers_without_version_2_are_given_version_1_where_either_will_do(older: Kafka) -> None:
+    with contextlib.closing(Sink(older, version="auto")) as sink:
+        worker = sink.worker()
+        for number in range(3):
+            worker.put(sink.packet(0, range(number, number + 1)))
+            hear(worker)
+        assert worker.gauges()["protocol"] == "v1"
+        assert sink.found(3) == {0: [0, 1, 2]}
+
+
+@pytest.mark.slow
+def test_brokers_without_version_2_end_a_life_that_requires_it(older: Kafka) -> None:
+    with contextlib.closing(Sink(older, version="v2")) as sink:
+        worker = sink.worker()
+        worker.put(sink.packet(0, range(1)))
+        with pytest.raises(TransactionsTooOld, match=r"transaction\.version is 1, not 2"):
+            hear(worker)
+
+
+def test_brokers_with_version_2_are_given_it_where_either_will_do(kafka: Kafka) -> None:
+    with contextlib.closing(Sink(kafka, version="auto")) as sink:
+        worker = sink.worker()
+        worker.put(sink.packet(0, range(3)))
+        hear(worker)
+        assert worker.gauges()["protocol"] == "v2"
+
+
+def test_each_version_goes_on_where_the_other_one_ended(kafka: Kafka) -> None:
+    """Lives of a job may differ in it: the ids are the same, and each claim ends the other version's."""
+    with contextlib.closing(Sink(kafka)) as sink:
+        for number in range(4):
+            sink.version = ("v1", "v2")[number % 2]
+            worker = sink.worker()
+            worker.put(sink.packet(0, range(2 * number, 2 * number + 2)))
+            hear(worker)
+        assert sink.found(8) == {0: list(range(8))}
+        assert sink.last() == {0: 7}
+
+
+@pytest.mark.parametrize("sink", ["v2"], indirect=True, ids=["v2"])
+def test_a_host_whose_producer_is_killed_ends_the_life_and_the_next_one_goes_on(sink: Sink) -> None:
+    worker = sink.worker()
+    worker.put(sink.packet(0, range(3)))
+    hear(worker)
+    pause = Pause(worker, before=True)
+    worker.put(sink.packet(0, range(3, 6)))
+    assert pause.reached.wait(HANGS_S)
+    cast("Any", worker)._way._producer._process.kill()
+    pause.may_go_on.set()
+    with pytest.raises(LifeEnded, match="the process of Kafka's producer ended with status -9"):
+        hear(worker)
+    claim(sink.conf, [sink.id], HANGS_S)
+    successor = sink.worker()
+    successor.put(sink.packet(0, range(3, 6)))
+    hear(successor)
+    assert sink.found(6) == {0: list(range(6))}
+
+
+@pytest.mark.slow
+def test_a_transaction_that_kafka_gives_up_ends_the_life(
+    tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's limit for a transaction is later than ours; a host that stood still meets it all the same."""
+    for module in ("transactions", "java_transactions"):
+        monkeypatch.setattr(f"lowtide.sinks.kafka.{module}.MARGIN_MS", 0)
+    soon = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+    with (
+        EmbeddedServices(tmp_path / "services", only=["kafka"], kafka_settings=soon) as services,
+        contextlib.closing(Sink(Kafka(services), version=version)) as sink,
+    ):
+        worker = sink.worker(limit_ms=6_000)
+        worker.put(sink.packet(0, range(3)))
+        hear(worker)
+        pause = Pause(worker, before=True)
+        worker.put(sink.packet(0, range(3, 6)))
+        assert pause.reached.wait(HANGS_S)
+        time.sleep(9)
+        cast("Any", worker)._way._deadline = time.monotonic() + HANGS_S
+        pause.may_go_on.set()
+        with pytest.raises(LifeEnded, match="Kafka has given up waiting"):
+            hear(worker)
+        assert sink.found(3) == {0: [0, 1, 2]}
+        assert sink.last() == {0: 2}
 
 
 @pytest.mark.parametrize("passed", [1, 2], ids=["before it claims", "after it has claimed"])
@@ -484,10 +605,11 @@ def test_at_least_once_delivers_and_writes_no_lasts(sink: Sink) -> None:
 
 
 @pytest.mark.slow
-def test_r13_each_record_once_over_a_broker_that_is_killed(kafka: Kafka, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_r13_each_record_once_over_a_broker_that_is_killed(kafka: Kafka, tmp_path: Path, version: str) -> None:
     """Killed in the middle of transactions and of commits, at moments that differ."""
     with EmbeddedServices(tmp_path / "services", only=["kafka"]) as services:
-        sink = Sink(type(kafka)(services))
+        sink = Sink(type(kafka)(services), version=version)
         worker = sink.worker(limit_ms=60_000)
         sent, lanes_done = [0, 0, 0], [0, 0, 0]
         stop = threading.Event()

@@ -24,9 +24,10 @@ from lowtide.service.snapshots.commits import Commits
 from lowtide.service.snapshots.taking import Taking
 from lowtide.sinks.contract import Packet, lane_name
 from lowtide.sinks.kafka import transactions as transactions_module
+from lowtide.sinks.kafka.claimant import Claimant
 from lowtide.sinks.kafka.claims import pair_of, transactional_id
 from lowtide.sinks.kafka.lasts_records import Durable, durable_of, floor_records
-from lowtide.sinks.kafka.transactions import Claimant, Transactions
+from lowtide.sinks.kafka.transactions import Transactions
 from lowtide.worker.state_loader import _load
 from lowtide_snapshots.commits.choice import choose
 from lowtide_snapshots.commits.retention import Rule

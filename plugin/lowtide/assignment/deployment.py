@@ -12,6 +12,7 @@ from lowtide.core.fronts.front import Window
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.flow.plan.plan import Plan
 from lowtide.sinks.contract import JobSinks
+from lowtide.sinks.kafka.versions import VersionTwo
 from lowtide_snapshots.format.manifest import Part
 from lowtide_snapshots.stores import StoreSetting
 
@@ -57,6 +58,7 @@ class Deployment:
         max_queued_bytes: Input and output that may wait in one worker before its source is held back.
         call_limit_s: How long a call of the flow's functions may take.
         sealed: Whether frames are sealed on their way through Spark.
+        version_two: For transactions of version 2 in Kafka; None for version 1.
         pace_ms: The least time between the beginnings of two transactions of one process while little waits.
         lasts_topic: The topic in which Kafka's lanes keep their `last`; empty if they do not.
         stores: The sinks in other stores, by store.
@@ -92,6 +94,7 @@ class Deployment:
     call_limit_s: float = 300.0
     sealed: bool = False
     pace_ms: int = 0
+    version_two: VersionTwo | None = None
     lasts_topic: str = ""
     stores: Mapping[str, JobSinks] = field(default_factory=dict)
     loops: Mapping[int, LoopTopic] = field(default_factory=dict)

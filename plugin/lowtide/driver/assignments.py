@@ -33,6 +33,7 @@ from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.segments import segments_of
 from lowtide.flow.steps.steps import Answers
 from lowtide.sinks.answers.topics import answers_topics
+from lowtide.sinks.kafka.versions import version_two
 from lowtide.status.moment import JobShape
 from lowtide.worker.level_deployment import LevelDeployment
 
@@ -63,6 +64,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         call_limit_s=conf.worker.call_limit_s,
         sealed=seals_frames(conf),
         pace_ms=conf.kafka.transaction_pace_ms,
+        version_two=version_two(conf.kafka),
         lasts_topic=opening.lasts_topic,
         stores=opening.stores,
         loops=opening.loops,

@@ -17,7 +17,7 @@ from lowtide.errors import InterpreterMismatch, JarMissing, LifeEnded, SessionTa
 from lowtide.jars.class_archive import ClassArchive
 from lowtide.jars.java import find_java
 from lowtide.jars.shim import shim_jar
-from lowtide.jars.third_party import connector_jars, pyspark_folder
+from lowtide.jars.third_party import connector_jars, producer_jars, pyspark_folder
 from lowtide.process.doors import DoorKind
 from lowtide.process.pandas_later import leave_pandas_for_later
 from lowtide_snapshots.redaction import PATTERN, RULE
@@ -59,7 +59,16 @@ def settings(conf: Conf) -> dict[str, str]:
         "spark.ui.enabled": str(conf.spark.web_ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         **conf.spark.properties,
+        **_files(conf),
     }
+
+
+def _files(conf: Conf) -> dict[str, str]:
+    """Return what brings Kafka's own producer to executors: beside their class path, which has an older one."""
+    if conf.kafka.transactions == "v1" or conf.spark.master.startswith("local"):
+        return {}
+    given = conf.spark.properties.get("spark.files")
+    return {"spark.files": ",".join([*([given] if given else []), *map(str, producer_jars())])}
 
 
 def launch_settings(conf: Conf) -> dict[str, str]:

@@ -24,9 +24,9 @@ from lowtide.flow.steps.steps import Write
 from lowtide.sinks.answers.log import read_answers
 from lowtide.sinks.contract import Delivery, LaneName, Life, lane_name
 from lowtide.sinks.courier import Courier
+from lowtide.sinks.kafka.claimant import Claimant
 from lowtide.sinks.kafka.claims import transactional_id
 from lowtide.sinks.kafka.delivery import AtLeastOnce, ExactlyOnce
-from lowtide.sinks.kafka.transactions import Claimant
 from lowtide.sinks.stores import way_of
 from lowtide.worker.saver import Saver
 from lowtide.worker.seals import Seals
@@ -200,7 +200,7 @@ def make_delivery(store: str, deployment: Deployment, birth: Birth, core: Worker
         check,
         _marks_of(deployment),
     )
-    return ExactlyOnce(deployment.producer, claimant, **limits)
+    return ExactlyOnce(deployment.producer, claimant, version_two=deployment.version_two, **limits)
 
 
 def _marks_of(deployment: Deployment) -> dict[LaneName, bytes]:

@@ -29,7 +29,7 @@ from lowtide.flow.formats.endpoints import KAFKA
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.sinks.contract import Packet
-from lowtide.sinks.kafka.transactions import Claimant
+from lowtide.sinks.kafka.claimant import Claimant
 from lowtide.status.gauges import FrontGauges
 from lowtide.worker.host import LevelHost
 from lowtide.worker.level_deployment import LevelDeployment

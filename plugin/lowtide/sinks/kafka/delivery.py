@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,14 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from lowtide.connectors.sender import Sender
-from lowtide.sinks.contract import Packet
+from lowtide.sinks.contract import Packet, Way
 from lowtide.sinks.courier import Courier
-from lowtide.sinks.kafka.transactions import Claimant, Transactions
+from lowtide.sinks.kafka.claimant import Claimant
+from lowtide.sinks.kafka.java_transactions import JavaTransactions, TransactionsTooOld
+from lowtide.sinks.kafka.transactions import Transactions
+from lowtide.sinks.kafka.versions import VersionTwo
 
+LOG = logging.getLogger(__name__)
 MAX_RECORD_BYTES = 1_000_000
 """librdkafka's own default."""
 SLICE_S = 0.5
@@ -34,6 +39,7 @@ class ExactlyOnce(Courier):
         max_record_bytes: What key and value of one record may have; whether its topic takes it is the broker's word.
         pace_ms: The least time between the beginnings of two transactions while little waits.
         full_records: As of `Courier`.
+        version_two: For transactions of version 2, where the brokers have them; None for version 1.
     """
 
     def __init__(
@@ -45,8 +51,13 @@ class ExactlyOnce(Courier):
         max_record_bytes: int = MAX_RECORD_BYTES,
         pace_ms: int = 0,
         full_records: int | None = None,
+        version_two: VersionTwo | None = None,
     ) -> None:
-        way = Transactions(settings, claimant, delivery_limit_ms, max_record_bytes)
+        limits = (claimant, delivery_limit_ms, max_record_bytes)
+        way: Way = Transactions(settings, *limits)
+        if version_two is not None:
+            newer = JavaTransactions(version_two.properties, *limits)
+            way = newer if version_two.required else _NewerIfThere(newer, way)
         super().__init__(way, "exactly once", pace_ms, full_records)
 
 
@@ -73,6 +84,43 @@ class AtLeastOnce(Courier):
         super().__init__(
             _Acknowledged(settings, delivery_limit_ms, max_record_bytes), "at least once", pace_ms, full_records
         )
+
+
+class _NewerIfThere:
+    """The way of `ExactlyOnce` that takes transactions of version 2 where they are to be had."""
+
+    def __init__(self, newer: JavaTransactions, older: Way) -> None:
+        self._way: Way = newer
+        self._older = older
+
+    @property
+    def protocol(self) -> str:
+        """The version in use; of version 1 with the reason, once it is known."""
+        return getattr(self._way, "protocol", "")
+
+    @property
+    def end_by(self) -> float:
+        """The time at which whatever is under way has to be given up."""
+        return self._way.end_by
+
+    @end_by.setter
+    def end_by(self, at: float) -> None:
+        self._way.end_by = self._older.end_by = at
+
+    def open(self) -> None:
+        try:
+            self._way.open()
+        except TransactionsTooOld as missing:
+            self._way.close()
+            LOG.warning("transactions of version 1, because %s", missing.what)
+            self._way = self._older
+            self._way.open()
+
+    def deliver(self, packets: Sequence[Packet]) -> None:
+        self._way.deliver(packets)
+
+    def close(self) -> None:
+        self._way.close()
 
 
 class _Acknowledged:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from lowtide.connectors.sender import PERMANENT, Outgoing, Sender, refusal, too_slow
-from lowtide.core.operators.order.order import OrderKey
-from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
-from lowtide.sinks.contract import LaneName, Mark, Packet
+from lowtide.errors import LowtideError
+from lowtide.sinks.contract import Packet
+from lowtide.sinks.kafka.claimant import Claimant, Marks
 from lowtide.sinks.kafka.claims import pair_of
-from lowtide.sinks.kafka.lasts_records import records_of
+from lowtide.sinks.kafka.ends import denied, fenced, unknown
 
 SLICE_S = 0.5
 """Limit on one call; then it is resumed, unless time is up."""
@@ -41,26 +40,6 @@ ENDING = ("EndTxn", "end transaction")
 """In librdkafka's words for a failure that came after Kafka had been asked for the commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claimant:
-    """One host of one life, as Kafka knows it.
-
-    Attributes:
-        transactional_id: The name of the pair of ids (`claims.pair_of`) that it uses in turn; listed before use among
-            those that the next life claims.
-        lasts_topic: The job's.
-        incarnation: The life's number, for people who read that topic.
-        check: Called in another thread once the ids are claimed; raises if this life is not the job's newest (W10).
-        marks: The packed `last` of lanes when the life began; those not named had none.
-    """
-
-    transactional_id: str
-    lasts_topic: str
-    incarnation: int
-    check: Callable[[], None]
-    marks: Mapping[LaneName, bytes] = field(default_factory=dict)
-
-
 class Transactions:
     """The way of `ExactlyOnce`; see there for the arguments.
 
@@ -73,9 +52,10 @@ class Transactions:
     it comes late, ends the id's next transaction. So an id whose producer has lost its coordinator is claimed again
     before it is used: what is still on its way has the epoch of before, and Kafka refuses it.
 
-    Kafka compares no mark with the one that a delivery names (R19). Under its claim nobody but this object moves the
-    lanes that it is given, so it knows where they are, and compares them itself.
+    Kafka compares no mark with the one that a delivery names (R19): `Marks` does.
     """
+
+    protocol = "v1"
 
     def __init__(
         self, settings: Mapping[str, Any], claimant: Claimant, delivery_limit_ms: int, max_record_bytes: int
@@ -89,7 +69,7 @@ class Transactions:
         self._settings = {"transaction.timeout.ms": longest} | dict(settings)
         self._deadline = math.inf
         self._begun = False
-        self._marks = dict(claimant.marks)
+        self._marks = Marks(claimant, str(settings.get("bootstrap.servers")))
         self._turns: deque[Sender] = deque()
         self._producing: Sender
 
@@ -112,7 +92,7 @@ class Transactions:
 
     def deliver(self, packets: Sequence[Packet]) -> None:
         """Commit all packets with their lasts, together."""
-        moved = self._moved(packets)
+        moved = self._marks.moved(packets)
         self._deadline = time.monotonic() + self._limit_ms / 1000
         self._producing.reason = ""
         try:
@@ -132,27 +112,6 @@ class Transactions:
             self.end_by = self._deadline = time.monotonic() + ABORT_S
             with suppress(LowtideError, KafkaException):
                 self._call(self._producer.abort_transaction, "abort a transaction")
-
-    def _moved(self, packets: Sequence[Packet]) -> dict[LaneName, bytes]:
-        """Return the lanes' marks after these packets; each goes on where its lane is (R19, errors: LifeEnded)."""
-        moved: dict[LaneName, bytes] = {}
-        for packet in packets:
-            mark = packet.mark
-            if mark is None:
-                continue
-            if mark.before != moved.get(mark.lane, self._marks.get(mark.lane, b"")):
-                raise self._elsewhere(mark)
-            moved[mark.lane] = mark.last
-        return moved
-
-    def _elsewhere(self, mark: Mark) -> LifeEnded:
-        lane = mark.lane
-        what = f'lane {lane.lane} of sink "{lane.sink}"' if lane.sink else f"lane {lane.lane} of the dead letters"
-        return LifeEnded(
-            f"a delivery to {what} does not go on where the last one ended: this is a fault in Lowtide",
-            where=f"broker {self._turns[0].brokers}, life {self._claimant.incarnation}",
-            way_out="start the job again, which reads what was committed: nothing is lost or duplicated; report this",
-        )
 
     def _committed(self, packets: Sequence[Packet]) -> bool:
         """Return whether a transaction with these packets was committed; if not, it has to be aborted."""
@@ -213,14 +172,9 @@ class Transactions:
             return False
         return True
 
-    def _lasts(self, packet: Packet) -> Iterator[Outgoing]:
-        """Yield the lane's mark as messages for the lasts topic."""
-        mark, claimant = packet.mark, self._claimant
-        if mark is None:
-            return
-        last = OrderKey.of(mark.last) if mark.last else None
-        for key, value in records_of(mark.lane, last, mark.floors, claimant.incarnation, mark.covered):
-            yield claimant.lasts_topic, 0, key, value, 0, None
+    def _lasts(self, packet: Packet) -> Iterable[Outgoing]:
+        """Return the lane's mark as messages for the lasts topic."""
+        return self._claimant.lasts(packet.mark)
 
     def _call(self, call: Callable[[float], None], what: str) -> None:
         """Call, and call again as long as that may help."""
@@ -247,23 +201,7 @@ class Transactions:
         """Return our error for one after which this producer can do nothing."""
         where = f"broker {self._producing.brokers}, transactional ids {' and '.join(self._ids)}"
         if error.code() in FENCED:
-            return LifeEnded(
-                "another life of the job has claimed this worker's deliveries, or Kafka has given up waiting for the "
-                f"end of a transaction: {error.str()}",
-                where=where,
-                way_out="nothing if another life is running; else start the job again: nothing is lost or duplicated",
-            )
+            return fenced(error.str(), where)
         if error.code() in DENIED:
-            return ServiceUnavailable(
-                f"Kafka does not allow this worker's transactions: {error.str()}",
-                where=where,
-                way_out="let the job's user write with transactional ids that begin with lowtide., and keep "
-                "[kafka].delivery_limit_ms below the broker's transaction.max.timeout.ms",
-            )
-        return LifeEnded(
-            f"the outcome of a transaction is unknown, or Kafka's client has failed: {error.str()}",
-            where=where,
-            # A broker that is just fencing this id may answer a commit with no more than "unknown error".
-            way_out="nothing if another life is running; else start the job again: it reads what was committed, and "
-            "nothing is lost or duplicated",
-        )
+            return denied(error.str(), where)
+        return unknown(error.str(), where)
