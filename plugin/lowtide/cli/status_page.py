@@ -111,6 +111,9 @@ def _summary(view: JobView) -> Table:
         shards = [f"{each.shard}: {each.trouble or f'era {each.era}, process {each.pid}'}" for each in tracker.shards]
         colour = "red" if any(each.trouble for each in tracker.shards) else ""
         rows.append(("shards", Text("; ".join(shards), colour)))
+    if view.protocols:
+        found = (f"{store} {' and '.join(versions)}" for store, versions in view.protocols.items())
+        rows.append(("transactions", ", ".join(found)))
     if view.chain:
         rows.append(("jobs", "; ".join(view.chain)))
     if totals.late:

@@ -4,7 +4,7 @@ from lowtide.doctor.check import Check
 from lowtide.doctor.installation import class_archives, java, own_jar, pyspark, pyspark_python, python, third_party_jars
 from lowtide.doctor.machine import folders, loopback, memory, ports, slots, state, tracker
 from lowtide.doctor.network import network
-from lowtide.doctor.services import broker, clock, store, topics, zookeeper
+from lowtide.doctor.services import broker, clock, store, topics, transactions, zookeeper
 from lowtide.doctor.stores import files, postgres, puts, tables
 
 CHECKS = (
@@ -21,6 +21,7 @@ CHECKS = (
     Check("loopback", loopback),
     Check("ports", ports),
     Check("broker", broker),
+    Check("transactions", transactions),
     Check("topics", topics),
     Check("slots", slots),
     Check("tracker", tracker),

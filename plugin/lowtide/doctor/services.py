@@ -76,6 +76,24 @@ def is_local(bootstrap: str) -> bool:
     return bootstrap.startswith(("127.", "localhost:"))
 
 
+def transactions(surroundings: Surroundings) -> Answer:
+    """They are of the version that the conf asks for."""
+    from lowtide.sinks.kafka.java_transactions import TransactionsTooOld, see_version_two
+    from lowtide.sinks.kafka.versions import version_two
+
+    kafka = surroundings.conf.kafka
+    wanted = version_two(kafka)
+    if wanted is None:
+        return Answer("ok", 'version 1, by librdkafka, as [kafka] transactions = "v1"')
+    if unreachable(surroundings):
+        return Answer("warn", "the version is not known: no broker answers", "fix the broker first")
+    try:
+        see_version_two(wanted, kafka.reach_limit_ms)
+    except TransactionsTooOld as missing:
+        return Answer("fail" if wanted.required else "ok", f"version 1, by librdkafka: {missing.what}", missing.way_out)
+    return Answer("ok", "version 2, by Kafka's own producer")
+
+
 WARN_MS = 500
 FAIL_MS = 60_000
 

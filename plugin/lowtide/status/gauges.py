@@ -241,6 +241,7 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
         deliveries: By store, from a packet's hand-over to its being durable.
         retries: Of its process, by store and the store's reason (PostgreSQL's SQLSTATE), what was tried again.
         refused: Of its process, by sink the rows that a table has refused and that were set aside.
+        protocols: Of its process, by store how it is spoken with, where there are several ways.
         sinks: What was delivered, by sink; sinks that got nothing are missing.
         late: What was late, by window step or side of a join.
         kept: The state by step or side of a join; of a step with timers, these as `NAME/timers` besides its keys.
@@ -270,6 +271,7 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: dict[str, dict[int, int]] | None = None
     retries: dict[str, dict[str, int]] | None = None
     refused: dict[str, int] | None = None
+    protocols: dict[str, str] | None = None
     sinks: dict[str, SinkGauges] | None = None
     late: dict[str, LateGauges] | None = None
     kept: dict[str, KeptGauges] | None = None

@@ -334,6 +334,8 @@ class JobView(Struct, frozen=True, kw_only=True):
         disk: The state on disk; None if there is none.
         retries: What was tried again, by store and the store's reason.
         refused: Rows that a table has refused and that were set aside, by sink.
+        protocols: By store the ways in which hosts speak with it, where there are several: of Kafka the versions of its
+            transactions, "v1" and "v2".
         steps: The flow's, those before others first.
         connections: By kind of connection what protects it between machines.
         events: The last ones, oldest first, each as its line in the log.
@@ -371,6 +373,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     disk: DiskGauges | None = None
     retries: dict[str, dict[str, int]] = {}
     refused: dict[str, int] = {}
+    protocols: dict[str, list[str]] = {}
     tracker: TrackerView = TrackerView()
     snapshots: SnapshotsView = SnapshotsView()
     connections: dict[str, str] = {}

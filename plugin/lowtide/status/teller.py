@@ -79,6 +79,7 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
         disk=teller.disk(),
         retries=teller.retries(),
         refused=teller.refused(),
+        protocols=teller.protocols(),
         tracker=teller.tracker(),
         snapshots=moment.snapshots,
         connections=dict(shape.connections),
@@ -340,6 +341,14 @@ class _Teller:
         for worker in self._moment.workers:
             found.update((worker.gauges and worker.gauges.refused) or {})
         return dict(found)
+
+    def protocols(self) -> dict[str, list[str]]:
+        """Return in which ways hosts speak with a store, by store."""
+        found: dict[str, set[str]] = {}
+        for worker in self._moment.workers:
+            for store, protocol in ((worker.gauges and worker.gauges.protocols) or {}).items():
+                found.setdefault(store, set()).add(protocol)
+        return {store: sorted(protocols) for store, protocols in sorted(found.items())}
 
     def sinks(self) -> list[SinkView]:
         shape, workers = self._shape, self._moment.workers

@@ -55,7 +55,9 @@ class SharedDelivery:
         retries = {store: each["retries"] for store, each in found.items() if "retries" in each}
         refused = {sink: rows for each in found.values() for sink, rows in each.get("refused", {}).items()}
         durations = {store: each["commit"] for store, each in found.items()}
-        return {**counts, "deliveries": durations, "retries": retries or None, "refused": refused or None}
+        protocols = {store: each["protocol"] for store, each in found.items() if "protocol" in each}
+        own = {"retries": retries or None, "refused": refused or None, "protocols": protocols or None}
+        return {**counts, "deliveries": durations, **own}
 
     def close(self, timeout_s: float) -> int:
         """Deliver what was put, as far as time allows, and return the number of records left."""
