@@ -280,3 +280,8 @@ def _keys(kind: Any) -> dict[str, Any]:
     if get_origin(kind) is dict:
         return {}
     return get_type_hints(kind, include_extras=True)
+
+
+# msgspec crashes where a second thread converts to a dataclass that it is still looking at for the first time; a module
+# is imported by one thread.
+convert({}, Conf)

@@ -177,3 +177,18 @@ def test_reading_conf_loads_nothing_heavy() -> None:
     code = f"import lowtide.conf, sys; print({heavy!r} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout == "set()\n"
+
+
+def test_threads_may_read_the_first_conf_together() -> None:
+    code = """
+import sys, threading
+from lowtide.conf import Conf
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=Conf.load) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr) == (0, "")
