@@ -19,9 +19,10 @@ from tests.waiting import HANGS_S
 from lowtide.connectors.topics import Topics
 from lowtide.driver.job import Job
 from lowtide.embedded import EmbeddedServices
-from lowtide.errors import AlreadyRunning, LowtideError
+from lowtide.errors import AlreadyRunning, LifeEnded, LowtideError
 from lowtide.local.oracle import read_output
 from lowtide.sinks.kafka.lasts import topic_of
+from tests.driver import below_with, view
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka, Spark
@@ -66,6 +67,38 @@ def test_r13_over_epochs_under_load_with_a_slow_sink_and_a_broker_that_is_restar
         assert job.status()["incarnation"] == job.incarnation
         assert job.running()
     assert shop.judge.right()
+
+
+def test_r13_with_transactions_of_version_2_over_the_death_of_a_worker_and_of_a_producer(spark: Spark) -> None:
+    """Both in mid-run: what the dead one had open is the next life's to end, by the same ids."""
+    shop = Shop.open("version-2", spark.kafka, spark.settings(), letters=2).but(kafka__transactions="v2")
+    for first, whom in ((0, a_worker), (100_000, a_producer)):
+        job = Job.start(shop.flow(), shop.conf)
+        try:
+            job.wait_for_workers(HANGS_S)
+            with Load(shop, first):
+                job.wait(until_delivered(job, 200))
+                os.kill(whom(job), signal.SIGKILL)
+                with pytest.raises(LifeEnded):
+                    job.wait(after(HANGS_S))
+        finally:
+            job.stop()
+    with shop.running() as job:
+        assert shop.judge.right()
+        assert job.client().status().protocols == {"kafka": ["v2"]}
+
+
+def until_delivered(job: Job, records: int) -> Any:
+    """For `Job.wait`: go on until the life has delivered so many."""
+    return lambda: view(job)["totals"]["delivered"] < records
+
+
+def a_worker(job: Job) -> int:
+    return next(int(each["pid"]) for each in job.status()["workers"] if each["worker"] == "1/0")
+
+
+def a_producer(_: Job) -> int:
+    return below_with(os.getpid(), "io.lowtide.TransactionProcess")[0]
 
 
 def after(seconds: float) -> Any:
