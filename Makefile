@@ -246,6 +246,10 @@ infra-check: env  ## check Terraform's module for AWS: validate, test, lint and 
 environment-archive: jars jar  ## pack what AWS's hosts install, Python and Spark included, and try it out (ARGS='--glibc 2.36')
 	@$(ON_HOSTS) $(RUN) infra/environment_archive.py $(ARGS)
 
+.PHONY: mwaa-archive
+mwaa-archive: jar  ## pack what Amazon MWAA installs, and try it out with its images' packages (ARGS='--python PATH')
+	@$(ON_HOSTS) $(RUN) infra/mwaa_archive.py $(ARGS)
+
 .PHONY: infra-bench
 infra-bench: root jars jar s3-server  ## needs root: latency over a cluster's hosts, and over loopback, in one run
 	@$(ON_HOSTS) PYTHONPATH=infra:infra/hosts $(RUN) infra/latency.py $(ARGS)

@@ -234,17 +234,18 @@ resource "aws_iam_role_policy" "mwaa" {
 resource "aws_mwaa_environment" "this" {
   count = local.make ? 1 : 0
 
-  name                  = var.network.name
-  airflow_version       = var.mwaa.version
-  environment_class     = var.mwaa.class
-  max_workers           = var.mwaa.max_workers
-  execution_role_arn    = aws_iam_role.mwaa[0].arn
-  kms_key               = var.bucket.key_arn
-  source_bucket_arn     = var.bucket.arn
-  dag_s3_path           = "${local.folder}/dags"
-  requirements_s3_path  = "${local.folder}/requirements.txt"
-  plugins_s3_path       = "${local.folder}/plugins.zip"
-  webserver_access_mode = "PRIVATE_ONLY"
+  name                   = var.network.name
+  airflow_version        = var.mwaa.version
+  environment_class      = var.mwaa.class
+  max_workers            = var.mwaa.max_workers
+  execution_role_arn     = aws_iam_role.mwaa[0].arn
+  kms_key                = var.bucket.key_arn
+  source_bucket_arn      = var.bucket.arn
+  dag_s3_path            = "${local.folder}/dags"
+  requirements_s3_path   = "${local.folder}/requirements.txt"
+  plugins_s3_path        = "${local.folder}/plugins.zip"
+  startup_script_s3_path = "${local.folder}/startup.sh"
+  webserver_access_mode  = "PRIVATE_ONLY"
   airflow_configuration_options = {
     "secrets.backend"        = "airflow.providers.amazon.aws.secrets.secrets_manager.SecretsManagerBackend"
     "secrets.backend_kwargs" = jsonencode({ connections_prefix = local.prefix, connections_lookup_pattern = "^lowtide_" })
