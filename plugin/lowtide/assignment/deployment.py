@@ -36,6 +36,19 @@ class DiskSetting:
     copies_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class TracesSetting:
+    """The traces of sampled records.
+
+    Attributes:
+        endpoint: The URL to which spans are sent.
+        ratio: The share of source records that are traced, 0 to 1.
+    """
+
+    endpoint: str
+    ratio: float
+
+
 Delivery = Literal["exactly_once", "at_least_once"]
 
 
@@ -77,6 +90,7 @@ class Deployment:
         max_call_bytes: What the records of open calls may take that one host has given to the process that asks.
         calls: The settings of the plan's calls, pickled; empty if there are none.
         disk: Where state lies that is not in memory; None if all of it is.
+        traces: Of sampled records; None for none.
         shares: Whether later snapshots may share parts with that one: not where a state has another type or ttl by now.
     """
 
@@ -113,3 +127,4 @@ class Deployment:
     calls: bytes = field(default=b"", repr=False)
     shares: bool = False
     disk: DiskSetting | None = None
+    traces: TracesSetting | None = None

@@ -36,6 +36,7 @@ from lowtide.conf.tables import (
     SnapshotsConf,
     SparkConf,
     StateConf,
+    TracesConf,
     TrackerConf,
     WorkerConf,
     ZooKeeperConf,
@@ -72,6 +73,7 @@ class Conf:
     epoch: EpochConf = field(default_factory=EpochConf)
     control: ControlConf = field(default_factory=ControlConf)
     tracker: TrackerConf = field(default_factory=TrackerConf)
+    traces: TracesConf = field(default_factory=TracesConf)
     embedded: EmbeddedConf = field(default_factory=EmbeddedConf)
     registry: dict[str, RegistryConf] = field(default_factory=dict)
     postgres: dict[str, PostgresConf] = field(default_factory=dict)

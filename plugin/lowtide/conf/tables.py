@@ -340,6 +340,27 @@ class TrackerConf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TracesConf:
+    """Traces of sampled records, sent to an OpenTelemetry collector by OTLP over HTTP; off without an endpoint.
+
+    `ratio` is the share of source records that are traced. It changes no output and may change at each start. The hosts
+    of workers read OTLP's other settings from their environment, `OTEL_EXPORTER_OTLP_HEADERS` with a login among them.
+    """
+
+    endpoint: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^https?://[^\s@/?#][^\s@?#]*$",
+                description="http://host:4318 or https://..., no login in it",
+            ),
+        ]
+        | None
+    ) = None
+    ratio: Annotated[float, Meta(ge=0, le=1, description="from 0 to 1")] = 0.001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedConf:
     """The Kafka and ZooKeeper that Lowtide runs itself, on loopback; port 0 takes a free one."""
 

@@ -35,6 +35,7 @@ from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.program import Captured, Program
 from lowtide.core.operators.questions import Answer, Answered
+from lowtide.core.watcher import Watcher
 from lowtide.errors import TimeWentBack
 from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.format.parts import SHARED_UNIT
@@ -60,6 +61,7 @@ class WorkerCore:
         joint: Sinks whose bundles become durable together with the answers of calls that were given with them or
             before, or after those; they do not wait until these are durable.
         relied_on: The largest tick that anything relied on before the life: what is delivered anywhere lies below it.
+        watcher: Sees where records are; None for nobody.
 
     Attributes:
         unfinished: Whether `moved`, or a snapshot, has left something for the next call, which may be made at once.
@@ -81,6 +83,7 @@ class WorkerCore:
         portion: int | None = None,
         joint: Container[int] = (),
         relied_on: int = FIRST_TICK,
+        watcher: Watcher | None = None,
     ) -> None:
         assert (front is not None) == (level == 0), "level 0 has a front, and only level 0"
         self.plan = plan
@@ -88,6 +91,7 @@ class WorkerCore:
         self.place = place
         self.tracker = tracker
         self.front = front
+        self._watcher = watcher
         saves_shared = int(plan.worker_of_unit()[SHARED_UNIT]) == place
         self.program = Program(plan, level, grouping, limits, saves_shared=saves_shared)
         self._sources = [vertex.id for vertex in plan.sources()] if level == 0 else []
@@ -206,6 +210,8 @@ class WorkerCore:
         assert self.front is not None
         effects = Effects()
         for rows in self.front.admitted(self.tracker.global_min):
+            if self._watcher is not None:
+                self._watcher.admits(rows)
             for source in self._sources:
                 self._route(self.program.feed_source(source, rows), effects)
         return effects
@@ -230,7 +236,10 @@ class WorkerCore:
         effects = Effects()
         batches = [frame.batch for frame in frames if frame.batch.ats]
         if batches:
-            self._route(self.program.feed(frames[0].vertex, Batch.concat(batches)), effects)
+            batch = Batch.concat(batches)
+            if self._watcher is not None:
+                self._watcher.takes(batch)
+            self._route(self.program.feed(frames[0].vertex, batch), effects)
         for frame in frames:
             self.tracker.fold(segment, frame.ticks, frame.value)
         self.report_due()
@@ -263,6 +272,8 @@ class WorkerCore:
         self._release(floors, effects)
         self._prune()
         self.report_due()
+        if self._watcher is not None:
+            self._watcher.gone(min([self._reached, *[barrier.sent_time for barrier in self.barriers.values()]]))
 
     def _advance(self, effects: Effects) -> None:
         """Let steps that hold go on; what they held is folded again only after what they emit (R6)."""
@@ -309,6 +320,8 @@ class WorkerCore:
 
     def _give(self, sink: int, bundle: Bundle, effects: Effects) -> None:
         """Give a bundle to its sink; faults become dead letters only now, as nothing can take them back any more."""
+        if self._watcher is not None:
+            self._watcher.gives(sink, bundle)
         if sink == self._letters and len(bundle):
             pieces = [Piece(each.tick, each.ats, letters(self.plan, each.ats, each.rows)) for each in bundle.pieces]
             bundle = Bundle(bundle.lane, bundle.number, pieces, bundle.last, bundle.floors, bundle.covered)
@@ -319,6 +332,8 @@ class WorkerCore:
     def durable(self, sink: int, lane: int) -> Effects:
         """Note that a lane's bundle is durable in its sink: the next one may go."""
         effects = Effects()
+        if self._watcher is not None:
+            self._watcher.durable(sink, lane)
         bundle = self.barriers[sink].durable(lane)
         if bundle is not None:
             self._give(sink, bundle, effects)
@@ -455,7 +470,7 @@ class WorkerCore:
         if feed.parcels:
             self._send(feed.parcels, effects)
         for sink, batch in feed.delivers:
-            self.barriers[sink].add(batch)
+            self._wait(sink, batch)
         for batch in feed.faults:
             self._bury(batch)
         if feed.held:
@@ -473,7 +488,13 @@ class WorkerCore:
         if any(ending):
             self._end(batch.where(ending))
         if not all(ending):
-            self.barriers[self._letters].add(batch.where([not each for each in ending]))
+            self._wait(self._letters, batch.where([not each for each in ending]))
+
+    def _wait(self, sink: int, batch: Batch) -> None:
+        """Have records wait for min time before their sink."""
+        if self._watcher is not None:
+            self._watcher.waits(sink, batch)
+        self.barriers[sink].add(batch)
 
     def _end(self, batch: Batch) -> None:
         """Put faults that end the life to those of the branches in which they happened."""
@@ -488,6 +509,9 @@ class WorkerCore:
 
     def _send(self, parcels: list[Parcel], effects: Effects) -> None:
         tracker = self.tracker
+        if self._watcher is not None:
+            for parcel in parcels:
+                self._watcher.sends(parcel.batch)
         for parcel in parcels:
             ticks, value = parcel.batch.ticks, tracker.new_value()
             tracker.fold(self._segment_of[parcel.vertex], ticks, value)

@@ -6,6 +6,7 @@ from lowtide.doctor.machine import folders, loopback, memory, ports, slots, stat
 from lowtide.doctor.network import network
 from lowtide.doctor.services import broker, clock, store, topics, transactions, zookeeper
 from lowtide.doctor.stores import files, postgres, puts, tables
+from lowtide.doctor.traces import traces
 
 CHECKS = (
     Check("java", java),
@@ -33,4 +34,5 @@ CHECKS = (
     Check("tables", tables),
     Check("clock", clock),
     Check("network", network),
+    Check("traces", traces),
 )

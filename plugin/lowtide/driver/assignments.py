@@ -29,6 +29,7 @@ from lowtide.driver.placement import text_of
 from lowtide.driver.preflight import Surroundings
 from lowtide.driver.session import has_executors, master_of
 from lowtide.driver.state import disk_of
+from lowtide.driver.traces import traces_of
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.segments import segments_of
 from lowtide.flow.steps.steps import Answers
@@ -83,6 +84,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         calls=cloudpickle.dumps(tuple(settings_of(plan))),
         shares=opening.recovered is not None and opening.recovered.same_shapes(plan),
         disk=disk_of(plan, conf),
+        traces=traces_of(conf),
     )
 
 

@@ -35,6 +35,7 @@ from lowtide.driver.recovery import StartFrom
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.session import drop_executors, has_executors, master_of, session_runs, start_session
 from lowtide.driver.state import disk_of
+from lowtide.driver.traces import traces_of
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.events import EventLog
 from lowtide.flow.plan.compiler import compile_job
@@ -174,6 +175,7 @@ class Job:
         plan = compile_job(flow, conf) if isinstance(flow, FlowGraph) else flow
         dump_plan(plan)
         disk_of(plan, conf)  # Whether the workers will be able to.
+        traces_of(conf)
         preflight.check_store(conf)
         submission = conf.job.submission
         if submitted:

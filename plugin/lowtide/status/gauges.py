@@ -191,6 +191,26 @@ class CallerGauges(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class TraceGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """The spans of one process's traces, or of all.
+
+    Attributes:
+        sent: Spans that the endpoint has taken.
+        failed: Spans that it has not taken.
+        dropped: Spans for which there was no room while others waited for it.
+    """
+
+    sent: int = 0
+    failed: int = 0
+    dropped: int = 0
+
+    def and_(self, other: TraceGauges) -> TraceGauges:
+        """Both together."""
+        return TraceGauges(
+            sent=self.sent + other.sent, failed=self.failed + other.failed, dropped=self.dropped + other.dropped
+        )
+
+
 class LineGauges(msgspec.Struct, frozen=True, kw_only=True):
     """The traffic on a process's line to the tracker, as that process sees it.
 
@@ -249,8 +269,9 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
         callers: Of its host, from one of the workers in it: how services answer, by step.
         caller_restarts: Likewise how often the process that asks them was made again.
         turns: Likewise how long turns of its host's loop have taken: bucket to turns.
-        line: Of its process, from one of the workers in it; so is `disk`.
+        line: Of its process, from one of the workers in it; so are `disk` and `traces`.
         disk: The state on disk; None if there is none.
+        traces: The spans of traces; None if nothing is traced.
     """
 
     records_in: int = 0
@@ -281,6 +302,7 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
     turns: dict[int, int] | None = None
     line: LineGauges | None = None
     disk: DiskGauges | None = None
+    traces: TraceGauges | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return all that is known, as JSON has it."""

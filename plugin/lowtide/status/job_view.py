@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from lowtide.status.gauges import DiskGauges, KeptGauges, LateGauges
+from lowtide.status.gauges import DiskGauges, KeptGauges, LateGauges, TraceGauges
 from lowtide.status.recent import Percentiles, Rates, Totals
 from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Traffic
@@ -332,6 +332,7 @@ class JobView(Struct, frozen=True, kw_only=True):
         calls: The calls of outside services, by step.
         caller_restarts: How often a process that asks them was made again, since the life began.
         disk: The state on disk; None if there is none.
+        traces: The spans of traces; None if nothing is traced.
         retries: What was tried again, by store and the store's reason.
         refused: Rows that a table has refused and that were set aside, by sink.
         protocols: By store the ways in which hosts speak with it, where there are several: of Kafka the versions of its
@@ -371,6 +372,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     calls: dict[str, CallView] = {}
     caller_restarts: int = 0
     disk: DiskGauges | None = None
+    traces: TraceGauges | None = None
     retries: dict[str, dict[str, int]] = {}
     refused: dict[str, int] = {}
     protocols: dict[str, list[str]] = {}

@@ -90,6 +90,7 @@ class JobMetrics(Collector):
         yield from _kept(view)
         yield from _calls(view, self._call_seconds())
         yield from _disk(view)
+        yield from _traces(view)
         yield from _snapshots(view)
         yield from _durations(self._histograms())
         yield _deliveries(self._delivery_seconds())
@@ -334,6 +335,17 @@ def _disk(view: JobView) -> Iterator[Metric]:
     given_up = CounterMetricFamily("lowtide_state_disk_snapshots_given_up", said)
     given_up.add_metric([], disk.given_up)
     yield given_up
+
+
+def _traces(view: JobView) -> Iterator[Metric]:
+    traces = view.traces
+    if traces is None:
+        return
+    spans = CounterMetricFamily("lowtide_trace_spans", "Spans of traces, by what became of them.", labels=["result"])
+    spans.add_metric(["sent"], traces.sent)
+    spans.add_metric(["failed"], traces.failed)
+    spans.add_metric(["dropped"], traces.dropped)
+    yield spans
 
 
 def _calls(view: JobView, seconds: Histograms) -> Iterator[Metric]:

@@ -18,6 +18,7 @@ from lowtide.status.gauges import (
     LateGauges,
     LineGauges,
     SinkGauges,
+    TraceGauges,
     WorkerState,
 )
 from lowtide.status.job_view import (
@@ -77,6 +78,7 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
         calls=_calls(teller.calls(), recent),
         caller_restarts=teller.caller_restarts(),
         disk=teller.disk(),
+        traces=teller.traces(),
         retries=teller.retries(),
         refused=teller.refused(),
         protocols=teller.protocols(),
@@ -314,6 +316,15 @@ class _Teller:
             disk = None if worker.gauges is None else worker.gauges.disk
             if disk is not None:
                 found = disk if found is None else found.and_(disk)
+        return found
+
+    def traces(self) -> TraceGauges | None:
+        """Return the spans of all processes together; None if nothing is traced."""
+        found: TraceGauges | None = None
+        for worker in self._moment.workers:
+            traces = None if worker.gauges is None else worker.gauges.traces
+            if traces is not None:
+                found = traces if found is None else found.and_(traces)
         return found
 
     def kept(self) -> dict[str, KeptGauges]:

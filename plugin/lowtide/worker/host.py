@@ -29,6 +29,7 @@ from lowtide.process.tracker_line import TrackerLine
 from lowtide.status.gauges import DiskGauges, LineGauges, WorkerGauges
 from lowtide.worker.asking import asking_of
 from lowtide.worker.delivered_times import DeliveredTimes
+from lowtide.worker.exporting import Exporting
 from lowtide.worker.protocol import Emitted, Frames, Reported
 from lowtide.worker.rounds import Rounds
 from lowtide.worker.shares import Share, SharedDelivery
@@ -52,6 +53,8 @@ CATCH_UP_S = 0.02
 """The interval at which workers learn of min time that frees none of their work: they forget what it has passed."""
 ASKED_S = 0.5
 """The interval at which a host sees to the process that asks outside services, also without an answer."""
+TRACES_TIMEOUT_S = 0.5
+"""The time for the last spans of traces when a host ends."""
 HEAR_S = 0.01
 """The interval at which a host reads the tracker's notices while nothing waits for them."""
 
@@ -99,6 +102,8 @@ class LevelHost:
             shards=welcome.shards,
         )
         self.line.connect()
+        traces = deployment.traces
+        self.exporting = None if traces is None else Exporting(traces.endpoint, deployment.plan.name, birth.incarnation)
         self.dirty = True
         """True if there may be something to flush."""
         self._shared: SharedDelivery | None = None
@@ -376,7 +381,12 @@ class LevelHost:
 
     def gauges(self, of_first: WorkerGauges) -> WorkerGauges:
         """Return the gauges of one of its workers, which reports those of the host as well."""
-        own = replace(of_first, line=self.line_gauges(), disk=self.disk_gauges())
+        own = replace(
+            of_first,
+            line=self.line_gauges(),
+            disk=self.disk_gauges(),
+            traces=None if self.exporting is None else self.exporting.gauges(),
+        )
         if self._asking is None:
             return own
         asking = self._asking
@@ -463,7 +473,13 @@ class LevelHost:
             self.saver.close()
         if self._disk is not None:
             self._disk.close()
-        return 0 if self._shared is None else self._shared.close(timeout_s)
+        left = 0 if self._shared is None else self._shared.close(timeout_s)
+        if self.exporting is not None:
+            for stage in self._stages.values():
+                if stage.traces is not None:
+                    stage.traces.close()
+            self.exporting.close(TRACES_TIMEOUT_S)
+        return left
 
 
 def _level(stage: LevelStage) -> int:

@@ -50,7 +50,7 @@ from lowtide.worker.host import Handed, LevelHost
 from lowtide.worker.intake import Intake
 from lowtide.worker.key_lookup import KeyLookup
 from lowtide.worker.outputs import Outputs
-from lowtide.worker.stage_parts import early_of, make_core, seals_of
+from lowtide.worker.stage_parts import early_of, make_core, make_traces, seals_of
 from lowtide_tracker import Floor
 
 WAKE_S = 0.02
@@ -74,6 +74,7 @@ class LevelStage:
         number: Its number in the life's register.
         level: Its level.
         core: Its work without I/O.
+        traces: Sees its records for traces; None if nothing is traced.
         host: The part it shares with others.
         handed_bytes: The bytes it has handed to neighbours that they have not handled yet.
         behind: True if min time has moved since the core last learned of it.
@@ -90,7 +91,8 @@ class LevelStage:
         self.host = host
         self._fronts = dict(welcome.fronts)
         self._broker_time = BrokerTime(welcome.now_ms, time.monotonic())
-        self.core = make_core(deployment, birth, welcome.front, host.local, host.disk)
+        self.traces = make_traces(deployment, birth, host.exporting)
+        self.core = make_core(deployment, birth, welcome.front, host.local, host.disk, self.traces)
         self._optimism = None if deployment.optimism is None else Optimism(deployment.optimism)
         self._early = early_of(self.core, self._optimism, deployment.max_queued_bytes)
         """By segment, the frames that came too early: a slow segment does not hold back another."""
@@ -176,6 +178,8 @@ class LevelStage:
 
     def _take(self, came: list[Frame], now_ns: int) -> Out:
         out: Out = []
+        if self.traces is not None:
+            self.traces.came(came, now_ns)
         for segment, frames in self.core.tracked(came):
             early = self._early[segment]
             out += self._process(early, early.take(frames, self.host.local.min_time(segment)), now_ns)

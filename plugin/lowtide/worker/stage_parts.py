@@ -28,10 +28,12 @@ from lowtide.sinks.kafka.claimant import Claimant
 from lowtide.sinks.kafka.claims import transactional_id
 from lowtide.sinks.kafka.delivery import AtLeastOnce, ExactlyOnce
 from lowtide.sinks.stores import way_of
+from lowtide.worker.exporting import Exporting
 from lowtide.worker.saver import Saver
 from lowtide.worker.seals import Seals
 from lowtide.worker.state_loader import Shelving, load_state
 from lowtide.worker.state_on_disk import StateOnDisk
+from lowtide.worker.traces import Sampling, Traces
 from lowtide_tracker import LocalTracker
 
 PORTION = 250
@@ -56,6 +58,7 @@ def make_core(
     start: FrontStart | None,
     local: LocalTracker,
     disk: Callable[[], StateOnDisk] | None = None,
+    traces: Traces | None = None,
 ) -> WorkerCore:
     """Make a worker's core; `start` is that of its front, at level 0, and `disk` gives its host's state on disk."""
     core = WorkerCore(
@@ -73,6 +76,7 @@ def make_core(
         portion=PORTION,
         joint=joint_sinks(deployment),
         relied_on=deployment.relied_on,
+        watcher=traces,
     )
     if start is not None:
         core.read_by(each.id for each in deployment.plan.sources() if each.step.source.topic == start.topic)
@@ -128,6 +132,15 @@ def make_saver(deployment: Deployment, birth: Birth) -> Saver | None:
     keeps_lasts = deployment.delivery == "exactly_once"
     parts = () if base is None else deployment.restored
     return Saver(deployment.plan, deployment.store, birth.incarnation, base, parts=parts, keeps_lasts=keeps_lasts)
+
+
+def make_traces(deployment: Deployment, birth: Birth, exporting: Exporting | None) -> Traces | None:
+    """Make what sees a worker's records for traces; None if nothing is traced."""
+    setting, plan = deployment.traces, deployment.plan
+    if setting is None or exporting is None:
+        return None
+    sampling = Sampling(f"{plan.name} {deployment.job_id}", setting.ratio)
+    return Traces(plan, birth.name, birth.level, birth.incarnation, sampling, exporting.put)
 
 
 def _make_front(deployment: Deployment, start: FrontStart) -> Front:

@@ -253,12 +253,12 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
         worker(
             "1/2", calls={"score": {"open": 3, "waiting": 4, "reused": 5}},
             callers={"score": {"oldest_s": 1.5, "seconds": took.counts, "retries": 6, "failures": 2}},
-            caller_restarts=1, turns=took.counts,
+            caller_restarts=1, turns=took.counts, traces={"sent": 6, "failed": 2, "dropped": 1},
         ),
         worker(
             "2/0", delivered=30, dead_letters=1, transactions=7, retries={"postgres:default": {"40P01": 2, "57P01": 1}},
             refused={"rows": 4}, deliveries={"kafka": took.counts},
-            line=LineGauges(traffic=Traffic(30, 900, 20, 8_000), acks={1: 30, 2: 40}),
+            line=LineGauges(traffic=Traffic(30, 900, 20, 8_000), acks={1: 30, 2: 40}), traces={"sent": 4},
         ),
     ]  # fmt: skip
     job.watch.look(3.0, moment(5000, workers=workers, delivered_time=MIN_TIME))
@@ -280,6 +280,9 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
         ("lowtide_call_failures_total", "step=score"): 2,
         ("lowtide_answers_reused_total", "step=score"): 5,
         ("lowtide_caller_restarts_total", ""): 1,
+        ("lowtide_trace_spans_total", "result=sent"): 10,
+        ("lowtide_trace_spans_total", "result=failed"): 2,
+        ("lowtide_trace_spans_total", "result=dropped"): 1,
         ("lowtide_host_turn_seconds_bucket", "le=0.01"): 10,
         ("lowtide_host_turn_seconds_count", ""): 16,
         ("lowtide_kept_bytes", "step=w,what=windows"): 700,
