@@ -101,6 +101,19 @@ def test_state_on_disk_changes_nothing(flow: str, seed: int) -> None:
     assert (outcome.kind, outcome.text) == (None, "")
 
 
+def test_traces_change_nothing() -> None:
+    """Step by step the same happens, so the same is delivered."""
+    spans = 0
+    for seed in range(12):
+        seen: dict[float, list[str]] = {0.0: [], 1.0: []}
+        outcomes = [run_seed(seed, STEPS, "flow", seen[traced].append, options={"traced": traced}) for traced in seen]
+        assert [(outcome.kind, outcome.text) for outcome in outcomes] == [(None, "")] * 2
+        assert seen[0.0] == seen[1.0]
+        assert "spans" not in outcomes[0].counts
+        spans += outcomes[1].counts["spans"]
+    assert spans > 1_000
+
+
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_a_broken_rule_is_caught(mutation: Mutation) -> None:
     seeds, outcome = catch(mutation, STEPS, FIRST.get(mutation.name, 0))

@@ -17,6 +17,7 @@ from lowtide_tracker import Floor
 from .job import LAST_TICK, Grouping, Job
 from .life import Life
 from .logs import FIRST_MS, NEVER_MS, Log
+from .tracing import Tracing
 from .verdict import Violation
 from .world import Step, Trace, World
 from .wrong import Wrong, draw_wrong
@@ -59,6 +60,7 @@ class FlowWorld(World):
         at_sinks: How likely what it gives is refused by the sinks' formats, in a flow in which it can be.
         refusals: How likely a service fails, in a flow with calls.
         shelved: How likely lives may have state on disk.
+        traced: How likely records are traced.
     """
 
     name: ClassVar[str] = "flow"
@@ -84,6 +86,7 @@ class FlowWorld(World):
         at_sinks: float = 0.3,
         refusals: float = 0.0,
         shelved: float = 0.7,
+        traced: float = 0.3,
     ) -> None:
         super().__init__(seed, trace)
         self.grouping = grouping
@@ -97,6 +100,9 @@ class FlowWorld(World):
         self._shelving = Random(f"{self.name}/{seed}/shelved")
         """Chance apart, so that a seed's execution is the same without a disk."""
         self._shelved = self._shelving.random() < shelved
+        tracing = Random(f"{self.name}/{seed}/traced")
+        self.tracing = Tracing(tracing.choice([0.2, 1.0])) if tracing.random() < traced else None
+        """With chance apart, too."""
         self.snapshots = snapshots
         self.rewinds = rewinds
         self.silent = self.older.random() < silent
@@ -124,7 +130,7 @@ class FlowWorld(World):
         """Below this nothing is committed, wherever the life begins (R16)."""
         known = job.logs, job.sinks, commit, manifests, archive, job.told_time, self.above
         shelves = drawn_shelves(self._shelving) if self._shelved else None
-        self.life = Life(rng, self.lives, plan, *known, job.services, shelves=shelves)
+        self.life = Life(rng, self.lives, plan, *known, job.services, shelves=shelves, tracing=self.tracing)
         if rng.random() >= SHARING:
             self.life.restored = None
         self.model, self.tracking = self.life.model, self.life.tracking
@@ -471,6 +477,9 @@ class FlowWorld(World):
                 break
         self.job.check(self.life)
         self.count_evicted()
+        if self.tracing is not None:
+            self.tracing.check_over(self.life.watching)
+            self.counts["spans"] += self.tracing.spans
 
     def _drain(self) -> None:
         if any(channel.broken for channel in self.life.channels.values()):

@@ -31,6 +31,7 @@ from lowtide.flow.plan.segments import segments_of, uncertain_before
 from lowtide.flow.schema.fields import kept
 from lowtide.flow.steps.steps import Answers, Ask, Read
 from lowtide.local.run import Message, label_log
+from lowtide.worker.traces import Traces
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
 from .channel import Channel
@@ -39,6 +40,7 @@ from .logs import FAR_MS, Labels, Log
 from .model import Model
 from .services import Services
 from .sinks import Delivery, Sinks
+from .tracing import Tracing
 from .tracking import Line, Tracking
 from .verdict import Violation
 
@@ -91,6 +93,7 @@ class Life:
         committed: T of the newest commit, which need not be the one where it begins.
         services: The outside.
         shelves: Where groups at rest lie; None if all is in memory.
+        tracing: Takes the spans of its records; None if nothing is traced.
     """
 
     def __init__(
@@ -108,8 +111,12 @@ class Life:
         services: Services,
         *,
         shelves: Shelves | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self.rng = rng
+        self.tracing = tracing
+        self.watching: list[Traces] = []
+        """By worker; empty if nothing is traced."""
         self.services = services
         self.shelves = shelves
         self.plan = plan
@@ -243,6 +250,8 @@ class Life:
     def _core(self, level: int, place: int, front: Front | None, commit: Commit | None = None) -> WorkerCore:
         worker = len(self.cores)
         host = self._host()
+        if self.tracing is not None:
+            self.watching.append(self.tracing.watch(self.plan, level, place, worker, self.number))
         core = WorkerCore(
             self.plan,
             level,
@@ -255,6 +264,7 @@ class Life:
             portion=self.portion,
             joint=self.joint,
             relied_on=self.relied_on,
+            watcher=self.watching[worker] if self.watching else None,
         )
         for sink, barrier in core.barriers.items():
             if sink in self.users_sinks and self.mark_every:
@@ -355,6 +365,7 @@ class Life:
         frame.batch = frame.batch.with_rows(
             kept(self.plan.vertices[frame.vertex].gives, frame.batch.rows, frame.payload)
         )
+        self._came(channel[1], frame)
         [(segment, came)] = core.tracked([frame])
         early = self.early[channel[1]][segment]
         self._process(channel[1], early, early.take(came, core.tracker.min_time(segment)))
@@ -374,10 +385,15 @@ class Life:
         worker = self.at[vertex.level, frame.target % self.plan.parallelism]
         frame.batch = frame.batch.with_rows(kept(vertex.gives, frame.batch.rows, frame.payload))
         core = self.cores[worker]
+        self._came(worker, frame)
         [(segment, came)] = core.tracked([frame])
         early = self.early[worker][segment]
         self._process(worker, early, early.take(came, core.tracker.min_time(segment)))
         return True
+
+    def _came(self, worker: int, frame: Frame) -> None:
+        if self.tracing is not None:
+            self.watching[worker].came([frame], self.tracing.tick())
 
     def _process(self, worker: int, early: Early | CycleInbox, groups: list[list[Frame]]) -> None:
         """A worker deals with what lies in its window."""
