@@ -1,5 +1,7 @@
 """A proxy before a Kafka broker that can hold back the end of a transaction, as a network or a busy broker may.
 
+It can also answer in the broker's place, with an error that is hard to bring a broker to.
+
 A client whose connection breaks while it waits for an answer asks again on another one. The first request may still be
 on its way, and come to the broker when the client has long gone on: this proxy decides when.
 """
@@ -23,6 +25,8 @@ PRODUCE, METADATA, FIND_COORDINATOR, SASL_HANDSHAKE, END_TXN, DESCRIBE_CLUSTER =
 NAMING = frozenset({METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
 """Requests whose answers name brokers by host and port."""
 FLEXIBLE_FROM = {PRODUCE: 9, END_TXN: 3}
+TOPIC_IDS_FROM = 13
+"""The version of a produce answer from which on it names topics by 16 bytes."""
 CHUNK = 1 << 16
 
 
@@ -48,6 +52,21 @@ class Held:
     _broker: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
 
+@dataclass
+class Answer:
+    """An error that the next produce request is answered with, for its first partition.
+
+    Attributes:
+        error: Kafka's error code.
+        given: Set once a client has been answered so.
+        aborted: Set once a transaction was aborted after that.
+    """
+
+    error: int
+    given: threading.Event = field(default_factory=threading.Event)
+    aborted: threading.Event = field(default_factory=threading.Event)
+
+
 class KafkaProxy:
     """Passes everything on to a broker on this machine, whose address it puts in the place of its own in answers.
 
@@ -66,6 +85,7 @@ class KafkaProxy:
         self._port = int(port)
         self._within = within
         self._held: Held | None = None
+        self._answer: Answer | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="kafka proxy", daemon=True)
         self._lines: set[asyncio.Task[None]] = set()
@@ -97,6 +117,11 @@ class KafkaProxy:
         self._held = held
         return held
 
+    def answer(self, error: int) -> Answer:
+        """Answer the next produce request of a transaction with an error, though the broker takes it."""
+        self._answer = Answer(error)
+        return self._answer
+
     async def _close(self) -> None:
         self._server.close()
         for line in [*self._lines]:
@@ -116,14 +141,17 @@ class KafkaProxy:
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         broker = await asyncio.open_connection(self._host, self._port)
-        asked: dict[int, tuple[int, str]] = {}
+        asked: dict[int, tuple[int, int, str]] = {}
         answers = asyncio.create_task(self._answers(broker[0], writer, asked))
         keeps, logins = False, 0
         try:
             while not keeps:
                 request = await _frame(reader)
                 api, version, correlation = struct.unpack_from(">hhi", request)
-                asked[correlation] = (api, _transactional_id(api, version, request) if api in FLEXIBLE_FROM else "")
+                identity = _transactional_id(api, version, request) if api in FLEXIBLE_FROM else ""
+                asked[correlation] = (api, version, identity)
+                if api == END_TXN and self._answer is not None and not _commits(request, version):
+                    self._answer.aborted.set()
                 keeps = api == END_TXN and self._keeps(request, version, broker)
                 if not keeps:
                     _put(broker[1], request)
@@ -146,24 +174,28 @@ class KafkaProxy:
         if held is None or held.caught.is_set():
             return False
         held.transactional_id = _transactional_id(END_TXN, version, request)
-        held.commits = bool(request[-2 if version >= FLEXIBLE_FROM[END_TXN] else -1])
+        held.commits = _commits(request, version)
         held._request, held._broker = request, broker
         held.caught.set()
         return True
 
     async def _answers(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[int, tuple[int, str]]
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[int, tuple[int, int, str]]
     ) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 answer = await _frame(reader)
-                api, identity = asked.pop(int.from_bytes(answer[:4], "big"))
+                api, version, identity = asked.pop(int.from_bytes(answer[:4], "big"))
                 if api in NAMING:
                     host = self._host.encode()
                     answer = answer.replace(host + _int(self._port), host + _int(self._own_port))
                 held = self._held
                 if held is not None and api == PRODUCE and identity and identity == held.transactional_id:
                     await self._release(held)
+                said = self._answer
+                if said is not None and not said.given.is_set() and api == PRODUCE and identity:
+                    answer = _with_error(answer, version, said.error)
+                    said.given.set()
                 _put(writer, answer)
                 await writer.drain()
         writer.close()
@@ -233,6 +265,23 @@ def _transactional_id(api: int, version: int, request: bytes) -> str:
     numbers = _varints(request, place + 1)  # After the header's tags, of which there are none.
     size, place = next(numbers)
     return request[place : place + size - 1].decode() if size > 1 else ""
+
+
+def _commits(request: bytes, version: int) -> bool:
+    """Whether the end of a transaction is a commit."""
+    return bool(request[-2 if version >= FLEXIBLE_FROM[END_TXN] else -1])
+
+
+def _with_error(answer: bytes, version: int, error: int) -> bytes:
+    """A flexible produce answer with this error for its first partition."""
+    _, place = next(_varints(answer, 5))  # How many topics; the header is a correlation and no tags.
+    if version < TOPIC_IDS_FROM:
+        size, place = next(_varints(answer, place))
+        place += size - 1
+    else:
+        place += 16
+    _, place = next(_varints(answer, place))  # How many partitions; then comes the first one's number.
+    return answer[: place + 4] + struct.pack(">h", error) + answer[place + 6 :]
 
 
 def _varints(data: bytes, place: int) -> Iterator[tuple[int, int]]:

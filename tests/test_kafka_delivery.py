@@ -302,6 +302,32 @@ def test_a_commit_whose_connection_breaks_while_it_logs_in_again_ends_no_other_t
         check_late_commit(sink, proxy, logs_in_again=True)
 
 
+@pytest.mark.parametrize(
+    ("error", "aborts"),
+    [
+        pytest.param(KafkaError.TRANSACTION_ABORTABLE, True, id="it may be aborted and tried again"),
+        pytest.param(KafkaError.CONCURRENT_TRANSACTIONS, False, id="the last one's markers are not written"),
+    ],
+)
+def test_r13_version_2_goes_on_after_what_kafka_says_of_a_transaction(kafka: Kafka, error: int, aborts: bool) -> None:
+    with (
+        KafkaProxy(kafka.address) as proxy,
+        contextlib.closing(Sink(kafka, through=proxy.address, version="v2")) as sink,
+    ):
+        worker = sink.worker()
+        worker.put(sink.packet(0, range(3)))
+        hear(worker)
+        answer = proxy.answer(error)
+        worker.put(sink.packet(0, range(3, 6)))
+        hear(worker)
+        assert answer.given.is_set()
+        assert answer.aborted.is_set() == aborts
+        worker.put(sink.packet(0, range(6, 9)))
+        hear(worker)
+        assert sink.found(9) == {0: list(range(9))}
+        assert sink.last() == {0: 8}
+
+
 LOGGING_IN = """
 listeners=CLIENT://{host}:{port},LOGIN://{host}:{login},CONTROLLER://{host}:{controller_port}
 advertised.listeners=CLIENT://{host}:{port},LOGIN://{host}:{login}
