@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from authority import Authority
 from confluent_kafka import KafkaError
 from tests.conftest import Kafka
 from tests.kafka_proxy import KafkaProxy
@@ -41,7 +42,7 @@ from lowtide.sinks.kafka.lasts import (
     read_lasts,
     topic_of,
 )
-from lowtide.sinks.kafka.versions import VersionTwo
+from lowtide.sinks.kafka.versions import VersionTwo, version_two
 from lowtide_tracker import Floor
 
 if TYPE_CHECKING:
@@ -300,6 +301,53 @@ def test_a_commit_whose_connection_breaks_while_it_logs_in_again_ends_no_other_t
             "sasl.jaas.config": f'{module} required username="job" password="secret";',
         }
         check_late_commit(sink, proxy, logs_in_again=True)
+
+
+WITH_TLS = """
+listeners=CLIENT://{host}:{port},TLS://{host}:{tls},CONTROLLER://{host}:{controller_port}
+advertised.listeners=CLIENT://{host}:{port},TLS://{host}:{tls}
+listener.security.protocol.map=CLIENT:PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT
+listener.name.tls.ssl.keystore.type=PEM
+listener.name.tls.ssl.keystore.location={certificates}/server.pem
+listener.name.tls.ssl.truststore.type=PEM
+listener.name.tls.ssl.truststore.location={certificates}/authority.pem
+listener.name.tls.ssl.client.auth=required
+"""
+
+
+@pytest.mark.slow
+def test_version_2_has_the_confs_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sides show one, and each is held against the other's authority."""
+    authority, tls = Authority(tmp_path / "certificates"), free_port()
+    authority.certify("server")
+    certificate, key = authority.certify("client")
+    listener = WITH_TLS.replace("{tls}", str(tls)).replace("{certificates}", str(authority.folder))
+    monkeypatch.setattr(embedded_kafka, "PROPERTIES", embedded_kafka.PROPERTIES + listener)
+    given = {
+        "kafka.bootstrap_servers": f"127.0.0.1:{tls}",
+        "kafka.security_protocol": "SSL",
+        "kafka.ssl_ca_file": str(authority.file),
+        "kafka.ssl_certificate_file": str(certificate),
+        "kafka.ssl_key_file": str(key),
+        "kafka.transactions": "v2",
+    }
+    conf = Conf.load(None, given).kafka
+    wanted = version_two(conf)
+    assert wanted is not None
+    with (
+        EmbeddedServices(tmp_path / "services", only=["kafka"]) as services,
+        contextlib.closing(Sink(Kafka(services), settings=librdkafka_settings(conf), version="v2")) as sink,
+    ):
+        sink.java, sink.brokers = dict(wanted.properties), conf.bootstrap_servers
+        worker = sink.worker()
+        worker.put(sink.packet(0, range(3)))
+        hear(worker)
+        assert sink.found(3) == {0: [0, 1, 2]}
+        sink.java["ssl.truststore.certificates"] = Authority(tmp_path / "others").file.read_text()
+        stranger = sink.worker()
+        stranger.put(sink.packet(0, range(3, 4)))
+        with pytest.raises(ServiceUnavailable, match="does not allow"):
+            hear(stranger)
 
 
 @pytest.mark.parametrize(
