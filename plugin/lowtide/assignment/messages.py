@@ -15,7 +15,7 @@ import msgspec
 from lowtide.errors import LifeEnded
 from lowtide.process.credentials import Credentials
 from lowtide.process.doors import DoorKind
-from lowtide.status.gauges import WorkerGauges, WorkerState
+from lowtide.status.gauges import StepStands, WorkerGauges, WorkerState
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.entries import LaneLast, Part
 
@@ -135,6 +135,13 @@ class Gauges(Message, frozen=True):
     gauges: dict[str, WorkerGauges]
 
 
+class Stands(Message, frozen=True):
+    """A worker is in a step that does not return; sent each second until it does, when gauges come again."""
+
+    worker: str
+    stands: StepStands
+
+
 class Reached(Message, frozen=True):
     """A front expects the offset `next_offset`, stands at `tick`, and waits for min time to pass it."""
 
@@ -249,7 +256,7 @@ class News(Message, frozen=True):
 Question = Find | Seat | End | Current | Stopping | Finish | Status
 ToService = Question | ForkServerHello | WorkerHello
 """The first message of a connection. After a hello come the reports of a fork server or a host."""
-FromHost = WorkerHello | Failed | Gauges | News
+FromHost = WorkerHello | Failed | Gauges | Stands | News
 
 
 # -- answers of the service --------------------------------------------------------------------------------------------

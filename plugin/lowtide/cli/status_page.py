@@ -19,6 +19,7 @@ from lowtide.status.job_view import (
     JobView,
     KeptGauges,
     LateGauges,
+    LetterGauges,
     SegmentView,
     SinkView,
     StagedView,
@@ -30,6 +31,8 @@ from lowtide.wording import count_of
 PIPE_WIDTH = 200
 """Columns where the output is not a terminal: programs that read it need whole lines."""
 SHOWN_EVENTS = 8
+QUIET_S = 60.0
+"""After so long without a record a partition is called quiet."""
 COLOURS = {"running": "green", "starting": "yellow", "stopping": "yellow", "ended": "red"}
 
 
@@ -59,8 +62,18 @@ def status_page(view: JobView) -> RenderableType:
         columns = ("worker", "executor", "pid", "address", "in", "out", "delivered", "waiting", "tracker messages", "")
         parts += ["", _table(columns, map(_worker, view.workers), right=(2, 4, 5, 6, 7, 8))]
     if view.sinks:
-        columns = ("sink", "lanes", "delivery", "delivered", "bytes", "newest record (UTC)", "dry for", "transactions")
-        parts += ["", _table(columns, map(_sink, view.sinks), right=(1, 3, 4, 6, 7))]
+        columns = (
+            "sink",
+            "lanes",
+            "delivery",
+            "delivered",
+            "bytes",
+            "newest record (UTC)",
+            "dry for",
+            "waiting",
+            "transactions",
+        )
+        parts += ["", _table(columns, map(_sink, view.sinks), right=(1, 3, 4, 6, 7, 8))]
     staged = [(sink.sink, sink.staged) for sink in view.sinks if sink.staged is not None]
     if staged:
         columns = ("staged sink", "visible (UTC)", "lag", "records behind", "bytes", "carrier", "restarts")
@@ -101,6 +114,7 @@ def _summary(view: JobView) -> Table:
         ("delivered", durable),
         ("latency", f"{latency(view.latency_ms)} (from a record's timestamp until it is durable)"),
         ("hops, p50/p99", ", ".join(f"{hop} {duration(p.p50)}/{duration(p.p99)}" for hop, p in view.hops.items())),
+        *(("dead letters", f"{step}: {_letters(dead)}") for step, dead in view.letters.items()),
         ("in total", f"{totals.records_in:,} in, {totals.delivered:,} delivered, {letters}"),
         ("repairs", f"{totals.repairs:,}"),
         ("snapshots", _snapshots(view)),
@@ -120,10 +134,26 @@ def _summary(view: JobView) -> Table:
         rows.append(("late", "; ".join(_late(step, seen) for step, seen in totals.late.items())))
     if view.cause:
         rows.insert(0, ("ended", Text(str(view.cause), "red")))
-    rows = [*(("trouble", Text(trouble.partition("\n")[0], "red")) for trouble in view.troubles), *rows]
+    rows = [*_troubles(view), *rows]
     for name, content in rows:
         summary.add_row(Text(name, "dim"), content or "-")
     return summary
+
+
+def _troubles(view: JobView) -> list[tuple[str, str | Text]]:
+    """Return the troubles, each with what to do: those with a name first."""
+    rows: list[tuple[str, str | Text]] = []
+    for found in view.found:
+        rows.append(("trouble", Text(_one_line(found.says), "red")))
+        rows += [("to do", line.replace("`", "")) for line in found.to_do]
+    named = {found.says for found in view.found}
+    rows += [("trouble", Text(_one_line(trouble), "red")) for trouble in view.troubles if trouble not in named]
+    return rows
+
+
+def _one_line(text: str) -> str:
+    """Return a text of several lines in one: the place and what to do follow what has happened."""
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def _stands(view: JobView) -> bool:
@@ -161,7 +191,7 @@ def _segment(segment: SegmentView) -> Sequence[object]:
 def _sink(sink: SinkView) -> Sequence[object]:
     newest = "none yet" if not sink.delivered else time_of(sink.newest_ms)
     delivered = f"{sink.delivered:,}", f"{sink.bytes:,}", newest, duration(sink.lag_ms)
-    return sink.sink, sink.lanes, sink.delivery, *delivered, count(sink.transactions)
+    return sink.sink, sink.lanes, sink.delivery, *delivered, f"{sink.waiting:,}", count(sink.transactions)
 
 
 def _staged(sink: str, staged: StagedView) -> Sequence[object]:
@@ -180,6 +210,10 @@ def _kept(step: str, kept: KeptGauges) -> Sequence[object]:
     return step, f"{kept.count:,}", kept.what, f"{kept.bytes:,}"
 
 
+def _letters(dead: LetterGauges) -> str:
+    return f"{dead.records:,}, the last at {dead.at}: {dead.why}"
+
+
 def _late(step: str, seen: LateGauges) -> str:
     if not seen.late:
         return f"none for {step}"
@@ -189,7 +223,10 @@ def _late(step: str, seen: LateGauges) -> str:
 
 
 def _front(front: FrontView) -> Sequence[object]:
-    remark = "" if front.pulling else "stopped: it is ahead of the others"
+    quiet_s = front.quiet_s or 0.0
+    remark = f"no record for {duration(quiet_s * 1000)}" if quiet_s >= QUIET_S else ""
+    if not front.pulling:
+        remark = "stopped: it is ahead of the others"
     worker = front.worker or "none yet: idle"
     offset = "-" if front.next_offset is None else front.next_offset
     times = time_of(front.heartbeat_ms), duration(front.lag_ms)

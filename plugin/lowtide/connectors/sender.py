@@ -171,6 +171,11 @@ class Sender:
         logged = {"logger": self._log, "log_level": 6, "log.connection.close": True}
         self.producer = Producer(own | dict(settings) | reports | logged)
 
+    @property
+    def trouble(self) -> str:
+        """Return where the brokers are, and what was last said of one; empty if nothing was."""
+        return f"Kafka at {self.brokers}: {self.reason}" if self.reason else ""
+
     def lost_coordinator(self) -> bool:
         """True once this producer has lost its coordinator, so that a request may have been sent twice; 0.3 µs."""
         if not self._log.failed:

@@ -9,9 +9,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from lowtide.events import EventLog
 from lowtide.service.life import Life
+from lowtide.service.rooms import Rooms
 from lowtide.service.workers.register import Register
 from lowtide.status.certificate import certificate_of
 from lowtide.status.control import Commands, Control, Queries
@@ -55,6 +58,7 @@ class LifeView:
         self._ended_ms: int | None = None
         setting = life.setting
         self._watch = JobWatch(setting.shape, events, history)
+        self._rooms = Rooms(_folders("" if setting.snapshots is None else setting.snapshots.store.url))
         watch, said = self._watch, setting.control
         metrics = JobMetrics(
             setting.shape.job, watch.view, watch.histograms, watch.call_seconds, watch.delivery_seconds
@@ -144,6 +148,7 @@ class LifeView:
         phase = "ended" if register.cause else "stopping" if register.finished else "running"
         if register.cause:
             life.hub.end(register.cause)
+        self._rooms.look(time.monotonic())
         moment = Moment(
             now_ms=life.fronts.now_ms(),
             phase=phase,
@@ -161,6 +166,10 @@ class LifeView:
             chain=[] if life.jobs is None else life.jobs.chain,
             clock_jump_ms=life.fronts.clock_jump_ms,
             staged=life.carriers.moment(),
+            unanswered=life.fronts.unanswered(),
+            unread=life.fronts.unread(),
+            open_transactions=life.fronts.open_transactions(),
+            rooms=self._rooms.found,
         )
         view = self._watch.look(time.monotonic(), moment)
         if phase == "ended" and self._ended_ms is None:
@@ -173,6 +182,18 @@ class LifeView:
 
 def _iso(time_ms: int | None) -> str:
     return "" if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _folders(snapshots: str) -> dict[str, Path]:
+    """Return the folders that this machine writes to: that of the log, and that of the snapshots' address."""
+    found = {}
+    log = log_of(os.getppid())
+    if log is not None:
+        found["log"] = log.parent
+    url = urlsplit(snapshots)
+    if snapshots and url.scheme in ("", "file"):
+        found["snapshots"] = Path(url.path).absolute()
+    return found
 
 
 def _log(count: int) -> LogTail | None:

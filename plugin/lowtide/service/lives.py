@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,7 @@ from lowtide.service.workers.deaths import REPORT_WAIT_S, Deaths
 from lowtide.service.workers.executors import Executors
 from lowtide.service.workers.peer import Peer
 from lowtide.service.workers.register import Register
-from lowtide.status.gauges import WorkerGauges, WorkerState
+from lowtide.status.gauges import StepStands, WorkerGauges, WorkerState
 from lowtide.status.history import History
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.errors import cause_of
@@ -60,6 +60,7 @@ class Lives:
         links: The connection of each worker's host.
         welcomed: The workers that have got their welcome.
         gauges: The last gauges of each worker.
+        stands: The step that a worker is in without returning; only of those that are in one.
         deaths: The deaths of its workers.
     """
 
@@ -70,6 +71,7 @@ class Lives:
         self.links: dict[str, Peer] = {}
         self.welcomed: set[str] = set()
         self.gauges: dict[str, WorkerGauges] = {}
+        self.stands: dict[str, StepStands] = {}
         self.deaths = Deaths()
         self._delivered_seen = False
         """True while a look at what workers report as durable is due."""
@@ -95,7 +97,7 @@ class Lives:
             return StillRuns(before.incarnation)
         register = self.register = Register(incarnation)
         self.plan = deployment
-        self.links, self.gauges, self.welcomed = {}, {}, set()
+        self.links, self.gauges, self.stands, self.welcomed = {}, {}, {}, set()
         for wrong in self.executors.refused:
             self.end(incarnation, wrong)
         await self._kill(before, links)
@@ -161,7 +163,7 @@ class Lives:
         await _until_empty(links, limit_s)
         killed = await self._kill(register, links)
         if self.running is not None and not register.cause:
-            await self.running.life.drain(figures.workers(self.register, self.gauges))
+            await self.running.life.drain(figures.workers(self.register, self.gauges, self.stands))
         await self.close()
         return killed
 
@@ -220,7 +222,13 @@ class Lives:
     def look(self) -> None:
         """Look after the life; call it each second."""
         if self.running is not None:
-            self.running.look(figures.workers(self.register, self.gauges))
+            self.running.look(figures.workers(self.register, self.gauges, self.stands))
+
+    def heard(self, gauges: Mapping[str, WorkerGauges]) -> None:
+        """Take the gauges of a host's workers: its loop turns, so none of them is in a step without returning."""
+        self.gauges.update(gauges)
+        for worker in gauges:
+            self.stands.pop(worker, None)
 
     def delivered(self, worker: str, tick: int) -> None:
         """Take the tick below which a worker's lanes are durable, reported at once while somebody listens."""
@@ -236,7 +244,7 @@ class Lives:
         """Look once for all reports that a host's workers sent together."""
         self._delivered_seen = False
         if self.running is not None and self.register.runs:
-            self.running.life.look_at_delivered(figures.workers(self.register, self.gauges))
+            self.running.life.look_at_delivered(figures.workers(self.register, self.gauges, self.stands))
 
     def totals(self) -> dict[str, int]:
         """Return the job's gauges."""
@@ -248,7 +256,7 @@ class Lives:
             incarnation=self.register.incarnation,
             cause=self.register.cause,
             totals=self.totals(),
-            workers=figures.workers(self.register, self.gauges),
+            workers=figures.workers(self.register, self.gauges, self.stands),
             executors=self.executors.names,
             finished=self.running is not None and self.running.life.end.reached,
         )

@@ -27,6 +27,7 @@ from lowtide.assignment.messages import (
     Refused,
     Seat,
     Seated,
+    Stands,
     Status,
     Stopping,
     WorkerHello,
@@ -197,13 +198,15 @@ class Service:
                 await asyncio.sleep(REPORT_WAIT_S)
                 self.lives.lost(register, gone)
 
-    def _hear(self, register: Register, report: Failed | Gauges | News) -> None:
+    def _hear(self, register: Register, report: Failed | Gauges | Stands | News) -> None:
         """Take a host's report of itself or of its workers."""
         if isinstance(report, Failed):
             self.lives.end(register.incarnation, report.cause)
         elif register is self.lives.register and self.lives.running is not None:
             if isinstance(report, Gauges):
-                self.lives.gauges.update(report.gauges)
+                self.lives.heard(report.gauges)
+            elif isinstance(report, Stands):
+                self.lives.stands[report.worker] = report.stands
             else:
                 for worker, news in report.news:
                     if isinstance(news, Delivered):

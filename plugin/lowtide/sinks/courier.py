@@ -96,12 +96,12 @@ class Courier:
     def gauges(self) -> dict[str, Any]:
         """Counts since the beginning, and the histogram of ns from `put` to durable, per packet.
 
-        `retries` are by the store's reason, `refused` rows by sink, `protocol` is how the way speaks with the store; a
-        way that has them has such attributes.
+        `retries` are by the store's reason, `refused` rows by sink, `protocol` is how the way speaks with the store,
+        `trouble` says why the store takes nothing if it does not; a way that has them has such attributes.
         """
         counts = {"transactions": self._turns, "records": self._done, "commit": dict(self._commit.counts)}
         own: dict[str, Any] = {name: dict(getattr(self._way, name, ())) for name in ("retries", "refused")}
-        own["protocol"] = getattr(self._way, "protocol", "")
+        own |= {name: getattr(self._way, name, "") for name in ("protocol", "trouble")}
         return {**counts, **{name: found for name, found in own.items() if found}}
 
     def close(self, timeout_s: float) -> int:

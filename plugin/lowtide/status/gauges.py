@@ -9,7 +9,7 @@ import msgspec
 from lowtide.histogram import Histogram
 from lowtide_tracker import Traffic
 
-HISTOGRAMS = frozenset({"hops", "latency", "deliveries", "callers", "turns"})
+HISTOGRAMS = frozenset({"hops", "latency", "deliveries", "callers", "turns", "looks"})
 """Gauges that a worker's view leaves out."""
 
 
@@ -113,6 +113,9 @@ class DiskGauges(msgspec.Struct, frozen=True, kw_only=True):
         misses: Those that were not, and were looked for on disk.
         evicted: Keys that have left memory.
         given_up: Snapshots that were given up, as they held pages while there was little room left.
+        folder: The folder of one process.
+        free_bytes: The room that is left on the disk of that folder: of several, on the fullest.
+        size_bytes: The size of that disk.
     """
 
     keys: int = 0
@@ -123,9 +126,13 @@ class DiskGauges(msgspec.Struct, frozen=True, kw_only=True):
     misses: int = 0
     evicted: int = 0
     given_up: int = 0
+    folder: str = ""
+    free_bytes: int = 0
+    size_bytes: int = 0
 
     def and_(self, other: DiskGauges) -> DiskGauges:
         """Both together."""
+        least = min(self, other, key=lambda each: each.free_bytes)
         return DiskGauges(
             keys=self.keys + other.keys,
             bytes=self.bytes + other.bytes,
@@ -135,6 +142,9 @@ class DiskGauges(msgspec.Struct, frozen=True, kw_only=True):
             misses=self.misses + other.misses,
             evicted=self.evicted + other.evicted,
             given_up=self.given_up + other.given_up,
+            folder=least.folder,
+            free_bytes=least.free_bytes,
+            size_bytes=least.size_bytes,
         )
 
 
@@ -224,24 +234,79 @@ class LineGauges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SinkGauges(msgspec.Struct, frozen=True, kw_only=True):
-    """The records that were delivered to one sink; by one worker, or by all.
+    """The records that were delivered to one sink, and those that wait for it; of one worker, or of all.
 
     Attributes:
-        records: Their number.
+        records: The number of those that were delivered.
         bytes: The size of their texts and bytes.
         newest: The largest tick among them; None while there are none.
+        waiting: Records that its store has been given and has not taken yet.
+        waits_s: For how long the oldest of those has waited; 0 if none waits.
     """
 
     records: int = 0
     bytes: int = 0
     newest: int | None = None
+    waiting: int = 0
+    waits_s: float = 0.0
 
     def and_(self, other: SinkGauges) -> SinkGauges:
         """Return both together."""
         ticks = [each for each in (self.newest, other.newest) if each is not None]
         return SinkGauges(
-            records=self.records + other.records, bytes=self.bytes + other.bytes, newest=max(ticks, default=None)
+            records=self.records + other.records,
+            bytes=self.bytes + other.bytes,
+            newest=max(ticks, default=None),
+            waiting=self.waiting + other.waiting,
+            waits_s=max(self.waits_s, other.waits_s),
         )
+
+
+class LetterGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """The dead letters of one step; of one worker, or of all.
+
+    Attributes:
+        records: Their number.
+        tick: That of the last one.
+        at: Its source record: partition and offset, or the step whose clock brought it.
+        why: Its error, in one line.
+    """
+
+    records: int = 0
+    tick: int = 0
+    at: str = ""
+    why: str = ""
+
+    def and_(self, other: LetterGauges) -> LetterGauges:
+        """Return both together."""
+        last = max(self, other, key=lambda each: each.tick)
+        return LetterGauges(records=self.records + other.records, tick=last.tick, at=last.at, why=last.why)
+
+
+class StepLooks(msgspec.Struct, frozen=True, kw_only=True):
+    """The looks at a process that have found its loop in one step.
+
+    Attributes:
+        looks: Their number.
+        function: The flow's function that the last one has found it in, with file and line; empty if in none.
+        worker: The worker that the loop worked for then.
+    """
+
+    looks: int = 0
+    function: str = ""
+    worker: str = ""
+
+
+class LoopLooks(msgspec.Struct, frozen=True, kw_only=True):
+    """Looks at the loop of a process, one each second; see `worker/busy.py`.
+
+    Attributes:
+        looks: Their number.
+        steps: Those that have found it in a step, by step.
+    """
+
+    looks: int = 0
+    steps: dict[str, StepLooks] = {}
 
 
 class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,13 +327,16 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
         retries: Of its process, by store and the store's reason (PostgreSQL's SQLSTATE), what was tried again.
         refused: Of its process, by sink the rows that a table has refused and that were set aside.
         protocols: Of its process, by store how it is spoken with, where there are several ways.
-        sinks: What was delivered, by sink; sinks that got nothing are missing.
+        stores: Of its process, by store why it has taken nothing lately; stores that do take are missing.
+        sinks: What was delivered or waits, by sink; sinks that got nothing are missing.
+        letters: Dead letters by step.
         late: What was late, by window step or side of a join.
         kept: The state by step or side of a join; of a step with timers, these as `NAME/timers` besides its keys.
         calls: Calls of outside services, by step.
         callers: Of its host, from one of the workers in it: how services answer, by step.
         caller_restarts: Likewise how often the process that asks them was made again.
         turns: Likewise how long turns of its host's loop have taken: bucket to turns.
+        looks: Likewise the looks at its host's loop.
         line: Of its process, from one of the workers in it; so are `disk` and `traces`.
         disk: The state on disk; None if there is none.
         traces: The spans of traces; None if nothing is traced.
@@ -293,13 +361,16 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
     retries: dict[str, dict[str, int]] | None = None
     refused: dict[str, int] | None = None
     protocols: dict[str, str] | None = None
+    stores: dict[str, str] | None = None
     sinks: dict[str, SinkGauges] | None = None
+    letters: dict[str, LetterGauges] | None = None
     late: dict[str, LateGauges] | None = None
     kept: dict[str, KeptGauges] | None = None
     calls: dict[str, CallGauges] | None = None
     callers: dict[str, CallerGauges] | None = None
     caller_restarts: int | None = None
     turns: dict[int, int] | None = None
+    looks: LoopLooks | None = None
     line: LineGauges | None = None
     disk: DiskGauges | None = None
     traces: TraceGauges | None = None
@@ -313,6 +384,20 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in self.plain().items() if name not in HISTOGRAMS}
 
 
+class StepStands(msgspec.Struct, frozen=True, kw_only=True):
+    """A step whose function has not returned for a while: the process of its worker does nothing else meanwhile.
+
+    Attributes:
+        step: Its name.
+        function: The function, with file and line; empty if it is Lowtide's own code.
+        for_s: For how long.
+    """
+
+    step: str
+    function: str
+    for_s: float
+
+
 class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
     """One worker as the service knows it; `pid` and `address` are empty until it has reported.
 
@@ -321,6 +406,7 @@ class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
         number: Its number in the life's register.
         attached: Whether a task was attached when it sent its gauges.
         gauges: What it has sent last; None if nothing.
+        stands: The step that it is in without returning; None if it is in none.
     """
 
     worker: str
@@ -331,6 +417,7 @@ class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     attached: bool = False
     gauges: WorkerGauges | None = None
+    stands: StepStands | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it, with what is known of its gauges."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from lowtide.status.gauges import DiskGauges, KeptGauges, LateGauges, TraceGauges
+from lowtide.status.gauges import DiskGauges, KeptGauges, LateGauges, LetterGauges, TraceGauges
 from lowtide.status.recent import Percentiles, Rates, Totals
 from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Traffic
@@ -21,6 +21,7 @@ __all__ = [
     "JobView",
     "KeptGauges",
     "LateGauges",
+    "LetterGauges",
     "LevelView",
     "Percentiles",
     "Phase",
@@ -34,6 +35,8 @@ __all__ = [
     "StepView",
     "Totals",
     "TrackerView",
+    "TroubleKind",
+    "TroubleView",
     "WorkerView",
 ]
 
@@ -74,6 +77,7 @@ class FrontView(Struct, frozen=True, kw_only=True):
         tick_bytes: What the records of its last tick have together, while more of it may come.
         overfull: Whether that is more than the memory is bounded to: 128 MiB, or twice a larger `job.max_front_bytes`.
         spare: How many records the source still has before those that the last commit needs; negative: it lacks some.
+        quiet_s: For how long no record has been read from it, as far as this life knows; None if that is not known.
     """
 
     front: int
@@ -88,6 +92,30 @@ class FrontView(Struct, frozen=True, kw_only=True):
     tick_bytes: int = 0
     overfull: bool = False
     spare: int | None = None
+    quiet_s: float | None = None
+
+
+TroubleKind = Literal["slow step", "dry sink", "dead letters", "silent partition", "full disk"]
+
+
+class TroubleView(Struct, frozen=True, kw_only=True):
+    """Something that keeps records from where they belong, by the name of what does.
+
+    Attributes:
+        kind: Its kind.
+        name: The step, the sink, the partition (`topic-partition`) or the folder.
+        since_ms: Since when, by the broker's clock.
+        headline: It in a few words.
+        says: It in a sentence, with the figures and since when.
+        to_do: What to do, a sentence or two each; what can be typed stands between backticks.
+    """
+
+    kind: TroubleKind
+    name: str
+    since_ms: int
+    headline: str
+    says: str
+    to_do: list[str]
 
 
 class StepView(Struct, frozen=True, kw_only=True):
@@ -99,6 +127,8 @@ class StepView(Struct, frozen=True, kw_only=True):
         after: The steps before it, by their place in the list.
         holds: Whether min time is held in the frames that it receives, or in its calls.
         late: Records that came too late for it.
+        busy: The share of the time of one process that it has taken over the last seconds, 0 to 1.
+        letters: Records that it has given to the dead letters.
     """
 
     step: str
@@ -107,6 +137,8 @@ class StepView(Struct, frozen=True, kw_only=True):
     after: list[int] = []
     holds: bool = False
     late: int = 0
+    busy: float = 0.0
+    letters: int = 0
 
 
 class LevelView(Struct, frozen=True, kw_only=True):
@@ -173,6 +205,10 @@ class SinkView(Struct, frozen=True, kw_only=True):
         lag_ms: Lag of that behind the broker's clock: how long the sink has been dry.
         transactions: Those of the processes whose workers write to it.
         staged: None for a sink that is not.
+        store: Its store: "kafka", "postgres:default".
+        waiting: Records that its store has been given and has not taken yet.
+        waits_s: For how long the oldest of those has waited; 0 if none waits.
+        trouble: Why its store takes nothing now; empty while it does, or if that is not known.
     """
 
     sink: str
@@ -184,6 +220,10 @@ class SinkView(Struct, frozen=True, kw_only=True):
     transactions: int = 0
     delivery: str = "exactly_once"
     staged: StagedView | None = None
+    store: str = ""
+    waiting: int = 0
+    waits_s: float = 0.0
+    trouble: str = ""
 
 
 class CallView(Struct, frozen=True, kw_only=True):
@@ -311,7 +351,8 @@ class JobView(Struct, frozen=True, kw_only=True):
         incarnation: The number of its life.
         phase: "starting", "running", "stopping", "ended".
         cause: Why the life has ended; None while it runs.
-        troubles: Open problems that do not stop the job, each with the time since when.
+        troubles: Open problems that do not stop the job, each with the time since when; those of `found` too.
+        found: Those that name a step, a sink, a partition or a folder, each with what to do.
         clock_jump_ms: The broker's clock less the job's estimate of it; 0 while they agree.
         started_ms: When the life began.
         seen_ms: When this was put together, by the broker's clock.
@@ -320,7 +361,7 @@ class JobView(Struct, frozen=True, kw_only=True):
         lag_ms: Lag of min time behind the broker's clock.
         holder: Who keeps min time from moving.
         held_s: For how long min time has stood where it is.
-        to_do: What to do if min time goes on standing there, a sentence or two each.
+        to_do: What to do if min time goes on standing there, a sentence or two each; empty if `found` explains it.
         chain: The holders along the jobs that it waits for, line by line; empty for a job outside a graph.
         delivered_time_ms: Everything before it is durable in the sinks, of staged ones visible in the store (R21), and
             that this is so is stored too (R18).
@@ -337,6 +378,8 @@ class JobView(Struct, frozen=True, kw_only=True):
         refused: Rows that a table has refused and that were set aside, by sink.
         protocols: By store the ways in which hosts speak with it, where there are several: of Kafka the versions of its
             transactions, "v1" and "v2".
+        letters: Dead letters by step, each with the last one's place and error.
+        dead_letters: Their topic; empty if the flow has none.
         steps: The flow's, those before others first.
         connections: By kind of connection what protects it between machines.
         events: The last ones, oldest first, each as its line in the log.
@@ -347,6 +390,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     phase: str
     cause: Cause | None = None
     troubles: list[str] = []
+    found: list[TroubleView] = []
     clock_jump_ms: int = 0
     started_ms: int | None = None
     seen_ms: int | None = None
@@ -376,6 +420,8 @@ class JobView(Struct, frozen=True, kw_only=True):
     retries: dict[str, dict[str, int]] = {}
     refused: dict[str, int] = {}
     protocols: dict[str, list[str]] = {}
+    letters: dict[str, LetterGauges] = {}
+    dead_letters: str = ""
     tracker: TrackerView = TrackerView()
     snapshots: SnapshotsView = SnapshotsView()
     connections: dict[str, str] = {}

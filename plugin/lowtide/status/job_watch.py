@@ -31,6 +31,8 @@ class JobWatch:
         self._recent = Recent()
         self._tracker: TrackerReport | None = None
         self._view: JobView | None = None
+        self._since: dict[tuple[str, str], int] = {}
+        """By kind and name of a trouble that is found, since when."""
         self._late_minutes: dict[str, int] = {}
         """By step, the last minute for which an event has reported the first late record."""
 
@@ -47,7 +49,9 @@ class JobWatch:
             moment = replace(moment, tracker=tracker)
         self._recent.look(at_s, moment.workers, None if tracker is None else tracker.global_min)
         self._log_late()
-        self._view = job_view(self.shape, moment, self._recent, self.events.last)
+        view = job_view(self.shape, moment, self._recent, self.events.last, self._since)
+        self._since = {(each.kind, each.name): each.since_ms for each in view.found}
+        self._view = view
         self.history.look(self._view)
         return self._view
 

@@ -118,19 +118,6 @@ def _counts(view: JobView) -> Iterator[Metric]:
         late.add_metric([step, "closed"], seen.closed)
         late.add_metric([step, "ahead"], seen.ahead)
     yield late
-    records = CounterMetricFamily("lowtide_sink_records", "Records delivered to a sink.", labels=["sink"])
-    size = CounterMetricFamily("lowtide_sink_bytes", "Bytes delivered to a sink, in texts and bytes.", labels=["sink"])
-    newest = _gauge("sink_newest_record_seconds", "Log time of a sink's newest record, since 1970.", "sink")
-    for sink in view.sinks:
-        records.add_metric([sink.sink], sink.delivered)
-        size.add_metric([sink.sink], sink.bytes)
-        if sink.newest_ms is not None:
-            newest.add_metric([sink.sink], sink.newest_ms / 1000)
-    yield from (records, size, newest)
-    transactions = CounterMetricFamily("lowtide_sink_transactions", "Transactions committed.", labels=["sink"])
-    for sink in view.sinks:
-        transactions.add_metric([sink.sink], sink.transactions)
-    yield transactions
     retries = CounterMetricFamily(
         "lowtide_store_retries",
         "Deliveries and questions that a store has had to be given again.",
@@ -146,7 +133,44 @@ def _counts(view: JobView) -> Iterator[Metric]:
     for sink_name, rows in sorted(view.refused.items()):
         refused.add_metric([sink_name], rows)
     yield refused
+    yield from _of_steps(view)
+    yield from _of_sinks(view)
     yield from _staged(view)
+
+
+def _of_steps(view: JobView) -> Iterator[Metric]:
+    letters = CounterMetricFamily(
+        "lowtide_step_dead_letters", "Records that a step has given to the dead letters.", labels=["step"]
+    )
+    for step, dead in sorted(view.letters.items()):
+        letters.add_metric([step], dead.records)
+    yield letters
+    busy = _gauge("step_busy", "Share of one process's time that a step takes, over the last seconds.", "step")
+    for each in view.steps:
+        if each.does != "write":
+            busy.add_metric([each.step], each.busy)
+    yield busy
+
+
+def _of_sinks(view: JobView) -> Iterator[Metric]:
+    records = CounterMetricFamily("lowtide_sink_records", "Records delivered to a sink.", labels=["sink"])
+    size = CounterMetricFamily("lowtide_sink_bytes", "Bytes delivered to a sink, in texts and bytes.", labels=["sink"])
+    newest = _gauge("sink_newest_record_seconds", "Log time of a sink's newest record, since 1970.", "sink")
+    for sink in view.sinks:
+        records.add_metric([sink.sink], sink.delivered)
+        size.add_metric([sink.sink], sink.bytes)
+        if sink.newest_ms is not None:
+            newest.add_metric([sink.sink], sink.newest_ms / 1000)
+    waiting = _gauge("sink_waiting", "Records that a sink's store has been given and has not taken yet.", "sink")
+    waits = _gauge("sink_waits_seconds", "How long the oldest record has waited for a sink's store.", "sink")
+    for sink in view.sinks:
+        waiting.add_metric([sink.sink], sink.waiting)
+        waits.add_metric([sink.sink], sink.waits_s)
+    yield from (records, size, newest, waiting, waits)
+    transactions = CounterMetricFamily("lowtide_sink_transactions", "Transactions committed.", labels=["sink"])
+    for sink in view.sinks:
+        transactions.add_metric([sink.sink], sink.transactions)
+    yield transactions
 
 
 def _staged(view: JobView) -> Iterator[Metric]:
@@ -254,6 +278,12 @@ def _processes(view: JobView) -> Iterator[Metric]:
         view.clock_jump_ms / 1000,
     )
     yield _one("troubles", "Number of open problems that do not stop the job.", len(view.troubles))
+    found = InfoMetricFamily(
+        "lowtide_trouble", "A step, sink, partition or folder that keeps records up.", labels=["kind", "name"]
+    )
+    for trouble in view.found:
+        found.add_metric([trouble.kind, trouble.name], {})
+    yield found
     yield _one("incarnation", "The number of the job's life.", view.incarnation)
     yield _one("running", "1 while the job runs, 0 while it starts or stops.", int(view.phase == "running"))
 

@@ -55,6 +55,8 @@ class JobShape:
         labels: By `when_done` with a label what its labels are: the type of the column.
         steps: The flow's, those before others first; exchanges are left out, as they are no steps to a user.
         connections: By kind of connection what protects it between machines.
+        stores: By sink its store, as `Sink.store` names it.
+        dead_letters: The topic of the dead letters; empty if there is none.
     """
 
     job: str
@@ -67,6 +69,8 @@ class JobShape:
     labels: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[StepShape, ...] = ()
     connections: Mapping[str, str] = field(default_factory=dict)
+    stores: Mapping[str, str] = field(default_factory=dict)
+    dead_letters: str = ""
 
     @classmethod
     def of(
@@ -105,6 +109,8 @@ class JobShape:
             labels={each.name: _label_of(each) for each in plan.those(WhenDone) if each.step.label is not None},
             steps=_steps_of(plan, found),
             connections=dict(connections),
+            stores={sink.name: sink.step.sink.store for sink in plan.sinks()},
+            dead_letters="" if plan.dead_letters is None else plan.dead_letters.topic,
         )
 
 
@@ -146,6 +152,8 @@ class StagedMoment:
         restarts: How often its process was started again.
         pid: Of its process; None while there is none.
         counts: What it has done, by what it counts (`Carrier.counts`).
+        trouble: Why it does not carry; empty while it does.
+        way_out: What to do about that.
     """
 
     visible_ms: int | None = None
@@ -154,6 +162,25 @@ class StagedMoment:
     restarts: int = 0
     pid: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
+    trouble: str = ""
+    way_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The disk of a folder.
+
+    Attributes:
+        what: "log", "snapshots" or "state".
+        folder: The folder.
+        free_bytes: What is left of it.
+        size_bytes: All of it.
+    """
+
+    what: str
+    folder: str
+    free_bytes: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +204,11 @@ class Moment:
         chain: Who holds the job along the jobs that it waits for.
         clock_jump_ms: By how much the broker's clock is beyond what is believed of it.
         staged: By name the sinks that are staged.
+        unanswered: By front why Kafka does not report its partition's end; without those that it does report.
+        unread: By front its partition, the offset of a record that its worker does not get, and for how many s.
+        open_transactions: By front the offset of a transaction that is open, and for how many s nothing behind it could
+            be read.
+        rooms: The disks that the job writes to on the service's machine.
     """
 
     now_ms: int
@@ -195,3 +227,7 @@ class Moment:
     chain: Sequence[str] = ()
     clock_jump_ms: int = 0
     staged: Mapping[str, StagedMoment] = field(default_factory=dict)
+    unanswered: Mapping[int, str] = field(default_factory=dict)
+    unread: Mapping[int, tuple[str, int, float]] = field(default_factory=dict)
+    open_transactions: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+    rooms: Sequence[Room] = ()

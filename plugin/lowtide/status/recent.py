@@ -7,17 +7,19 @@ recent.rates, recent.percentiles("latency")
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msgspec import Struct
 
 from lowtide.histogram import Histogram
-from lowtide.status.gauges import CallerGauges, LateGauges, WorkerState
+from lowtide.status.gauges import CallerGauges, LateGauges, LoopLooks, StepLooks, WorkerState
 
 RATE_WINDOW_S = 5.0
 LATENCY_WINDOW_S = 10.0
+FEWEST_LOOKS = 4
+"""Fewer looks at a loop say nothing of it."""
 COMMIT = "commit"
 LATENCY = "latency"
 TURN = "turn"
@@ -55,6 +57,29 @@ class Percentiles(Struct, frozen=True, kw_only=True):
     p99: float | None = None
 
 
+Process = tuple[str, int]
+"""The executor and the id of a process with workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class BusyStep:
+    """A step that takes much of a process's time.
+
+    Attributes:
+        step: Its name.
+        share: Of the process's time over the last seconds, 0 to 1.
+        process: The process.
+        worker: A worker there that runs it.
+        function: Its function, with file and line; empty if it is Lowtide's own code.
+    """
+
+    step: str
+    share: float
+    process: Process
+    worker: str
+    function: str
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     at_s: float
@@ -63,6 +88,7 @@ class _Look:
     callers: dict[str, CallerGauges]
     deliveries: dict[str, Counts]
     levels: dict[int, tuple[int, int]]
+    loops: dict[Process, LoopLooks]
 
 
 class Recent:
@@ -79,6 +105,10 @@ class Recent:
         self._looks: deque[_Look] = deque()
         self._global_min: int | None = None
         self._moved_s: float | None = None
+        self._grown: dict[tuple[str, object], tuple[int, float | None]] = {}
+        """By what is counted, its count and when that has grown last; None if it has not since the first look."""
+        self.refused: dict[str, int] = {}
+        """Rows that tables have refused, by sink, as of the last look."""
 
     def look(self, at_s: float, workers: Iterable[WorkerState], global_min: int | None = None) -> None:
         """Take what all workers have counted since the life began.
@@ -89,8 +119,9 @@ class Recent:
             global_min: The tick at which min time stands, if that is known.
         """
         workers = list(workers)
-        counts = _histograms(workers), _callers(workers), _deliveries(workers), passed_of(workers)
+        counts = _histograms(workers), _callers(workers), _deliveries(workers), passed_of(workers), _loops(workers)
         look = _Look(at_s, totals_of(workers), *counts)
+        self._count(at_s, workers)
         if self._looks and look.totals.records_in < self._looks[-1].totals.records_in:
             self._looks.clear()  # Another life: earlier counts are not part of it.
         self._looks.append(look)
@@ -99,6 +130,50 @@ class Recent:
             self._looks.popleft()
         if global_min is not None and (self._global_min is None or global_min > self._global_min):
             self._global_min, self._moved_s = global_min, at_s
+
+    def _count(self, at_s: float, workers: Iterable[WorkerState]) -> None:
+        """Note when what is counted by name has grown: offsets of fronts, dead letters, refused rows."""
+        counts: Counter[tuple[str, object]] = Counter()
+        self.refused = {}
+        for gauges in [each.gauges for each in workers if each.gauges is not None]:
+            if gauges.front is not None:
+                counts["front", gauges.front.front] = gauges.front.next_offset
+            for step, letters in (gauges.letters or {}).items():
+                counts["letters", step] += letters.records
+            for sink, rows in (gauges.refused or {}).items():
+                counts["refused", sink] += rows
+                self.refused[sink] = self.refused.get(sink, 0) + rows
+        for what, count in counts.items():
+            # The first dead letter is news; a front is first seen where it is, whenever it came there.
+            before, grown_s = self._grown.get(what, (count if what[0] == "front" else 0, None))
+            first_s = at_s if what not in self._grown and what[0] == "front" else grown_s
+            self._grown[what] = count, at_s if count > before else first_s
+
+    def since_s(self, what: str, name: object) -> float | None:
+        """Return how long ago a count has grown last, or has first been seen; None if it is not known.
+
+        Args:
+            what: "front" for the next offset of a front, by its number; "letters" for the dead letters of a step, by
+                its name; "refused" for refused rows, by sink.
+            name: Its name or number.
+        """
+        _, grown_s = self._grown.get((what, name), (0, None))
+        return None if grown_s is None or not self._looks else self._looks[-1].at_s - grown_s
+
+    def busy_steps(self, least: float = 0.0) -> list[BusyStep]:
+        """Return the steps that have taken so large a share of a process's time lately, the largest first."""
+        before = self._before(self._latency_window_s)
+        if before is None:
+            return []
+        found = []
+        for process, loop in self._looks[-1].loops.items():
+            old = before.loops.get(process, LoopLooks())
+            looks = loop.looks - old.looks
+            for step, seen in loop.steps.items():
+                share = (seen.looks - old.steps.get(step, StepLooks()).looks) / looks if looks > 0 else 0.0
+                if looks >= FEWEST_LOOKS and share > 0 and share >= least:
+                    found.append(BusyStep(step, share, process, seen.worker, seen.function))
+        return sorted(found, key=lambda each: -each.share)
 
     @property
     def totals(self) -> Totals:
@@ -222,6 +297,15 @@ def _callers(workers: Iterable[WorkerState]) -> dict[str, CallerGauges]:
         for step, seen in ((worker.gauges and worker.gauges.callers) or {}).items():
             found[step] = found[step].and_(seen) if step in found else seen
     return found
+
+
+def _loops(workers: Iterable[WorkerState]) -> dict[Process, LoopLooks]:
+    """Return the looks at each process's loop."""
+    return {
+        (worker.executor, worker.pid): worker.gauges.looks
+        for worker in workers
+        if worker.gauges is not None and worker.gauges.looks is not None
+    }
 
 
 def _late(counted: Iterable[dict[str, LateGauges]]) -> dict[str, LateGauges]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from lowtide.core.fronts.floors import LAST_TICK, NO_TICK
@@ -16,6 +17,7 @@ from lowtide.status.gauges import (
     FrontGauges,
     KeptGauges,
     LateGauges,
+    LetterGauges,
     LineGauges,
     SinkGauges,
     TraceGauges,
@@ -32,48 +34,71 @@ from lowtide.status.job_view import (
     StagedView,
     StepView,
     TrackerView,
+    TroubleView,
     WorkerView,
 )
 from lowtide.status.moment import OUTLET, JobShape, Moment
-from lowtide.status.recent import Recent, passed_of, totals_of
+from lowtide.status.recent import BusyStep, Recent, passed_of, totals_of
+from lowtide.status.troubles import EXPLAINS_HOLDER, Found, find_troubles
 from lowtide_tracker import Holder
 
 AT = " at "
 """Stands before the time in the text that names a holder; what is before it does not change with time."""
 
 
-def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[Mapping[str, Any]] = ()) -> JobView:
-    """Put the status of a job together; O(workers + fronts + segments)."""
+def job_view(
+    shape: JobShape,
+    moment: Moment,
+    recent: Recent,
+    events: Iterable[Mapping[str, Any]] = (),
+    since: Mapping[tuple[str, str], int] = MappingProxyType({}),
+) -> JobView:
+    """Put the status of a job together; O(workers + fronts + segments).
+
+    Args:
+        shape: What stays the same.
+        moment: What the service sees.
+        recent: The last seconds.
+        events: The last events.
+        since: By kind and name of a trouble when it was first found, ms since 1970.
+    """
     teller = _Teller(shape, moment)
     tracker = moment.tracker
     min_time_ms = None if tracker is None else teller.time_ms(tracker.global_min)
+    fronts, sinks, letters = teller.fronts(recent), teller.sinks(), teller.letters()
+    lag_ms = teller.lag_ms(min_time_ms)
+    found = find_troubles(shape, moment, recent, lag_ms=lag_ms, fronts=fronts, sinks=sinks, letters=letters)
+    named = [_named(each, moment.now_ms, since) for each in found]
+    told = [staged.trouble for staged in moment.staged.values()]
+    explained = any(each.kind in EXPLAINS_HOLDER for each in found)
     return JobView(
         job=shape.job,
         incarnation=shape.incarnation,
         phase=moment.phase,
         cause=moment.cause,
-        troubles=list(moment.troubles),
+        troubles=[*(each for each in moment.troubles if each not in told), *(each.says for each in named)],
+        found=named,
         clock_jump_ms=moment.clock_jump_ms,
         started_ms=shape.started_ms,
         seen_ms=moment.now_ms,
         control=moment.control,
         min_time_ms=min_time_ms,
-        lag_ms=teller.lag_ms(min_time_ms),
+        lag_ms=lag_ms,
         holder=teller.holder(),
         held_s=recent.held_s,
-        to_do=teller.to_do(),
+        to_do=[] if explained else teller.to_do(),
         chain=list(moment.chain),
         delivered_time_ms=teller.time_ms(moment.delivered_time),
         rates=recent.rates,
         totals=recent.totals,
         latency_ms=recent.percentiles("latency"),
         hops={name: recent.percentiles(name) for name in recent.hops},
-        steps=teller.steps(recent.totals.late),
+        steps=teller.steps(recent.totals.late, letters, recent.busy_steps()),
         levels=teller.levels(recent),
         segments=teller.segments(),
-        fronts=teller.fronts(),
+        fronts=fronts,
         workers=[_worker(worker) for worker in moment.workers],
-        sinks=teller.sinks(),
+        sinks=sinks,
         kept=teller.kept(),
         calls=_calls(teller.calls(), recent),
         caller_restarts=teller.caller_restarts(),
@@ -82,10 +107,30 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
         retries=teller.retries(),
         refused=teller.refused(),
         protocols=teller.protocols(),
+        letters=letters,
+        dead_letters=shape.dead_letters,
         tracker=teller.tracker(),
         snapshots=moment.snapshots,
         connections=dict(shape.connections),
         events=[dict(event) for event in events],
+    )
+
+
+def _named(found: Found, now_ms: int, since: Mapping[tuple[str, str], int]) -> TroubleView:
+    """Return a trouble with the time since when."""
+    begun_ms = since.get((found.kind, found.name), now_ms)
+    if found.for_s is not None:
+        begun_ms = min(begun_ms, now_ms - round(found.for_s * 1000))
+    says = found.says
+    if not says.startswith("since "):
+        says = f"since {datetime.fromtimestamp(begun_ms / 1000, UTC):%H:%M:%S} UTC: {says}"
+    return TroubleView(
+        kind=found.kind,
+        name=found.name,
+        since_ms=begun_ms,
+        headline=found.headline,
+        says=says,
+        to_do=list(found.to_do),
     )
 
 
@@ -171,13 +216,18 @@ class _Teller:
 
     def _held_front(self, number: int) -> tuple[Held, str]:
         name = self._front_name(number)
-        front = next((each for each in self.fronts() if each.front == number), None)
+        front = next((each for each in self.fronts(Recent()) if each.front == number), None)
         if front is None or not front.worker:
             return "idle front", name
         return "front" if front.pulling else "stopped front", name
 
-    def steps(self, late: Mapping[str, LateGauges]) -> list[StepView]:
-        """Return the flow's steps, and which of them hold min time."""
+    def steps(
+        self, late: Mapping[str, LateGauges], letters: Mapping[str, LetterGauges], busy: Sequence[BusyStep]
+    ) -> list[StepView]:
+        """Return the flow's steps, which of them hold min time, and which take much of a process's time."""
+        shares: dict[str, float] = {}
+        for step in busy:
+            shares.setdefault(step.step, step.share)
         tracker = self._moment.tracker
         held = None if tracker is None else tracker.held
         called = None if held is None else self._calls_that_hold(held)
@@ -190,6 +240,8 @@ class _Teller:
                 after=list(each.after),
                 holds=segment in each.segments or (called is not None and called[0] == each.name),
                 late=0 if each.word == "write" else sum(_of_step(each.name, late)),
+                busy=0.0 if each.word == "write" else shares.get(each.name, 0.0),
+                letters=0 if each.name not in letters else letters[each.name].records,
             )
             for each in self._shape.steps
         ]
@@ -270,15 +322,18 @@ class _Teller:
             )
         return views
 
-    def fronts(self) -> list[FrontView]:
+    def fronts(self, recent: Recent) -> list[FrontView]:
         known: dict[int, tuple[str, FrontGauges | None]]
         known = {front: ("", gauges) for front, gauges in self._moment.idle_fronts.items()}
         for worker in self._moment.workers:
             if worker.gauges is not None and worker.gauges.front is not None:
                 known[worker.gauges.front.front] = (worker.worker, worker.gauges.front)
-        return [self._front(front, *known.get(front, ("", None))) for front in sorted({*self._moment.fronts, *known})]
+        return [
+            self._front(front, *known.get(front, ("", None)), quiet_s=recent.since_s("front", front))
+            for front in sorted({*self._moment.fronts, *known})
+        ]
 
-    def _front(self, front: int, worker: str, gauges: FrontGauges | None) -> FrontView:
+    def _front(self, front: int, worker: str, gauges: FrontGauges | None, quiet_s: float | None) -> FrontView:
         heartbeat_ms = None if gauges is None else self.time_ms(gauges.heartbeat)
         return FrontView(
             front=front,
@@ -293,6 +348,7 @@ class _Teller:
             tick_bytes=0 if gauges is None else gauges.tick_bytes,
             overfull=gauges is not None and gauges.overfull,
             spare=self._moment.spare.get(front),
+            quiet_s=quiet_s,
         )
 
     def calls(self) -> dict[str, CallGauges]:
@@ -361,7 +417,23 @@ class _Teller:
                 found.setdefault(store, set()).add(protocol)
         return {store: sorted(protocols) for store, protocols in sorted(found.items())}
 
+    def letters(self) -> dict[str, LetterGauges]:
+        """Return the dead letters of all workers, by step."""
+        found: dict[str, LetterGauges] = {}
+        for worker in self._moment.workers:
+            for step, dead in ((worker.gauges and worker.gauges.letters) or {}).items():
+                found[step] = found[step].and_(dead) if step in found else dead
+        return found
+
+    def _silent_stores(self) -> dict[str, str]:
+        """Return by store why it has taken nothing lately."""
+        found: dict[str, str] = {}
+        for worker in self._moment.workers:
+            found.update((worker.gauges and worker.gauges.stores) or {})
+        return found
+
     def sinks(self) -> list[SinkView]:
+        silent = self._silent_stores()
         shape, workers = self._shape, self._moment.workers
         views = []
         for name, (level, lanes) in shape.sinks.items():
@@ -388,6 +460,10 @@ class _Teller:
                     transactions=transactions,
                     delivery=shape.delivery,
                     staged=self._staged(name),
+                    store=shape.stores.get(name, ""),
+                    waiting=delivered.waiting,
+                    waits_s=delivered.waits_s,
+                    trouble=silent.get(shape.stores.get(name, ""), "") if delivered.waiting else "",
                 )
             )
         return views

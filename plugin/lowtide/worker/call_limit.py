@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 
+from lowtide.worker.busy import Busy, Doing, called
 from lowtide_snapshots.cause import Cause
 
 LOOK_S = 1.0
-_OURS = str(Path(__file__).parents[1])
+STANDS_S = 2.0
+"""The time from which on a function that does not return is reported to the service each second."""
 
 
 class CallLimit:
@@ -23,13 +24,20 @@ class CallLimit:
     Args:
         limit_s: The longest time a turn may last.
         report: Called once with the function that the turn is in.
+        stands: Called each second with the step that a turn is in and does not leave, and for how long, from
+            `STANDS_S` on.
+
+    Attributes:
+        turns: Counted up by the loop.
+        busy: The steps in which the looks have found the loop.
     """
 
-    def __init__(self, limit_s: float, report: Callable[[Cause], None]) -> None:
+    def __init__(self, limit_s: float, report: Callable[[Cause], None], stands: Callable[[Doing, float], None]) -> None:
         self.turns = 0
-        """Counted up by the loop."""
+        self.busy = Busy()
         self._limit_s = limit_s
         self._report = report
+        self._stands = stands
         self._seen = -1
         self._stood_s = 0.0
 
@@ -46,26 +54,19 @@ class CallLimit:
     def _look(self, _signal: int, frame: FrameType | None) -> None:
         self._stood_s = self._stood_s + LOOK_S if self.turns == self._seen else 0.0
         self._seen = self.turns
+        found = self.busy.look(frame)
+        if found.step and self._stood_s >= STANDS_S:
+            self._stands(found, self._stood_s)
         if self._stood_s < self._limit_s or frame is None:
             return
         self.end()
+        function = called(frame)
+        what = f"the function {function}" if function else "Lowtide itself"
         self._report(
             Cause(
                 "loss",
-                f"{_named(frame)} has not returned for {self._stood_s:g} s",
+                f"{what} has not returned for {self._stood_s:g} s",
                 way_out="add a time-out to what it waits for; if it needs that long, raise [worker].call_limit_s",
                 details="".join(traceback.format_stack(frame)),
             )
         )
-
-
-def _named(frame: FrameType) -> str:
-    """Return the flow's function that this frame runs in: the outermost that is not ours, below all that are."""
-    called: FrameType | None = None
-    at: FrameType | None = frame
-    while at is not None and not at.f_code.co_filename.startswith(_OURS):
-        called, at = at, at.f_back
-    if called is None:
-        return "Lowtide itself"
-    code = called.f_code
-    return f"the function {code.co_qualname} ({code.co_filename}:{called.f_lineno})"

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from lowtide.core.fronts.front import Front
 from lowtide.core.operators.order.bundle import Bundle
 from lowtide.histogram import Histogram
-from lowtide.status.gauges import FrontGauges, SinkGauges, WorkerGauges
+from lowtide.status.gauges import FrontGauges, LetterGauges, SinkGauges, WorkerGauges
 
+NONE_WAIT: Mapping[str, tuple[int, float]] = MappingProxyType({})
 HOPS = ("pack", "exchange", "python", "wait", "sink")
 """The parts of a record's latency: from the JVM's first look at it to level 0; between workers; in this worker's steps;
 before the barrier, until min time has passed it; from its bundle until the sink confirms it durable."""
@@ -35,6 +40,8 @@ class Figures:
         self.hops = {hop: Histogram() for hop in HOPS}
         self.latency = Histogram()
         """The time from a record's timestamp (its tick) until it is durable in the sink."""
+        self.letters: dict[str, LetterGauges] = {}
+        """By step, its dead letters."""
         self._waiting: deque[tuple[int, int, int]] = deque()
         self._sinks: dict[str, _Delivered] = {}
 
@@ -69,8 +76,24 @@ class Figures:
             counts.bytes += size
             counts.newest = max(counts.newest, last)
 
-    def gauges(self) -> WorkerGauges:
-        """Return the counts, and the histograms as bucket to records."""
+    def dead(self, step: str, tick: int, at: str, why: str) -> None:
+        """Note a dead letter: the step that failed, and the source record."""
+        self.dead_letters += 1
+        letter = LetterGauges(records=1, tick=tick, at=at, why=why)
+        self.letters[step] = self.letters[step].and_(letter) if step in self.letters else letter
+
+    def gauges(self, waiting: Mapping[str, tuple[int, float]] = NONE_WAIT) -> WorkerGauges:
+        """Return the counts, and the histograms as bucket to records.
+
+        Args:
+            waiting: By sink the records that its store has not taken yet, and for how long the oldest has waited in s.
+        """
+        sinks = {
+            name: SinkGauges(records=each.records, bytes=each.bytes, newest=each.newest)
+            for name, each in self._sinks.items()
+        }
+        for name, (records, waits_s) in waiting.items():
+            sinks[name] = replace(sinks.get(name, SinkGauges()), waiting=records, waits_s=waits_s)
         return WorkerGauges(
             records_in=self.records_in,
             records_out=self.records_out,
@@ -78,11 +101,8 @@ class Figures:
             dead_letters=self.dead_letters,
             hops={hop: histogram.counts for hop, histogram in self.hops.items() if histogram.counts},
             latency=self.latency.counts,
-            sinks={
-                name: SinkGauges(records=each.records, bytes=each.bytes, newest=each.newest)
-                for name, each in self._sinks.items()
-            }
-            or None,
+            sinks=sinks or None,
+            letters=dict(self.letters) or None,
         )
 
 

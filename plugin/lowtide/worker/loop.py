@@ -34,6 +34,7 @@ from lowtide.assignment.messages import (
     Malformed,
     News,
     Refused,
+    Stands,
     ToWorker,
     WorkerHello,
     encode,
@@ -43,8 +44,9 @@ from lowtide.assignment.messages import (
 from lowtide.assignment.welcome import Welcome, unpack
 from lowtide.histogram import Histogram
 from lowtide.process.wire import ConnectionClosed, Kind
-from lowtide.status.gauges import WorkerGauges
+from lowtide.status.gauges import StepStands, WorkerGauges
 from lowtide.worker.attachment import Attachment
+from lowtide.worker.busy import Doing
 from lowtide.worker.call_limit import CallLimit
 from lowtide.worker.door import Door
 from lowtide.worker.link import Link
@@ -95,7 +97,7 @@ class Loop:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._host = host
-        self._limit = CallLimit(call_limit_s, self._hangs)
+        self._limit = CallLimit(call_limit_s, self._hangs, self._stands)
         self._make = make
         self._hello = hello
         self._birth = birth
@@ -321,6 +323,13 @@ class Loop:
         """Report a call that does not return: the service ends the life, and then this unresponsive process."""
         self._send(Failed(cause))
 
+    def _stands(self, doing: Doing, for_s: float) -> None:
+        """Report a step that does not return, in the middle of it: gauges are sent only between two turns.
+
+        A step writes to no line to the service, so none is being written to now.
+        """
+        self._send(Stands(doing.worker, StepStands(step=doing.step, function=doing.function, for_s=for_s)))
+
     # -- more workers ----------------------------------------------------------------------------------------------
 
     def _hear_orders(self, _events: int = READ) -> None:
@@ -362,7 +371,8 @@ class Loop:
         gauges = {worker.name: _gauges(worker) for worker in self._down}
         if self._down:
             first = self._down[0].name
-            gauges[first] = replace(self._host.gauges(gauges[first]), turns=self._turns.counts)
+            looks = self._limit.busy.gauges()
+            gauges[first] = replace(self._host.gauges(gauges[first]), turns=self._turns.counts, looks=looks)
         self._send(Gauges(gauges))
 
     def _send(self, message: FromHost) -> None:

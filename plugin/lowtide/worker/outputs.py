@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lowtide.assignment.deployment import Deployment
@@ -90,6 +90,23 @@ class Outputs:
         most = self._deployment.max_queued_bytes
         return backlog >= MAX_QUEUED_RECORDS or backlog * self._record_bytes >= most
 
+    def waiting(self, backlogs: Mapping[int, int]) -> dict[str, tuple[int, float]]:
+        """Return by sink the records that its store has not taken yet, and for how long the oldest has waited in s.
+
+        Records that wait for a bundle of their lane count as long as it does: it may have floors alone.
+
+        Args:
+            backlogs: By sink the records that its barrier has released and that are not durable.
+        """
+        found: dict[str, tuple[int, float]] = {}
+        now = time.time_ns()
+        for (sink, _), (_, put_ns, _) in self._under_way.items():
+            if sink in self._sinks and sink not in self._answers and backlogs[sink]:
+                name = self._deployment.plan.vertices[sink].name
+                waited_s = found[name][1] if name in found else 0.0
+                found[name] = backlogs[sink], max(waited_s, (now - put_ns) / 1e9)
+        return found
+
     def settled(self) -> list[tuple[int, int]]:
         """Return the `(sink, lane)` whose bundles have become durable since the last call.
 
@@ -124,7 +141,6 @@ class Outputs:
 
     def _letters(self, bundle: Bundle) -> list[Outgoing]:
         letters: list[Dead] = bundle.rows
-        self._figures.dead_letters += len(letters)
         return [self._letter(letter, bundle.lane) for letter in letters]
 
     def _letter(self, letter: Dead, lane: int) -> Outgoing:
@@ -135,6 +151,8 @@ class Outputs:
         plan = self._deployment.plan
         name = clock_of(plan, letter.position) if front == CLOCK else self._fronts.get(front, f"front {front}")
         headers.append(("lowtide.partition", name.encode()))
+        at = name if front == CLOCK else f"{name}, offset {letter.position.sequence}"
+        self._figures.dead(letter.vertex, letter.timestamp // plan.slack_ms, at, letter.error)
         partition = lane % self._deployment.sink_partitions[sink.topic]
         return (sink.topic, partition, letter.key, letter.value, letter.timestamp, headers)
 

@@ -56,8 +56,9 @@ class SharedDelivery:
         refused = {sink: rows for each in found.values() for sink, rows in each.get("refused", {}).items()}
         durations = {store: each["commit"] for store, each in found.items()}
         protocols = {store: each["protocol"] for store, each in found.items() if "protocol" in each}
-        own = {"retries": retries or None, "refused": refused or None, "protocols": protocols or None}
-        return {**counts, "deliveries": durations, **own}
+        silent = {store: each["trouble"] for store, each in found.items() if "trouble" in each}
+        own = {"retries": retries, "refused": refused, "protocols": protocols, "stores": silent}
+        return {**counts, "deliveries": durations, **{name: each or None for name, each in own.items()}}
 
     def close(self, timeout_s: float) -> int:
         """Deliver what was put, as far as time allows, and return the number of records left."""

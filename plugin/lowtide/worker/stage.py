@@ -8,7 +8,7 @@ with the host's next flush.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from msgspec.structs import replace
@@ -369,7 +369,7 @@ class LevelStage:
         """Return counts, and histograms of `HOPS` (bucket to records)."""
         core, share = self.core, self._share
         return replace(
-            self._figures.gauges(),
+            self._figures.gauges(self._waiting()),
             repairs=core.program.repairs,
             late={step: self._late(seen) for step, seen in core.program.late.items()} or None,
             kept={
@@ -383,6 +383,12 @@ class LevelStage:
             front=None if core.front is None else replace(front_gauges(core.front), pulling=self.pulling()),
             **({} if share is None else {"queued": share.queued} | share.gauges()),
         )
+
+    def _waiting(self) -> Mapping[str, tuple[int, float]]:
+        """Return what waits for each sink; see `Outputs.waiting`."""
+        if self._outputs is None:
+            return {}
+        return self._outputs.waiting({sink: barrier.backlog for sink, barrier in self.core.barriers.items()})
 
     def _late(self, seen: LateSeen) -> LateGauges:
         """Return what was late, with the partition's name."""

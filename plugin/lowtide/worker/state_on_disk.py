@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -130,6 +131,7 @@ class StateOnDisk:
     def gauges(self) -> DiskGauges:
         """Return what is known of it."""
         used, shelves = self._store.used_bytes, self.shelves
+        disk = os.statvfs(self._folder.path)
         return DiskGauges(
             keys=self.entries,
             bytes=used,
@@ -139,6 +141,9 @@ class StateOnDisk:
             misses=shelves.misses,
             evicted=shelves.evicted,
             given_up=self.given_up,
+            folder=self.where,
+            free_bytes=disk.f_bavail * disk.f_frsize,
+            size_bytes=disk.f_blocks * disk.f_frsize,
         )
 
     def close(self) -> None:

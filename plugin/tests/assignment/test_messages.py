@@ -70,6 +70,7 @@ from lowtide.assignment.messages import (
     ShareDurable,
     ShareFailed,
     ShareSaved,
+    Stands,
     Status,
     StillRuns,
     Stop,
@@ -97,7 +98,7 @@ from lowtide.jars.shim import shim_jar
 from lowtide.jars.third_party import pyspark_folder
 from lowtide.process.doors import DoorKind
 from lowtide.service.tracker import messages as tracking
-from lowtide.status.gauges import FrontGauges, LineGauges, WorkerGauges, WorkerState
+from lowtide.status.gauges import FrontGauges, LineGauges, StepStands, WorkerGauges, WorkerState
 from lowtide.status.tracker_report import ShardReport, ShardState, TrackerReport
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.manifest import LaneLast, Part
@@ -158,7 +159,8 @@ TO_SERVICE = [
     ForkServerHello(executor="1", host="h", executable="/python", python={"numpy": "2"}, cores=4),
     WorkerHello(worker="1/0", number=0, incarnation=7, address="h:1", near="unix:/d/1", pid=4, plan=True),
 ]
-FROM_HOST = [TO_SERVICE[-1], Failed(CAUSE), Gauges({"1/0": GAUGES}), News([("1/0", each) for each in NEWS])]
+STANDS = Stands("1/0", StepStands(step="index", function="index_of (flow.py:7)", for_s=4.0))
+FROM_HOST = [TO_SERVICE[-1], Failed(CAUSE), Gauges({"1/0": GAUGES}), STANDS, News([("1/0", each) for each in NEWS])]
 WORKER = WorkerState(worker="1/0", level=1, number=0, executor="1", pid=4, address="h:1", attached=True, gauges=GAUGES)
 ANSWERS = [
     Done(),

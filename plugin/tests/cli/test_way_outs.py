@@ -17,6 +17,8 @@ from lowtide.conf.conf import NAMED
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("plugin/lowtide", "snapshots/lowtide_snapshots", "tracker/lowtide_tracker", "dags/lowtide_airflow")
+ADVICE = ("plugin/lowtide/status/advice.py", "plugin/lowtide/status/troubles.py")
+"""Files that say what to do in many texts."""
 GAP = "\0"
 """Stands for what is filled in."""
 OTHERS_OPTIONS = {"--jars", "--packages", "--py-files", "--archives", "--conf", "--master", "--force-reinstall"}
@@ -58,6 +60,10 @@ def way_outs() -> list[tuple[str, str]]:
                 assert isinstance(node, ast.keyword | ast.Assign)
                 said = texts(node.value)
                 found += [(f"{file.relative_to(ROOT)}:{node.lineno}", text) for text in said]
+    for name in ADVICE:
+        for node in ast.walk(ast.parse((ROOT / name).read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append((f"{name}:{node.lineno}", node.value))
     return found
 
 

@@ -90,7 +90,7 @@ def test_fronts_of_workers_and_those_of_the_service_stand_side_by_side() -> None
     ]
     stopped = FrontView(
         front=3, partition="documents-1", worker="0/documents-1", heartbeat_ms=2 * MIN_TIME, lag_ms=10,
-        next_offset=7, parked=9, pulling=False,
+        next_offset=7, parked=9, pulling=False, quiet_s=0.0,
     )  # fmt: skip
     assert seen[1] == stopped
     assert (seen[2].lag_ms, seen[2].next_offset) == (8, 0)

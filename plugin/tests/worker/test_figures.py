@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowtide.status.gauges import SinkGauges
+from lowtide.status.gauges import LetterGauges, SinkGauges
 from lowtide.worker.figures import Figures
 
 MS = 1_000_000
@@ -42,3 +42,26 @@ def test_each_sink_has_counts_of_its_own() -> None:
     figures.delivered_to("index", (90, 95, 2), 100)
     figures.delivered_to("refunds", (0, 0, 0), 0)
     assert figures.gauges().sinks == {"index": SinkGauges(records=7, bytes=500, newest=110)}
+
+
+def test_what_waits_stands_beside_what_was_delivered() -> None:
+    figures = Figures()
+    figures.delivered_to("index", (100, 110, 5), 400)
+    assert figures.gauges({"index": (3, 1.5), "rows": (1, 0.5)}).sinks == {
+        "index": SinkGauges(records=5, bytes=400, newest=110, waiting=3, waits_s=1.5),
+        "rows": SinkGauges(waiting=1, waits_s=0.5),
+    }
+
+
+def test_dead_letters_are_counted_by_step_and_the_newest_is_kept() -> None:
+    figures = Figures()
+    assert figures.gauges().letters is None
+    figures.dead("index", 7, "orders-0, offset 4", "raised KeyError")
+    figures.dead("index", 5, "orders-1, offset 9", "raised ValueError")
+    figures.dead("orders", 5, "orders-1, offset 9", "no JSON")
+    letters = figures.gauges().letters
+    assert letters == {
+        "index": LetterGauges(records=2, tick=7, at="orders-0, offset 4", why="raised KeyError"),
+        "orders": LetterGauges(records=1, tick=5, at="orders-1, offset 9", why="no JSON"),
+    }
+    assert figures.gauges().dead_letters == 3

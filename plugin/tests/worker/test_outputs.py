@@ -195,3 +195,25 @@ def test_the_sinks_are_full_by_records_or_by_their_bytes() -> None:
     for _ in range(8):
         deliver("x")
     assert not given.full(1000), "later ones are small"
+
+
+def test_what_a_store_has_been_given_and_has_not_taken_waits_for_it() -> None:
+    """With all that its barrier holds meanwhile, as one bundle is in flight per lane."""
+    given, delivery, _ = outputs()
+    assert given.waiting({SINK.id: 0}) == {}
+    given.give(SINK.id, bundle(0, Order("ann", 1)))
+    given.give(SINK.id, bundle(1, Order("bob", 2)))
+    [(name, (records, waits_s))] = given.waiting({SINK.id: 7}).items()
+    assert (name, records) == ("out", 7)
+    assert 0 <= waits_s < 60
+    delivery.settle()
+    assert given.settled()
+    assert given.waiting({SINK.id: 0}) == {}
+
+
+def test_records_wait_for_a_store_behind_a_bundle_of_floors_alone() -> None:
+    """As when a store goes away while such a bundle is under way: the lane's next one comes only after it."""
+    given, _, _ = outputs()
+    given.give(SINK.id, bundle(1, rows=[]))
+    assert given.waiting({SINK.id: 0}) == {}, "nobody waits"
+    assert given.waiting({SINK.id: 7})["out"][0] == 7

@@ -34,6 +34,7 @@ LIVE = (
     "calls",
     "refused",
     "troubles",
+    "found",
     "snapshots",
     "connections",
 )

@@ -97,6 +97,8 @@ class Carriers:
                 restarts=each.restarts,
                 pid=each.pid,
                 counts=each.counts,
+                trouble=each.trouble,
+                way_out=each.way_out,
             )
             for each in self._all
         }

@@ -57,6 +57,7 @@ class CarrierProcess:
         backlog: What its log still holds, as last reported.
         restarts: Number of processes so far, without the first.
         trouble: Why it does not carry, and since when; empty while it does.
+        way_out: What to do about the last reason.
         pid: The process id; None while there is no process.
     """
 
@@ -66,6 +67,7 @@ class CarrierProcess:
         self.backlog = Backlog()
         self.restarts = 0
         self.trouble = ""
+        self.way_out = ""
         self.pid: int | None = None
         self._setting = setting
         self._kafka = kafka
@@ -240,3 +242,4 @@ class CarrierProcess:
         self._events.event("carrier_stopped", sink=self.sink, cause=str(cause))
         since = self.trouble.partition(" UTC")[0] or f"since {datetime.now(UTC):%H:%M:%S}"
         self.trouble = f"{since} UTC: records are not moving to sink {self.sink}: {cause.story}"
+        self.way_out = cause.way_out

@@ -157,6 +157,14 @@ class SourceFronts:
         names = self.names()
         return {front: (names[front], *record) for front, record in self._tails.unread().items() if front in names}
 
+    def unanswered(self) -> dict[int, str]:
+        """Return by front why Kafka does not report its partition's end."""
+        return {} if self._tails is None else self._tails.unanswered()
+
+    def open_transactions(self) -> dict[int, tuple[int, float]]:
+        """Return by front the offset of a transaction that is open there, and for how many s nothing has moved."""
+        return {} if self._tails is None else self._tails.open_transactions()
+
     def names(self) -> dict[int, str]:
         """Return `topic-partition` of every front."""
         return {start.number: start.name for start in self.known.values()}

@@ -54,6 +54,8 @@ LOST_AFTER_S = 10.0
 log was cut, recreated, or deleted from."""
 NOTHING_MS = -(1 << 62)
 """The time before all others: a grant of it grants nothing."""
+QUIET_S = 5.0
+"""The time without a move after which a transaction may be open at the LSO."""
 MIN_BACK_OFF_S = 0.02
 MAX_BACK_OFF_S = 1.0
 
@@ -110,6 +112,8 @@ class _Watched:
         lost_s: The time since which the log has not had `next`.
         pending: (ms, end): the writing job's promise, and the end of the partition that was asked for later.
         allowed_ms: The largest grant for a topic that another job writes; `NOTHING_MS` for nothing yet.
+        open_s: The time since which records behind the LSO have not been decided, as a transaction is open there; None
+            if there are none.
         failures: The number of looks in a row without an answer.
         retry_s: The earliest time of the next look after a failure.
     """
@@ -128,6 +132,7 @@ class _Watched:
     lost_s: float | None = None
     pending: tuple[int, int] | None = None
     allowed_ms: int = NOTHING_MS
+    open_s: float | None = None
     failures: int = 0
     retry_s: float = -math.inf
 
@@ -261,6 +266,7 @@ class TailState:
             watched.next_s = now_s
         if watched.lso is None or lso != watched.lso:
             watched.still_s = now_s
+            watched.open_s = None
         if watched.lso is not None:
             past_s = max(now_s - watched.looked_s, 1e-6)
             now_rate = max(0, lso - watched.lso) / past_s
@@ -296,6 +302,30 @@ class TailState:
             front: (watched.next, now_s - watched.record_s)
             for front, watched in self._watched.items()
             if watched.record_s is not None
+        }
+
+    def quiet(self, now_s: float) -> list[Tail]:
+        """Return the tails whose LSO and reader have not moved for a while: a transaction may be open there."""
+        return [
+            found.tail
+            for found in self._watched.values()
+            if found.lso is not None and not found.failures and now_s >= found.still_s + QUIET_S
+        ]
+
+    def ended(self, front: int, end: int) -> None:
+        """Take a quiet partition's end, committed or not: beyond the LSO lies what an open transaction holds back."""
+        watched = self._watched[front]
+        if watched.lso is None or end <= watched.lso:
+            watched.open_s = None
+        elif watched.open_s is None:
+            watched.open_s = watched.still_s
+
+    def open_transactions(self, now_s: float) -> dict[int, tuple[int, float]]:
+        """Return by front the offset of a transaction that is open, and for how long nothing has moved there."""
+        return {
+            front: (watched.lso, now_s - watched.open_s)
+            for front, watched in self._watched.items()
+            if watched.open_s is not None and watched.lso is not None
         }
 
     def failed(self, front: int, now_s: float) -> int:

@@ -25,6 +25,7 @@ ACTIVE_S = 0.003
 
 PARTITIONS_EVERY_S = 2.0
 IDS_EVERY_S = 10.0
+OPEN_EVERY_S = 5.0
 AFTER_A_FAULT_S = 1.0
 ASK_AGAIN_WITHIN_S = 0.1
 """The time for which a broker that did not answer last time may hold up others."""
@@ -105,7 +106,9 @@ class Tails:
         self._known: set[tuple[str, int]] = set()
         self._leaders: dict[tuple[str, int], int] = {}
         self._partitions_s = 0.0
-        self._reported: set[int] = set()
+        self._reported: dict[int, str] = {}
+        """By front that is reported as unanswered, why."""
+        self._open_s = 0.0
         self._gone: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="lowtide-tails", daemon=True)
 
@@ -153,6 +156,16 @@ class Tails:
         """Note that nothing waits for min time any more."""
         with self._lock:
             self._state.calm()
+
+    def unanswered(self) -> dict[int, str]:
+        """Return by front why Kafka does not report its partition's end; only those that are reported."""
+        with self._lock:
+            return dict(self._reported)
+
+    def open_transactions(self) -> dict[int, tuple[int, float]]:
+        """Return what `TailState.open_transactions` does."""
+        with self._lock:
+            return self._state.open_transactions(time.monotonic())
 
     def now_ms(self) -> int:
         """Return the broker's estimated time; it never falls."""
@@ -225,10 +238,10 @@ class Tails:
                 if isinstance(answer, Unanswered):
                     failures = self._state.failed(tail.front, time.monotonic())
                     if tail.front not in self._reported and self._worth_reporting(tail, answer, failures):
-                        self._reported.add(tail.front)
+                        self._reported[tail.front] = answer.reason
                         unanswered.append((tail, answer))
                 else:
-                    self._reported.discard(tail.front)
+                    self._reported.pop(tail.front, None)
                     by_job = tail.topic in promises
                     grants.append(
                         self._state.looked(tail.front, answer, before_ms=before_ms, now_s=now_s, written_by_job=by_job)
@@ -298,6 +311,7 @@ class Tails:
             with self._lock:
                 new += [(topic, partition) for partition in sorted(leaders) if (topic, partition) not in self._known]
         self._look_for_loss(reader)
+        self._look_for_open(reader)
         if new:
             self._hooks.on_partitions(new)
             with self._lock:
@@ -328,6 +342,22 @@ class Tails:
                     GONE_WAY_OUT,
                     self._hooks.on_lost,
                 )
+
+    def _look_for_open(self, reader: TailReader) -> None:
+        """Ask quiet partitions for their ends: a transaction of their writer may hold back what lies behind it."""
+        now_s = time.monotonic()
+        if now_s < self._open_s:
+            return
+        self._open_s = now_s + OPEN_EVERY_S
+        with self._lock:
+            quiet = self._state.quiet(now_s)
+        if not quiet:
+            return
+        ends = reader.high_watermarks(quiet, ASK_WITHIN_S)
+        with self._lock:
+            for tail, end in zip(quiet, ends, strict=True):
+                if not isinstance(end, Unanswered):
+                    self._state.ended(tail.front, end)
 
     def _report_unanswered(self, unanswered: list[tuple[Tail, Unanswered]]) -> None:
         names = ", ".join(f"{tail.topic}-{tail.partition}" for tail, _ in unanswered[:8])

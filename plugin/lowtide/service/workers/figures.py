@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from lowtide.service.workers.register import Register
-from lowtide.status.gauges import WorkerGauges, WorkerState
+from lowtide.status.gauges import StepStands, WorkerGauges, WorkerState
 from lowtide.status.recent import totals_of
 
 Gauges = Mapping[str, WorkerGauges]
 """The last gauges of each worker."""
+NONE: Mapping[str, StepStands] = MappingProxyType({})
 
 
 def totals(register: Register, gauges: Gauges, executors: int) -> dict[str, int]:
@@ -25,8 +27,8 @@ def totals(register: Register, gauges: Gauges, executors: int) -> dict[str, int]
     }
 
 
-def workers(register: Register, gauges: Gauges) -> list[WorkerState]:
-    """Return all workers of a register, each with its gauges."""
+def workers(register: Register, gauges: Gauges, stands: Mapping[str, StepStands] = NONE) -> list[WorkerState]:
+    """Return all workers of a register, each with its gauges, and the step that it is in without returning."""
     return [
         WorkerState(
             worker=worker.name,
@@ -37,6 +39,7 @@ def workers(register: Register, gauges: Gauges) -> list[WorkerState]:
             address=worker.address,
             attached=worker.name in gauges and gauges[worker.name].attached,
             gauges=gauges.get(worker.name),
+            stands=stands.get(worker.name),
         )
         for worker in register.workers.values()
     ]

@@ -99,6 +99,11 @@ class _NewerIfThere:
         return getattr(self._way, "protocol", "")
 
     @property
+    def trouble(self) -> str:
+        """Return why Kafka takes nothing now, as far as the way in use knows; empty if unknown."""
+        return getattr(self._way, "trouble", "")
+
+    @property
     def end_by(self) -> float:
         """The time at which whatever is under way has to be given up."""
         return self._way.end_by
@@ -129,9 +134,11 @@ class _Acknowledged:
     def __init__(self, settings: Mapping[str, Any], delivery_limit_ms: int, max_record_bytes: int) -> None:
         self.end_by = math.inf
         self._arguments = (settings, delivery_limit_ms, max_record_bytes)
+        self._open = False
 
     def open(self) -> None:
         self._producing = Sender(*self._arguments)
+        self._open = True
 
     def deliver(self, packets: Sequence[Packet]) -> None:
         try:
@@ -142,6 +149,11 @@ class _Acknowledged:
         while self._producing.producer.flush(SLICE_S):
             self._patience()
         self._patience()
+
+    @property
+    def trouble(self) -> str:
+        """Return why Kafka takes nothing now, as a broker's connection has said; empty if unknown."""
+        return self._producing.trouble if self._open else ""
 
     def close(self) -> None:
         pass

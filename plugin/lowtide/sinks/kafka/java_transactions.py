@@ -108,6 +108,11 @@ class JavaTransactions:
             time.sleep(RETRY_S)
         self._marks.update(moved)
 
+    @property
+    def trouble(self) -> str:
+        """Return where the brokers are, and why the last transaction was aborted; empty if it was not."""
+        return f"Kafka at {self._brokers}: {self._reason}" if self._reason else ""
+
     def close(self) -> None:
         """End the process: a transaction that it had to abort it has aborted before it said so."""
         if self._producer is not None:

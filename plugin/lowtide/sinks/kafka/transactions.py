@@ -106,6 +106,11 @@ class Transactions:
             raise self._ended(caught.args[0]) from caught
         self._marks.update(moved)
 
+    @property
+    def trouble(self) -> str:
+        """Return why Kafka takes nothing now, as a broker or the last transaction has said; empty if unknown."""
+        return self._turns[0].trouble if self._turns else ""
+
     def close(self) -> None:
         """Abort what is open, if Kafka is there."""
         if self._begun:

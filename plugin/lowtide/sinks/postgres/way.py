@@ -44,6 +44,7 @@ class PostgresWay:
     Attributes:
         retries: How often something was tried again, by SQLSTATE, "no answer" for a lost connection.
         refused: Rows set aside, by sink.
+        trouble: Why it takes nothing now; empty while it does.
     """
 
     def __init__(self, job: JobSinks, life: Life, tables: Mapping[str, Table]) -> None:
@@ -53,6 +54,7 @@ class PostgresWay:
         self._claim = Claim(job.job, job.generation, life.incarnation, max(1, int(life.limit_s * 900)))
         self.retries: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
+        self.trouble = ""
         self._line: Line | None = None
         self._deadline = math.inf
 
@@ -133,7 +135,9 @@ class PostgresWay:
     def _ask(self, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         line = self._line if self._line is not None else self._connected("connect")
         try:
-            return line.ask(statement, parameters)
+            answer = line.ask(statement, parameters)
+            self.trouble = ""
+            return answer
         except Lost:
             self._line = None
             line.close()
@@ -161,6 +165,7 @@ class PostgresWay:
                 "continues from its last snapshot: nothing is lost or duplicated",
             ) from error
         self.retries[error.state or "no answer"] += 1
+        self.trouble = f"{address_of(self._job.settings)}: {error}"
         time.sleep(RETRY_S)
 
     def _ended(self, sink: str, lane: int, claim: int | None) -> LifeEnded:

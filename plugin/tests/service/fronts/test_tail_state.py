@@ -16,6 +16,7 @@ from lowtide.service.fronts.tail_state import (
     MAX_PATIENCE_S,
     NO_OFFSET,
     NOTHING_MS,
+    QUIET_S,
     RECORD,
     RECORD_STANDS_S,
     Grant,
@@ -448,3 +449,27 @@ def test_a_promise_is_never_granted_beyond_the_brokers_clock() -> None:
     state = watching()
     state.promised(4, 5000, 7)
     assert look_at_job(state, 7) == 800
+
+
+def test_a_transaction_is_open_while_records_lie_behind_an_lso_that_stands() -> None:
+    """Since the LSO has come there; only tails that have not moved for a while are asked for."""
+    state = watching()
+    look(state, 7, 1.0)
+    assert state.quiet(1.0 + QUIET_S - 0.1) == []
+    assert [tail.front for tail in state.quiet(1.0 + QUIET_S)] == [4]
+    state.ended(4, 7)
+    assert state.open_transactions(9.0) == {}, "nothing lies behind it"
+    state.ended(4, 9)
+    assert state.open_transactions(9.0) == {4: (7, 8.0)}
+    look(state, 7, 20.0)
+    assert state.open_transactions(20.0) == {4: (7, 19.0)}
+    look(state, 9, 21.0)
+    assert state.open_transactions(21.0) == {}
+    assert state.quiet(21.0) == []
+
+
+def test_a_tail_that_does_not_answer_is_not_asked_for_its_end() -> None:
+    state = watching()
+    look(state, 7, 1.0)
+    state.failed(4, 9.0)
+    assert state.quiet(9.0) == []
