@@ -7,19 +7,20 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 from controlled import ControlledJob, controlled
 from seen import PARTITIONS, SHAPE, STEPS, moment, reader, report, worker
 
 from lowtide.events import EventLog
 from lowtide.histogram import Histogram
-from lowtide.status.gauges import SinkGauges, WorkerState
+from lowtide.status.gauges import LetterGauges, SinkGauges, StepStands, WorkerState
 from lowtide.status.job_view import SnapshotsView
-from lowtide.status.moment import JobShape, StagedMoment, StepShape
+from lowtide.status.moment import JobShape, Room, StagedMoment, StepShape
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.page.answers import LifeLine, LifePhase, SnapshotLine
 from lowtide_tracker import Holder
@@ -253,6 +254,125 @@ def waiting() -> Iterator[ControlledJob]:
     with _played(see, shape=replace(SHAPE, job="scored-orders")) as served:
         _give_past(served)
         yield served
+
+
+# -- troubles ----------------------------------------------------------------------------------------------------------
+
+TROUBLED_S = 42
+"""How long each trouble has lasted."""
+MANY = 128_400
+
+
+def _in_trouble(
+    *troubles: Callable[[int, int], dict[str, Any]], lags: bool = False
+) -> AbstractContextManager[ControlledJob]:
+    """A job that was well, and has had these troubles for `TROUBLED_S`.
+
+    Args:
+        troubles: Each takes for how long it has lasted, and the newest tick, and returns fields of the moment; "gauges"
+            are those of the last worker that differ, "stands" is the step that it is in.
+        lags: Whether min time stands.
+    """
+
+    def see(at: Seconds, second: int) -> None:
+        ill_s = max(0, second - LOOKS + TROUBLED_S)
+        stood = ill_s if lags else 0
+        lag_ms = 12 + 1000 * stood
+        workers = _workers(at, second - stood, lag_ms, _took(second - stood))
+        seen: dict[str, Any] = {}
+        for trouble in troubles if ill_s else ():
+            found = trouble(ill_s, at.now_ms // 2)
+            gauges, stands = found.pop("gauges", {}), found.pop("stands", None)
+            assert workers[-1].gauges is not None
+            said = msgspec.structs.replace(workers[-1].gauges, **gauges)
+            workers[-1] = msgspec.structs.replace(workers[-1], gauges=said, stands=stands or workers[-1].stands)
+            seen |= found
+        tick = (at.now_ms - lag_ms) // 2
+        held = Holder(tick, 2, None) if stood else None
+        at.look(second, lag_ms, held, workers=workers, **seen)
+
+    sinks = {"index": (2, 4), "archive": (2, 4)}
+    others = (StepShape(name="archive", word="write", level=2, after=(3,)),)
+    stores = {"index": "kafka", "archive": "postgres:default"}
+    named: dict[str, Any] = {
+        "sinks": sinks,
+        "stores": stores,
+        "steps": STEPS + others,
+        "dead_letters": "orders-letters",
+    }
+    return _played_with_past(see, replace(SHAPE, job="orders", **named))
+
+
+@contextmanager
+def _played_with_past(see: See, shape: JobShape) -> Iterator[ControlledJob]:
+    with _played(see, shape=shape) as served:
+        _give_past(served)
+        yield served
+
+
+def _stands(for_s: int, _: int) -> dict[str, Any]:
+    return {"stands": StepStands(step="index", function="add_to_index (/srv/flows/orders.py:41)", for_s=float(for_s))}
+
+
+def _dry(for_s: int, tick: int) -> dict[str, Any]:
+    silent = 'PostgreSQL at db-3.example.com:5432/shop: connection to server at "10.3.1.17", port 5432 failed: '
+    silent += "Connection refused; Is the server running on that host and accepting TCP/IP connections?"
+    behind = SinkGauges(
+        records=MANY, bytes=12 << 20, newest=tick - 500 * for_s, waiting=1_000 * for_s, waits_s=float(for_s)
+    )
+    other = SinkGauges(records=3 * MANY, bytes=40 << 20, newest=tick - 5)
+    gauges = {"sinks": {"archive": behind, "index": other}, "stores": {"postgres:default": silent}}
+    return {"gauges": gauges, "delivered_time": tick - 500 * for_s}
+
+
+def _letters(for_s: int, tick: int) -> dict[str, Any]:
+    why = "raised KeyError: 'currency'"
+    letters = {
+        "changes": LetterGauges(records=3 * for_s, tick=tick, at=f"documents-0, offset {41_000_000 + for_s}", why=why)
+    }
+    return {"gauges": {"letters": letters, "dead_letters": 3 * for_s}}
+
+
+def _silent(for_s: int, _: int) -> dict[str, Any]:
+    return {"open_transactions": {3: (39_998_120, float(for_s))}}
+
+
+def _full(_: int, __: int) -> dict[str, Any]:
+    failed = "since 12:00:00 UTC: snapshot 000003-0002 failed: No space left on device\n  where: /srv/lowtide/snapshots"
+    return {"rooms": [Room("snapshots", "/srv/lowtide/snapshots", 3 << 20, 64 << 30)], "troubles": [failed]}
+
+
+def slow_step() -> AbstractContextManager[ControlledJob]:
+    """A function has not returned for a while, and min time stands."""
+    return _in_trouble(_stands, lags=True)
+
+
+def dry_sink() -> AbstractContextManager[ControlledJob]:
+    """A table's database refuses connections; the other sink goes on."""
+    return _in_trouble(_dry)
+
+
+def dead_letters() -> AbstractContextManager[ControlledJob]:
+    """A step gives some records to the dead letters each second."""
+    return _in_trouble(_letters)
+
+
+def silent_partition() -> AbstractContextManager[ControlledJob]:
+    """A writer does not end its transaction."""
+    return _in_trouble(_silent)
+
+
+def full_disk() -> AbstractContextManager[ControlledJob]:
+    """The folder of the snapshots has no room, and one has failed."""
+    return _in_trouble(_full)
+
+
+def five_troubles() -> AbstractContextManager[ControlledJob]:
+    """All of them at once."""
+    return _in_trouble(_stands, _dry, _letters, _silent, _full, lags=True)
+
+
+# -- other states ------------------------------------------------------------------------------------------------------
 
 
 @contextmanager

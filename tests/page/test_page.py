@@ -300,6 +300,39 @@ def test_a_job_that_stands_says_what_holds_it(window: Window, served: Served) ->
     assert tab.title().startswith(f"{scenes.LONG} runs, but")
 
 
+TROUBLES = {
+    "slow_step": (
+        'runs, but delivers nothing: step "index" is slow',
+        "add_to_index (/srv/flows/orders.py:41)",
+        "index",
+    ),
+    "dry_sink": ('runs, but sink "archive" takes nothing', "records wait for PostgreSQL at db-3", "archive"),
+    "dead_letters": ('runs, but "changes" gives records to the dead letters', "raised KeyError: 'currency'", "changes"),
+    "silent_partition": ("runs, but partition documents-1 is silent", "is open at offset 39998120", "documents-1"),
+    "full_disk": ("runs, but the disk of the snapshots is nearly full", "has 3 MiB left of 64 GiB", ""),
+    "five_troubles": ('runs, but delivers nothing: step "index" is slow (and 4 more)', "", ""),
+}
+
+
+@pytest.mark.parametrize("scene", TROUBLES)
+def test_a_trouble_is_named_with_its_way_out_where_one_looks_first(window: Window, served: Served, scene: str) -> None:
+    """Its step, sink, partition or disk is in the sentence on top, its figures and the way out are right below."""
+    headline, said, marked = TROUBLES[scene]
+    tab = window.open(served(scene))
+    for width, theme in looks(tab):
+        assert text(tab, "#verdict strong") == f"orders {headline}"
+        assert said in text(tab, "#verdict .found p")
+        assert "`" not in text(tab, "#verdict")
+        assert tab.locator("#verdict .found li").count() >= 2
+        below = tab.locator("#verdict .found li").first.bounding_box()
+        assert below["y"] + below["height"] < HEIGHT, "without scrolling"
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+        shoot(tab, f"page-{scene}-{width}-{theme}")
+        shoot(tab, f"page-{scene}-{width}-{theme}-whole", whole=True)
+    if marked:
+        assert marked in " ".join(tab.locator("main .warn, main tr.holds").all_text_contents())
+
+
 def test_a_service_that_does_not_answer_is_named_by_its_step(window: Window, served: Served) -> None:
     tab = window.open(served("waiting"))
     assert 'Min time stands. It is held by open calls of "score" at ' in text(tab, "#verdict")

@@ -31,7 +31,10 @@ export function put(place, content, build) {
   place.replaceChildren(...[build(content)].flat().filter(Boolean));
 }
 
+/** Code of at most so many characters stays on one line, on a telephone too. */
+const ON_A_LINE = 38;
+
 /** A text whose parts between backticks are code. */
 export function coded(text) {
-  return text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+  return text.split("`").map((part, i) => (i % 2 ? h("code", { class: part.length <= ON_A_LINE && "whole" }, part) : part));
 }

@@ -8,6 +8,10 @@ const GAP = { along: 34, across: 14 };
 /** Room for what is said of a level. */
 const HEAD = 24;
 const EDGE = 10;
+/** A step that takes so much of the time of a process is shown as busy. */
+const BUSY = 0.6;
+/** A sink whose records have waited for so many seconds takes nothing. */
+const DRY_S = 5;
 
 /** The graph, from left to right if there is room for it, else from top to bottom. */
 export function flowGraph({ steps, levels, kept, sinks, room }) {
@@ -88,10 +92,14 @@ function stepBox({ step, x, y }, lines) {
 }
 
 /** What is said of a step below its name: [text, tone]. */
-function detail({ step, does, late, holds }, kept, delivered) {
+function detail({ step, does, late, holds, busy = 0, letters = 0 }, kept, delivered) {
   const parts = Object.entries(kept).filter(([name]) => name === step || name.startsWith(`${step}/`)).map(([, each]) => each);
   const lines = [[holds ? `${does}, holds min time` : does, holds ? "two" : ""]];
-  if (does === "write" && delivered[step]) lines.push([`${count(delivered[step].delivered)} records`, ""]);
+  const dry = does === "write" && delivered[step]?.waits_s >= DRY_S;
+  if (dry) lines.push([`${count(delivered[step].waiting)} records wait`, "warn"]);
+  else if (letters && does !== "write") lines.push([`${count(letters)} dead letters`, "warn"]);
+  else if (busy >= BUSY) lines.push([`busy ${Math.round(100 * busy)} % of a process`, "warn"]);
+  else if (does === "write" && delivered[step]) lines.push([`${count(delivered[step].delivered)} records`, ""]);
   else if (late) lines.push([`${count(late)} too late`, "warn"]);
   else if (parts.length) lines.push([`${count(parts[0].count)} ${parts[0].what}, ${size(parts.reduce((sum, { bytes }) => sum + bytes, 0))}`, ""]);
   return lines;

@@ -7,6 +7,10 @@ import { moreButton, table } from "./tables.js";
 const SHOWN = 8;
 /** A call that is open for longer is slow. */
 const SLOW_S = 10;
+/** After so long without a record a partition is quiet. */
+const QUIET_S = 60;
+/** A sink whose records have waited for longer takes nothing. */
+const DRY_S = 5;
 const BAR = 56;
 
 /** The fronts, those that are furthest behind first. */
@@ -31,11 +35,13 @@ function holds({ front }, holder) {
   return holder.startsWith(`front ${front} (`);
 }
 
+/** What a front does, and for how long it has had nothing to do. */
 function doing(front, holder) {
   const held = holds(front, holder) ? [h("strong", {}, "holds min time"), " "] : [];
+  const quiet = front.quiet_s >= QUIET_S ? [h("span", { class: "quiet under" }, `no record for ${duration(Math.floor(front.quiet_s / 60) * 60_000)}`)] : [];
   if (!front.pulling) return [...held, h("span", { class: "warn" }, `waits, as it is ahead of others; ${count(front.parked)} parked`)];
-  if (!front.worker) return [...held, h("span", { class: "quiet" }, "idle")];
-  return [...held, front.parked ? `reads; ${count(front.parked)} parked` : "reads"];
+  if (!front.worker) return [...held, h("span", { class: "quiet" }, "idle: no record yet")];
+  return [...held, front.parked ? `reads; ${count(front.parked)} parked` : "reads", ...quiet];
 }
 
 /** The segments, in the order of the flow. */
@@ -76,9 +82,10 @@ export function callTable({ calls, holder }) {
 export function sinkTable({ sinks, now }) {
   if (!sinks.length) return null;
   const staged = sinks.some((sink) => sink.staged);
-  const rows = sinks.map(({ sink, delivered, bytes, newest_ms, lag_ms, staged: log }) =>
-    h("tr", {},
-      h("td", { class: "text name", title: sink }, shortened(sink)),
+  const rows = sinks.map(({ sink, delivered, bytes, newest_ms, lag_ms, staged: log, waiting = 0, waits_s = 0 }) =>
+    h("tr", { class: waits_s >= DRY_S && "holds" },
+      h("td", { class: "text name", title: sink }, shortened(sink),
+        waits_s >= DRY_S ? h("span", { class: "warn under" }, `takes nothing: ${count(waiting)} records wait`) : null),
       h("td", { class: "number" }, count(delivered)),
       h("td", { class: "number" }, size(bytes)),
       h("td", { class: "number" }, delivered ? time(newest_ms, now) : "none yet"),

@@ -12,6 +12,8 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 /** Over how long it is seen whether a lag shrinks. */
 const TREND_MS = 15_000;
+/** The troubles that may be why min time stands. */
+const EXPLAINS = new Set(["slow step", "dry sink", "silent partition"]);
 
 const STATES = {
   running: ["good", "runs"], starting: ["warn", "is starting or ending"], stopping: ["warn", "is stopping"],
@@ -26,7 +28,7 @@ export function stateOf(state) {
 
 // -- the sentence ----------------------------------------------------------------------------------------------------
 
-/** {tone, state, note, why, to_do}; `silent` is since when a job that serves its page itself has not answered. */
+/** {tone, state, note, why, found, to_do}; `silent` is since when a job that serves its page itself has not answered. */
 export function verdictOf(answer, past, now, silent) {
   const { state, live, lives, incarnation, why, to_do, job } = answer;
   const life = lives.findLast((each) => each.incarnation === incarnation);
@@ -47,13 +49,23 @@ function running(job, live, past, now, lasted) {
   const old = now - live.seen_ms;
   const behind = live.lag_ms > BEHIND_MS;
   const stands = behind && live.held_s * 1000 > BEHIND_MS;
+  const found = live.found ?? [];
+  const named = new Set(found.map(({ says }) => says));
   const { word, note } = !behind ? { word: "runs", note: "" } : stands ? { word: "runs, but delivers nothing", note: "" } : direction(live, past);
   const notes = [
     old > OLD_MS && `Its figures are ${duration(calm(old))} old: it computes no new ones, or its clock differs from the page's server.`,
     stands && `Min time stands. It is held by ${live.holder || "an unknown holder"}.`,
-    note, ...live.troubles,
+    note, ...live.troubles.filter((each) => !named.has(each)),
   ].filter(Boolean).map(sentence);
-  return { tone: notes.length ? "warn" : "good", state: `${job} ${word}`, note: lasted, why: notes.join("\n"), to_do: stands ? live.to_do ?? [] : [] };
+  const tone = notes.length || found.length ? "warn" : "good";
+  const state = `${job} ${found.length ? headline(found, behind ? word : "runs") : word}`;
+  return { tone, state, note: lasted, why: notes.join("\n"), found, to_do: stands ? live.to_do ?? [] : [] };
+}
+
+/** What a job does, the first trouble in a few words, and how many more there are. */
+function headline([first, ...others], word) {
+  const joined = word === "runs" ? ", but" : EXPLAINS.has(first.kind) ? ":" : ", and";
+  return `${word}${joined} ${first.headline}${others.length ? ` (and ${others.length} more)` : ""}`;
 }
 
 /** Whether a job whose min time is behind, and moves, comes closer. */
@@ -85,13 +97,23 @@ function calm(ms) {
 
 /** A text as a sentence. */
 export function sentence(text) {
-  return `${text[0].toUpperCase()}${text.slice(1)}`.replace(/\.?$/, ".");
+  return `${text[0].toUpperCase()}${text.slice(1)}`.replace(/(?<![.?])$/, ".");
+}
+
+/** A trouble's sentence, up to the end of its headline in bold. */
+function headed({ says, headline: words }) {
+  const whole = sentence(says);
+  const end = whole.indexOf(words) + words.length;
+  return whole.includes(words) ? [h("b", {}, whole.slice(0, end)), whole.slice(end)] : [whole];
 }
 
 /** The card with the sentence. */
-export function verdictCard({ tone, state, note, why, to_do }) {
+export function verdictCard({ tone, state, note, why, found = [], to_do }) {
   return h("div", { class: `${tone}-edge` },
     h("p", { class: "state" }, h("strong", {}, h("span", { class: `light ${tone}`, "aria-hidden": "true" }), state), h("span", { class: "quiet" }, note)),
+    ...found.map((each) => h("div", { class: "found" },
+      h("p", {}, ...headed(each)),
+      h("ul", { "aria-label": `What to do about ${each.name}` }, ...each.to_do.map((way) => h("li", {}, ...coded(way)))))),
     why ? h("p", { class: "why" }, why) : null,
     to_do.length ? [h("h2", {}, "What to do"), h("ol", {}, ...to_do.map((each) => h("li", {}, ...coded(each))))] : null);
 }
