@@ -42,12 +42,14 @@ class Rooms:
 
 
 def rooms_of(folders: Mapping[str, Path]) -> list[Room]:
-    """Return the disks of folders; a folder that is not there yet counts as its nearest parent that is."""
+    """Return the disks of folders; a folder that is not there yet counts as its nearest parent that is.
+
+    What cannot be looked at is left out.
+    """
     found = []
     for what, folder in folders.items():
-        there = next(each for each in (folder, *folder.parents) if each.exists())
         try:
-            disk = os.statvfs(there)
+            disk = os.statvfs(next(each for each in (folder, *folder.parents) if each.exists()))
         except OSError:
             continue
         free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize

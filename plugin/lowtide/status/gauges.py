@@ -113,7 +113,7 @@ class DiskGauges(msgspec.Struct, frozen=True, kw_only=True):
         misses: Those that were not, and were looked for on disk.
         evicted: Keys that have left memory.
         given_up: Snapshots that were given up, as they held pages while there was little room left.
-        folder: The folder of one process.
+        folder: The folder of one process; empty if its disk is not known.
         free_bytes: The room that is left on the disk of that folder: of several, on the fullest.
         size_bytes: The size of that disk.
     """
@@ -132,7 +132,7 @@ class DiskGauges(msgspec.Struct, frozen=True, kw_only=True):
 
     def and_(self, other: DiskGauges) -> DiskGauges:
         """Both together."""
-        least = min(self, other, key=lambda each: each.free_bytes)
+        least = min(self, other, key=lambda each: (not each.folder, each.free_bytes))
         return DiskGauges(
             keys=self.keys + other.keys,
             bytes=self.bytes + other.bytes,

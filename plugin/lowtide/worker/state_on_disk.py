@@ -131,7 +131,7 @@ class StateOnDisk:
     def gauges(self) -> DiskGauges:
         """Return what is known of it."""
         used, shelves = self._store.used_bytes, self.shelves
-        disk = os.statvfs(self._folder.path)
+        free_bytes, size_bytes = self._room()
         return DiskGauges(
             keys=self.entries,
             bytes=used,
@@ -141,10 +141,18 @@ class StateOnDisk:
             misses=shelves.misses,
             evicted=shelves.evicted,
             given_up=self.given_up,
-            folder=self.where,
-            free_bytes=disk.f_bavail * disk.f_frsize,
-            size_bytes=disk.f_blocks * disk.f_frsize,
+            folder=self.where if size_bytes else "",
+            free_bytes=free_bytes,
+            size_bytes=size_bytes,
         )
+
+    def _room(self) -> tuple[int, int]:
+        """Return the room that is left on the disk, and its size; 0 if the folder cannot be looked at."""
+        try:
+            disk = os.statvfs(self._folder.path)
+        except OSError:
+            return 0, 0
+        return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
 
     def close(self) -> None:
         """End the process that reads, and remove the folder."""

@@ -6,6 +6,8 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
+
 from lowtide.service.rooms import LOOK_EVERY_S, Rooms, rooms_of
 from lowtide.status.moment import Room
 
@@ -16,6 +18,16 @@ def test_a_folder_that_is_not_there_yet_has_the_room_of_its_nearest_parent(tmp_p
     assert (room.what, room.folder) == ("snapshots", str(tmp_path / "job" / "parts"))
     assert room.size_bytes == disk.f_blocks * disk.f_frsize
     assert 0 < room.free_bytes <= room.size_bytes
+
+
+def test_what_cannot_be_looked_at_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A look that fails must not end the service."""
+
+    def refused(_: object) -> None:
+        raise PermissionError("no")
+
+    monkeypatch.setattr("lowtide.service.rooms.os.statvfs", refused)
+    assert rooms_of({"log": tmp_path}) == []
 
 
 def test_a_look_waits_for_nobody_and_comes_every_few_seconds(tmp_path: Path) -> None:
