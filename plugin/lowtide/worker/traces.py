@@ -33,13 +33,17 @@ _MASK = (1 << 64) - 1
 
 
 class _Stay:
-    """A sampled record in this worker."""
+    """A sampled record in this worker.
 
-    __slots__ = ("came_ns", "left_ns", "received", "sent", "taken_ns", "tick", "trace", "waits")
+    A call with `order="answer"` gives what it answers a later tick: what has gone may come again at one, which is
+    another stay, and what is here may have several.
+    """
+
+    __slots__ = ("came_ns", "first", "last", "left_ns", "received", "sent", "taken_ns", "trace", "waits")
 
     def __init__(self, trace: int, tick: int, came_ns: int) -> None:
         self.trace = trace
-        self.tick = tick
+        self.first = self.last = tick
         self.came_ns = self.taken_ns = self.left_ns = came_ns
         self.received = self.sent = 0
         self.waits: dict[int, int] = {}
@@ -111,7 +115,9 @@ class Traces:
             for at in frame.batch.ats:
                 position = at[8:20]
                 if position in here:
-                    here[position].received += 1
+                    stay = here[position]
+                    stay.received += 1
+                    stay.last = max(stay.last, tick_of(at))
                 elif (trace := trace_of(position)) is not None and position_of(at).front >= 0:
                     here[position] = _Stay(trace, tick_of(at), now_ns)
                     here[position].received = 1
@@ -176,7 +182,7 @@ class Traces:
         now = self._now_ns()
         for position, records in counts.items():
             stay = self._here[position]
-            parent = self._id(stay.trace, f"level {self._worker}")
+            parent = self._id(stay.trace, self._place(stay))
             place = f"wait {sink} {bundle.lane} {bundle.number}"
             of = {"lowtide.step": self._sink_name(sink), "lowtide.lane": bundle.lane, "lowtide.records": records}
             self._span("wait", "internal", stay.trace, place, parent, stay.waits.get(sink, now), now, of)
@@ -204,7 +210,7 @@ class Traces:
         """As of `Watcher`: the spans of the level end."""
         if not self._here:
             return
-        over = [position for position, stay in self._here.items() if stay.tick < below]
+        over = [position for position, stay in self._here.items() if stay.last < below]
         for position in over:
             self._leave(self._here.pop(position))
 
@@ -224,8 +230,8 @@ class Traces:
             "lowtide.records.out": stay.sent,
         }
         parent = self._id(stay.trace, "source")
-        place, name, events = f"level {self._worker}", f"level {self._level}", (("taken", stay.taken_ns),)
-        self._span(name, "internal", stay.trace, place, parent, stay.came_ns, stay.left_ns, of, events)
+        name, events = f"level {self._level}", (("taken", stay.taken_ns),)
+        self._span(name, "internal", stay.trace, self._place(stay), parent, stay.came_ns, stay.left_ns, of, events)
 
     def _span(
         self,
@@ -247,6 +253,9 @@ class Traces:
         }
         id_ = self._id(trace, place)
         self._put(Span(name, kind, trace, id_, parent, start_ns, end_ns, {**of, **attributes}, events))
+
+    def _place(self, stay: _Stay) -> str:
+        return f"level {self._worker} {stay.first}"
 
     def _id(self, trace: int, place: str) -> int:
         """Return the id of the span of a place: other processes of the life give a source's the same one."""
