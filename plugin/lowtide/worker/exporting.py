@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
@@ -123,8 +124,9 @@ class Exporting:
         """Send what waits, as far as time allows."""
         self._ending.set()
         self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            self._exporter.shutdown()
+        if self._thread.is_alive() and self._exporter is not None:
+            with suppress(Exception):
+                self._exporter.shutdown()
 
     def _run(self) -> None:
         while not self._ending.wait(EVERY_S):
