@@ -478,6 +478,7 @@ class FlowWorld(World):
         self.job.check(self.life)
         self.count_evicted()
         if self.tracing is not None:
+            self.life.catch_up()
             self.tracing.check_over(self.life.watching)
             self.counts["spans"] += self.tracing.spans
 

@@ -430,6 +430,11 @@ class Life:
             for segment, early in self.early[worker].items():
                 self._process(worker, early, early.due(core.tracker.min_time(segment)))
 
+    def catch_up(self) -> None:
+        """Workers that were not told of the last notices, as they would only forget, do so now."""
+        for worker, core in enumerate(self.cores):
+            self._check_idle(worker, core.moved(()))
+
     def _check_idle(self, worker: int, effects: Effects) -> None:
         """See that a worker that said so has nothing to send: its host would not have asked it to go on."""
         if effects.frames or effects.bundles or effects.questions:
