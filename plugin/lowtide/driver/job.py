@@ -33,7 +33,14 @@ from lowtide.driver.opening import begin_life, open_life
 from lowtide.driver.query import start_query
 from lowtide.driver.recovery import StartFrom
 from lowtide.driver.refusals import fence_ends_life
-from lowtide.driver.session import drop_executors, has_executors, master_of, session_runs, start_session
+from lowtide.driver.session import (
+    drop_executors,
+    executors_with_slots,
+    has_executors,
+    master_of,
+    session_runs,
+    start_session,
+)
 from lowtide.driver.state import disk_of
 from lowtide.driver.traces import traces_of
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
@@ -219,6 +226,8 @@ class Job:
         self._note.commit = None if opening.recovered is None else opening.recovered.manifest.id
         register_modules(plan)
         preflight.wait_for_slots(self._session, preflight.slots_needed(plan, found.fronts), conf.job.start_limit_s, say)
+        if before < 1:  # A later life of a session does not wait for what may be lost for good.
+            self._wait_for_executors()
         say("starting the query")
         deployment = deployment_of(plan, conf, found, opening)
         setting = setting_of(plan, conf, opening, self.token, protections_of(conf))
@@ -237,6 +246,12 @@ class Job:
             self._session, plan, conf, fronts, incarnation=self.incarnation, checkpoint=self._checkpoints.path
         )
         self._side.watch(str(self._query.runId()))
+
+    def _wait_for_executors(self) -> None:
+        context = self._session.sparkContext
+        asked = preflight.executors_asked(dict(context.getConf().getAll()))
+        limit_s = context._jsc.sc().conf().getTimeAsSeconds(preflight.EXECUTORS_LIMIT, preflight.EXECUTORS_LIMIT_S)
+        preflight.wait_for_executors(asked, lambda: executors_with_slots(self._session), float(limit_s), self._say)
 
     @property
     def lost(self) -> bool:

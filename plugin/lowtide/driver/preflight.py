@@ -1,7 +1,8 @@
-"""Kafka and Spark as a job meets them: every topic there, partitions enough, slots enough."""
+"""Kafka and Spark as a job meets them: every topic there, partitions, slots and executors enough."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
@@ -22,6 +23,8 @@ from lowtide.flow.steps.graph import FlowGraph
 from lowtide.process.lent_store import MEMORY
 from lowtide.wording import count_of
 from lowtide_snapshots.stores import open_store
+
+LOG = logging.getLogger(__name__)
 
 
 def sink_topics(plan: Plan) -> list[str]:
@@ -183,6 +186,9 @@ def _refuse_dated(sinks: Iterable[Topic]) -> None:
 
 
 POLL_S = 0.1
+EXECUTORS_LIMIT = "spark.scheduler.maxRegisteredResourcesWaitingTime"
+"""Spark's own setting of how long it waits for executors; where it does, it counts some that take no tasks yet."""
+EXECUTORS_LIMIT_S = "30s"
 
 
 def slots_needed(plan: Plan, fronts: int) -> int:
@@ -240,5 +246,47 @@ def wait_for_slots(session: Any, need: int, limit_s: float, say: Callable[[str],
     while (have := context.maxNumConcurrentTasks(profile)) < need and time.monotonic() < deadline:
         if not said:
             say(f"waiting for executors, which have {have} of {need} slots")
+            said = True
+        time.sleep(POLL_S)
+
+
+def executors_asked(settings: Mapping[str, str]) -> int:
+    """Return how many executors a session has asked for; 0 where it has none of its own, or takes what there is.
+
+    Args:
+        settings: Spark's settings, with `spark.master`.
+    """
+    master = settings.get("spark.master", "")
+    if match := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,.*\]", master):
+        return int(match[1])
+    if settings.get("spark.dynamicAllocation.enabled", "false") == "true":
+        return 0
+    if master.startswith("spark://"):
+        most, each = settings.get("spark.cores.max", "0"), settings.get("spark.executor.cores", "1")
+        # Without a number for each, there is one executor on each host, with all of its cores.
+        return int(most) // int(each) if "spark.executor.cores" in settings else 0
+    return int(settings.get("spark.executor.instances", "2")) if master.startswith(("yarn", "k8s://")) else 0
+
+
+def wait_for_executors(asked: int, there: Callable[[], int], limit_s: float, say: Callable[[str], None]) -> None:
+    """Wait until all executors have come: those that come first have slots enough, and would get all workers.
+
+    Args:
+        asked: How many were asked for.
+        there: Returns how many have come.
+        limit_s: How long, at most; then the job does without the others.
+        say: Called with what it waits for.
+    """
+    deadline = time.monotonic() + limit_s
+    said = False
+    while (have := there()) < asked:
+        if time.monotonic() >= deadline:
+            LOG.warning(
+                "only %d of %d executors came within %.0f s: all workers run on these until the job is started again",
+                have, asked, limit_s,
+            )  # fmt: skip
+            return
+        if not said:
+            say(f"waiting for executors: {have} of {asked} have come")
             said = True
         time.sleep(POLL_S)

@@ -160,6 +160,16 @@ def has_executors(master: str) -> bool:
     return master != "local" and not master.startswith("local[")
 
 
+def executors_with_slots(session: SparkSession) -> int:
+    """Count the executors of a cluster that take tasks; Spark knows others that are still starting, for seconds."""
+    context: Any = session.sparkContext._jsc.sc()
+    known = context.getExecutorIds()
+    backend = context.schedulerBackend()
+    # Spark offers nothing of an executor without free cores. Py4J cannot read the number, a decimal of Scala's.
+    free = [backend.getExecutorAvailableCpus(known.apply(index)).iterator() for index in range(known.size())]
+    return sum(float(cores.mkString() or 0) > 0 for cores in free)
+
+
 def drop_executors(session: SparkSession, there: Collection[str]) -> list[str]:
     """Have Spark give no more tasks to executors that are lost, before it finds that out, and replace them if it can.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from hanging import HANGS_S
 from stage_rig import deployment
 
 from lowtide import Flow, json, kafka, raw
@@ -22,10 +23,12 @@ from lowtide.driver.preflight import (
     _refuse_dated,
     _refuse_narrow,
     check_store,
+    executors_asked,
     letters_topic,
     needed_acls,
     needed_topics,
     sink_topics,
+    wait_for_executors,
 )
 from lowtide.errors import FlowError
 from lowtide.flow.plan.compiler import compile_flow, compile_job
@@ -170,3 +173,38 @@ def test_a_store_that_no_process_could_open_is_refused_before_the_job_begins(
         monkeypatch.delenv(name)
     with pytest.raises(StoreRefused, match=re.escape(url)):
         check_store(Conf(snapshots=SnapshotsConf(url=url)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [
+        ({"spark.master": "local[6]"}, 0),
+        ({"spark.master": "local-cluster[2,6,1024]"}, 2),
+        ({"spark.master": "spark://a:7077"}, 0),
+        ({"spark.master": "spark://a:7077", "spark.cores.max": "12"}, 0),
+        ({"spark.master": "spark://a:7077", "spark.executor.cores": "6"}, 0),
+        ({"spark.master": "spark://a:7077", "spark.cores.max": "13", "spark.executor.cores": "6"}, 2),
+        ({"spark.master": "yarn"}, 2),
+        ({"spark.master": "yarn", "spark.executor.instances": "5"}, 5),
+        ({"spark.master": "k8s://https://a:443", "spark.executor.instances": "3"}, 3),
+        ({"spark.master": "yarn", "spark.executor.instances": "5", "spark.dynamicAllocation.enabled": "true"}, 0),
+    ],
+)
+def test_how_many_executors_a_session_has_asked_for(settings: dict[str, str], asked: int) -> None:
+    assert executors_asked(settings) == asked
+
+
+def test_executors_that_come_late_are_waited_for_and_named_once() -> None:
+    there, heard = iter([0, 1, 1, 2]), list[str]()
+    wait_for_executors(2, lambda: next(there), HANGS_S, heard.append)
+    assert heard == ["waiting for executors: 0 of 2 have come"]
+    assert not list(there)
+
+
+def test_executors_that_do_not_come_are_missed_in_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
+    wait_for_executors(0, lambda: 0, 0.0, pytest.fail)
+    assert not caplog.messages
+    wait_for_executors(3, lambda: 1, 0.0, pytest.fail)
+    assert caplog.messages == [
+        "only 1 of 3 executors came within 0 s: all workers run on these until the job is started again"
+    ]
