@@ -6,18 +6,16 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from packets import Packets
 from tests.job_program import Program
 from tests.settings import settings_of
 from tests.shop import Load, Shop
@@ -27,11 +25,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper]
 EPOCHS = 4
-EVERY_PROTOCOL = 3
-IP_AT = 14
-"""Where the header of IPv4 begins, after Ethernet's."""
-HEADERS_BYTES = 100
-"""More than the headers of Ethernet, IP and TCP take."""
 PROGRAM = """
 import json, sys
 from dataclasses import dataclass
@@ -202,7 +195,7 @@ def test_what_goes_between_a_jobs_processes_is_read_by_nobody(
             "a user": rb"user-[0-4]",
             "the secret": rb"%b|%b" % (secret.encode(), re.escape(bytes.fromhex(secret))),
         }
-        with Packets(searched, apart_from=int(kafka.address.rpartition(":")[2])) as packets:
+        with Packets("lo", searched, apart_from=int(kafka.address.rpartition(":")[2])) as packets:
             for turn in range(20):
                 running.orders(range(20 * turn, 20 * (turn + 1)))
                 assert len(kafka.records(running.sink, 20 * (turn + 1))) == 20 * (turn + 1)
@@ -212,46 +205,6 @@ def test_what_goes_between_a_jobs_processes_is_read_by_nobody(
         assert {what for what, found in packets.found.items() if found} == clear, packets.found
     finally:
         running.close()
-
-
-class Packets:
-    """Searches the packets on the loopback device.
-
-    Attributes:
-        seen: Number of packets with something in them.
-        found: Number of those in which each pattern was found.
-    """
-
-    def __init__(self, searched: dict[str, bytes], *, apart_from: int) -> None:
-        self.seen = 0
-        self.found = dict.fromkeys(searched, 0)
-        self._patterns = {name: re.compile(pattern) for name, pattern in searched.items()}
-        self._apart_from = apart_from.to_bytes(2)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._listen)
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(EVERY_PROTOCOL))
-        self._socket.bind(("lo", 0))
-        self._socket.settimeout(0.1)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._socket.close()
-
-    def _listen(self) -> None:
-        while not self._over.is_set():
-            with suppress(TimeoutError):
-                packet = self._socket.recv(1 << 17)
-                ports = IP_AT + 4 * (packet[IP_AT] & 0xF)
-                if self._apart_from in (packet[ports : ports + 2], packet[ports + 2 : ports + 4]):
-                    continue
-                self.seen += len(packet) > HEADERS_BYTES
-                for name, pattern in self._patterns.items():
-                    self.found[name] += pattern.search(packet) is not None
 
 
 def wait_for_the_next_epoch(cluster: Cluster) -> None:

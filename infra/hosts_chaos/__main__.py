@@ -25,6 +25,7 @@ ROLES = ("driver", "worker", "kafka", "zookeeper", "store")
 @click.option("--within-s", default=3600.0, show_default=True, help="Begin no fault after so long; then it has failed.")
 @click.option("--var", "settings", multiple=True, metavar="KEY=VALUE", help="A variable of Terraform's.")
 @click.option("--stay", is_flag=True, help="Do not let the job go on at another Spark in the end.")
+@click.option("--clear", is_flag=True, help="Seal nothing, do no faults: the search of packets has to find records.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up.")
 @click.option("--list", "listed", is_flag=True, help="Print the schedule alone; needs a cluster that is up.")
 def main(
@@ -34,6 +35,7 @@ def main(
     within_s: float,
     settings: tuple[str, ...],
     stay: bool,
+    clear: bool,
     keep: bool,
     listed: bool,
 ) -> None:
@@ -52,7 +54,7 @@ def main(
     hosts = {role: [name for name in names if name.partition("-")[0] == role] for role in ROLES}
     if not all(hosts.values()):
         raise click.ClickException("the cluster is not up: make infra-up")
-    drawn = schedule(seed, faults, hosts, only)
+    drawn = [] if clear else schedule(seed, faults, hosts, only)
     show.say(f"seed {seed}: {len(drawn)} faults")
     if listed:
         for number, fault in enumerate(drawn, 1):
@@ -64,8 +66,8 @@ def main(
         return f"{OTHER}driver"
 
     run = Run(
-        drawn, network, within_s=within_s, mend=lambda: cluster.make(()), move=None if stay else move,
-        say=show.step, progress=show.progress,
+        drawn, network, within_s=within_s, clear=clear, mend=lambda: cluster.make(()),
+        move=None if stay or clear else move, say=show.step, progress=show.progress,
     )  # fmt: skip
     try:
         result = run.run()

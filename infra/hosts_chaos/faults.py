@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from socket import create_connection
 
 from lowtide_hosts.errors import HostsError
 from lowtide_hosts.host import Host
 from lowtide_hosts.program import Program
-from lowtide_hosts.sockets import LISTENING, sockets
+from packets import Packets
 
-from .schedule import Fault
+from .attacks import change, pour, replay
+from .errors import Undone
+from .schedule import BETWEEN, LINKS, Fault
 
 FLAP_S = 0.7
 """Seconds that a flapping link is down, and then up."""
@@ -25,37 +24,33 @@ ANSWER_LIMIT_S = 5.0
 LEADER_LIMIT_S = 60.0
 STRANGER = "zookeeper-1"
 """The host from which nothing connects to Spark or to a job."""
-POUR = Path(__file__).with_name("pour.py")
-GARBAGE = 1 << 30
-POUR_S = 5.0
-"""For each port."""
-POUR_LIMIT_S = 300.0
-REFUSED = "refused a connection"
-"""Message of refusal in the logs of the job's processes, its own and those of Spark's executors, once a minute."""
-REFUSED_LIMIT_S = 10.0
+CHANGED = {"forged-frame": "frame", "repeated-frame": "repeat", "changed-record": "record"}
+"""For each kind of `BETWEEN`, what `between.py` changes."""
 
 Mend = Callable[[], object]
 
 
-class Undone(Exception):
-    """A fault could not be done."""
-
-
-def do(network: str, fault: Fault, mend: Mend) -> None:
+def do(network: str, fault: Fault, mend: Mend, packets: Packets) -> None:
     """Do one fault, and undo it unless it is permanent.
 
     Args:
         network: The cluster's network.
         fault: The fault.
         mend: Recreates what has died.
+        packets: What has gone over the network so far.
 
     Raises:
-        Undone: a host it needs is not up.
+        Undone: a host it needs is not up, or an attack was not noticed.
     """
-    if fault.other:
+    if fault.kind in LINKS:
         _cut(fault, host_of(network, fault.host), host_of(network, fault.other))
+    elif fault.kind in BETWEEN:
+        ends = host_of(network, fault.host), host_of(network, fault.other)
+        change(CHANGED[fault.kind], *ends, host_of(network, STRANGER), _logs(network))
     elif fault.kind.startswith("stranger-"):
-        _pour(host_of(network, STRANGER), host_of(network, fault.host))
+        pour(host_of(network, STRANGER), host_of(network, fault.host))
+    elif fault.kind.startswith("replayed-"):
+        replay(host_of(network, STRANGER), host_of(network, fault.host), Host.all(network), packets)
     elif fault.kind == "worker-lost":
         host_of(network, fault.host).lose()
     elif fault.kind.endswith("-killed"):
@@ -69,43 +64,6 @@ def do(network: str, fault: Fault, mend: Mend) -> None:
     else:
         with frozen(host_of(network, _chosen(network, fault))):
             time.sleep(fault.lasts_s)
-
-
-def open_ports(host: Host) -> list[int]:
-    """Return the ports of a host that others can reach."""
-    assert host.first is not None, "it is up"
-    return sorted({
-        socket.local[1]
-        for socket in sockets(host.first)
-        if socket.state == LISTENING and not socket.local[0].is_loopback
-    })  # fmt: skip
-
-
-def refusals(host: Host) -> int:
-    """Count the refusals in the logs on a host."""
-    logs = [file for name in ("job.log", "stderr") for file in host.home.rglob(name)]
-    return sum(file.read_text(errors="replace").count(REFUSED) for file in logs)
-
-
-def _pour(stranger: Host, host: Host) -> None:
-    """Pour a gigabyte of garbage into the ports of a host, from one that should not reach it; check its logs."""
-    ports = open_ports(host)
-    if not ports:
-        raise Undone(f"{host.name} has no open port: nothing runs there")
-    assert stranger.first is not None, "it is up"
-    each = str(GARBAGE // len(ports))
-    enter = ["nsenter", "--target", str(stranger.first.pid), "--net", sys.executable, str(POUR)]
-    done = subprocess.run(
-        [*enter, each, str(POUR_S), host.address, *map(str, ports)],
-        check=False, capture_output=True, text=True, timeout=POUR_LIMIT_S,
-    )  # fmt: skip
-    if done.returncode:
-        raise Undone(f"no garbage could be poured into {host.name}: {done.stderr[-800:]}")
-    deadline = time.monotonic() + REFUSED_LIMIT_S
-    while not refusals(host):
-        if time.monotonic() > deadline:
-            raise Undone(f"no log on {host.name} says that the garbage was refused: {done.stdout}")
-        time.sleep(0.5)
 
 
 @contextmanager
@@ -124,6 +82,13 @@ def host_of(network: str, name: str) -> Host:
     if host is None:
         raise Undone(f"host {name} is not up")
     return host
+
+
+def _logs(network: str) -> list[Host]:
+    """Return the hosts that have logs of a job's processes."""
+    return [
+        host for host in Host.all(network) if host.name.rpartition("-")[0].endswith("worker") or "driver" in host.name
+    ]
 
 
 def _cut(fault: Fault, host: Host, other: Host) -> None:

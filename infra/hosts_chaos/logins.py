@@ -32,13 +32,13 @@ LOGINS = (
         "Kafka's password",
         "echo wrong > /tmp/wrong",
         ("kafka.sasl_password_file=/tmp/wrong",),
-        "does not let the job in: .*(?i:authentication)",
+        "refuses the job's login: .*(?i:authentication)",
     ),
     Login(
         "the authority of Kafka's certificates",
         "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=nobody -days 1 -keyout /tmp/no.key -out /tmp/no.pem 2>&1",
         ("kafka.ssl_ca_file=/tmp/no.pem",),
-        "does not let the job in: .*certificate",
+        "refuses the job's login: .*certificate",
     ),
     Login(
         "the job's password in ZooKeeper",

@@ -14,15 +14,19 @@ from statistics import median
 from typing import Any
 
 from cluster_job import ClusterJob, JobFailed
+from lowtide_hosts.network import Network
+from packets import Packets
 
 from lowtide.errors import LowtideError
 from lowtide.status.job_view import JobView
 
-from .faults import Undone, do, mended
+from .errors import Undone
+from .faults import do, mended
 from .logins import LOGINS, refused
-from .schedule import Fault
+from .schedule import ENDING, HARMLESS, Fault
 
 RATE = 100.0
+EXECUTORS = 2
 LANES = 6
 """More than workers, from the first start on: the job grows when it continues elsewhere."""
 MOST_FED_S = 3 * 3600.0
@@ -35,6 +39,9 @@ LATE_MS = 8_000
 DRAIN_LIMIT_S = 300.0
 WATCHED_S = 10.0
 POLL_S = 0.25
+MARKERS = {"a customer": rb"customer-\d", "a frame": rb"\x9c\x04\x00[\s\S]{0,400}customer-\d"}
+"""What nobody may read between hosts, as regular expressions: a record's value, alone and after a frame's head."""
+CLEAR = ("exchange.sealed=never", "exchange.tls=never")
 
 Say = Callable[[str], object]
 
@@ -51,6 +58,9 @@ class Result:
         lost: Records that were due and did not come.
         duplicated: Records that came too often or were not due at all.
         out_of_order: Other places at which lanes differ.
+        packets: Packets with something in them that went between hosts and were searched.
+        missed: Packets that came too fast to be searched.
+        markers: Number of those in which each of `MARKERS` was found.
         silences_s: For each fault, the longest time without output.
         failures: All other failures, in words.
     """
@@ -62,6 +72,9 @@ class Result:
     lost: int | None = None
     duplicated: int | None = None
     out_of_order: int | None = None
+    packets: int = 0
+    missed: int = 0
+    markers: dict[str, int] = field(default_factory=dict)
     silences_s: dict[str, float] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
@@ -78,6 +91,7 @@ class Result:
             "logins_refused": self.logins,
             "delivered": self.delivered, "lost": self.lost, "duplicated": self.duplicated,
             "out_of_order": self.out_of_order,
+            "packets": self.packets, "packets_missed": self.missed, "markers": self.markers,
             "silence_p50_s": round(median(spent), 1) if spent else None,
             "silence_max_s": round(max(spent), 1) if spent else None,
             "failures": len(self.failures),
@@ -92,6 +106,7 @@ class Run:
         faults: The faults, in this order.
         network: The network of the cluster, which is up.
         within_s: Begin no fault after this time.
+        clear: Seal and encrypt nothing, so that the search for markers has to find them.
         mend: Recreates what has died of the cluster.
         move: Replaces the hosts of Spark and the driver, and returns the new driver's name. None: they stay.
         say: Called with each event.
@@ -104,6 +119,7 @@ class Run:
         network: str,
         *,
         within_s: float,
+        clear: bool,
         mend: Callable[[], object],
         move: Callable[[], str] | None,
         say: Say,
@@ -113,25 +129,24 @@ class Run:
         self._faults = faults
         self._network = network
         self._within_s = within_s
+        self._clear = clear
+        self._settings = (f"job.lanes={LANES}", *(CLEAR if clear else ()))
         self._mend, self._move, self._say, self._progress = mend, move, say, progress
         self._job = ClusterJob(network)
         self._output = _Output()
 
     def run(self) -> Result:
         """Do it all."""
+        network = Network.find(self._network)
+        assert network is not None, "it is up"
         try:
-            self._job.place()
-            self._job.make_topics(LANES)
-            self._begin()
-            self._all()
-            if self._move is not None:
-                self._go_on_elsewhere(self._move)
-            self._say("all faults are done: waiting for the rest")
-            self._drain()
-            self._job.stop()
+            with Packets(network.bridge, MARKERS) as packets:
+                self._run(packets)
+            self._search(packets)
             self._say("comparing every byte")
             self._judge(self._job.judge(LANES))
-            self._log_in_wrongly()
+            if not self._clear:
+                self._log_in_wrongly()
         except (JobFailed, Undone, LowtideError) as error:
             self.result.failures.append(str(error))
         except Exception:  # noqa: BLE001 - report it, and mend the cluster
@@ -140,12 +155,41 @@ class Run:
             mended(self._network)
         return self.result
 
+    def _run(self, packets: Packets) -> None:
+        """Run the job to its end."""
+        self._job.place()
+        self._job.make_topics(LANES)
+        self._begin()
+        self._watch(WATCHED_S)
+        self._all(packets)
+        if self._move is not None:
+            self._go_on_elsewhere(self._move)
+        self._say("all faults are done: waiting for the rest")
+        self._drain()
+        self._job.stop()
+
+    def _search(self, packets: Packets) -> None:
+        result = self.result
+        result.packets, result.missed, result.markers = packets.seen, packets.missed, packets.found
+        markers = sum(packets.found.values())
+        self._say(f"wires: {packets.seen} packets, {markers} markers, {packets.missed} packets missed")
+        result.failures += misread(packets, clear=self._clear)
+
     def _begin(self) -> None:
         self._say("starting the job")
-        self._job.start(f"job.lanes={LANES}", limit_s=READY_LIMIT_S)
+        self._job.start(*self._settings, limit_s=READY_LIMIT_S)
         self._say(f"writing {RATE:.0f} orders a second")
         self._job.feed(RATE, MOST_FED_S)
         self._settle("the job's start")
+        self._see_workers_everywhere()
+
+    def _see_workers_everywhere(self) -> None:
+        """See that no executor is without a worker: else nothing crosses hosts, and all that follows shows nothing."""
+        view = self._job.until("running", lambda view: view.phase == "running", SETTLE_LIMIT_S)
+        on = Counter(worker.executor for worker in view.workers)
+        self._say("workers: " + ", ".join(f"{count} on executor {executor}" for executor, count in sorted(on.items())))
+        if len(on) < EXECUTORS:
+            raise JobFailed(f"all {on.total()} workers are on {len(on)} of {EXECUTORS} executors\n{self._job.log()}")
 
     def _go_on_elsewhere(self, move: Callable[[], str]) -> None:
         """Continue the job from its last commit on another Spark, with hosts of other names and one more worker."""
@@ -176,9 +220,22 @@ class Run:
             self._say(f"{login.what} is wrong: {refused(self._job, login, f'job.lanes={LANES}').strip()}")
             self.result.logins += 1
 
-    def _all(self) -> None:
+    def _spread(self) -> None:
+        """Have workers on more than one host, so that frames go between them: a lost executor's are given to others."""
+        view = self._job.until("running", lambda view: view.phase == "running", SETTLE_LIMIT_S)
+        if len({worker.executor for worker in view.workers}) > 1:
+            return
+        self._say("all workers are on one host: starting the job again")
+        self._job.stop()
+        self._output.begin()
+        self._job.start(*self._settings, limit_s=READY_LIMIT_S)
+        self._settle("the job's start", after=view.incarnation)
+
+    def _all(self, packets: Packets) -> None:
         began = time.monotonic()
         for number, fault in enumerate(self._faults, 1):
+            if fault.host.partition("-")[0] == fault.other.partition("-")[0] == "worker":
+                self._spread()
             self._photograph()
             self._watch(fault.after_s)
             if time.monotonic() - began > self._within_s:
@@ -186,21 +243,23 @@ class Run:
             self._say(f"{number}/{len(self._faults)} {fault}")
             self._output.begin()
             life = self._output.life
-            self._do(fault)
+            self._do(fault, packets)
             self.result.faults[fault.kind] += 1
             self._output.over()
             # Packets that left a host before it was lost still arrive, for a moment.
-            silence_s = self._settle(str(fault), after=life if fault.kind == "worker-lost" else 0)
+            silence_s = self._settle(str(fault), after=life if fault.kind in ENDING else 0)
+            if fault.kind in HARMLESS and self._output.life != life:
+                raise JobFailed(f"life {life} ended of {fault}")
             self.result.silences_s[f"{number} {fault}"] = silence_s
             self._say(f"output is back; the longest silence was {silence_s:.1f} s, life {self._output.life}")
             if fault.kind == "worker-lost":
                 self._say("a new host takes the place of the lost one")
                 self._mend()
 
-    def _do(self, fault: Fault) -> None:
+    def _do(self, fault: Fault, packets: Packets) -> None:
         """Do a fault, and watch the job meanwhile."""
         with ThreadPoolExecutor(1) as hands:
-            done = hands.submit(do, self._network, fault, self._mend)
+            done = hands.submit(do, self._network, fault, self._mend, packets)
             while not done.done():
                 self._look()
                 time.sleep(POLL_S)
@@ -231,7 +290,7 @@ class Run:
 
     def _revive(self) -> None:
         try:
-            self._job.start(f"job.lanes={LANES}", limit_s=READY_LIMIT_S)
+            self._job.start(*self._settings, limit_s=READY_LIMIT_S)
             self._say("the program had ended; started it again")
         except JobFailed as error:  # It is running already, or cannot start yet.
             self._say(f"not started again: {str(error).strip().splitlines()[-1]}")
@@ -260,6 +319,18 @@ class Run:
         result.failures += verdict["differences"]
         if not result.delivered:
             result.failures.append("nothing was delivered")
+
+
+def misread(packets: Packets, *, clear: bool) -> list[str]:
+    """Return a failure for each marker that was found, as nobody may read it; in the clear for each that was not."""
+    failures = []
+    for what, found in packets.found.items():
+        if bool(found) != clear:
+            ends = " to ".join(f"{address}:{port}" for address, port in packets.where.get(what, ()))
+            failures.append(
+                f"{what} was found in {found} of {packets.seen} packets" + (ends and f", first from {ends}")
+            )
+    return failures
 
 
 class _Output:

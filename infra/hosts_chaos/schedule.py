@@ -16,6 +16,12 @@ LINKS: dict[str, tuple[str, str]] = {
     "link-driver-store": ("driver", "store"),
 }
 """Links to cut, by the roles at their ends."""
+BETWEEN: dict[str, tuple[str, str]] = {
+    "forged-frame": ("worker", "worker"),
+    "repeated-frame": ("worker", "worker"),
+    "changed-record": ("driver", "worker"),
+}
+"""Links with somebody between their ends who changes what passes, by the roles at these."""
 HOSTS: dict[str, str] = {
     "broker-killed": "kafka",
     "broker-frozen": "kafka",
@@ -27,9 +33,15 @@ HOSTS: dict[str, str] = {
     "worker-lost": "worker",
     "stranger-at-worker": "worker",
     "stranger-at-driver": "driver",
+    "replayed-at-worker": "worker",
+    "replayed-at-driver": "driver",
 }
 """Faults of one host, by its role."""
-KINDS = (*LINKS, *HOSTS)
+HARMLESS = frozenset(kind for kind in HOSTS if kind.startswith(("stranger-", "replayed-")))
+"""What no life may end of."""
+ENDING = frozenset({"worker-lost", "forged-frame", "repeated-frame"})
+"""What a life has to end of."""
+KINDS = (*LINKS, *BETWEEN, *HOSTS)
 WAYS = ("out", "in", "both", "flapping")
 """A cut link lets nothing through from the first host, to it, in either direction, or nothing at times."""
 LASTS_S: dict[str, tuple[float, float]] = {
@@ -38,8 +50,7 @@ LASTS_S: dict[str, tuple[float, float]] = {
     "broker-killed": (0.0, 4.0),
     "zookeeper-leader-killed": (0.0, 4.0),
     "worker-lost": (0.0, 0.0),
-    "stranger-at-worker": (0.0, 0.0),
-    "stranger-at-driver": (0.0, 0.0),
+    **dict.fromkeys([*BETWEEN, *HARMLESS], (0.0, 0.0)),
 }
 """Duration of a fault, from and to; the others as next."""
 ELSE_LASTS_S = (2.0, 20.0)
@@ -54,7 +65,7 @@ class Fault:
         kind: One of `KINDS`.
         host: The host of the fault; for a link, the host at one end. A leader is found when the fault is done.
         other: The host at the link's other end; empty without a link.
-        way: One of `WAYS`; empty without a link.
+        way: One of `WAYS`; empty where no link is cut.
         after_s: Undisturbed time of the job before it.
         lasts_s: Its duration.
     """
@@ -67,7 +78,7 @@ class Fault:
     lasts_s: float = 0.0
 
     def __str__(self) -> str:
-        place = f"{self.host} and {self.other}, {self.way}" if self.other else self.host
+        place = ", ".join(filter(None, [" and ".join(filter(None, [self.host, self.other])), self.way]))
         return f"{self.kind} ({place})" + f" for {self.lasts_s:.0f} s" * (self.lasts_s > 0)
 
 
@@ -94,9 +105,10 @@ def _deck(chance: random.Random, kinds: Sequence[str]) -> Iterator[str]:
 def _drawn(chance: random.Random, kind: str, hosts: Mapping[str, Sequence[str]]) -> Fault:
     after_s = round(chance.uniform(*AFTER_S), 1)
     lasts_s = round(chance.uniform(*LASTS_S.get(kind, ELSE_LASTS_S)), 1)
-    if kind not in LINKS:
+    if kind in HOSTS:
         return Fault(kind, chance.choice(hosts[HOSTS[kind]]), after_s=after_s, lasts_s=lasts_s)
-    near, far = LINKS[kind]
+    near, far = LINKS.get(kind) or BETWEEN[kind]
     host = chance.choice(hosts[near])
     other = chance.choice([name for name in hosts[far] if name != host])
-    return Fault(kind, host, other, chance.choice(WAYS), after_s=after_s, lasts_s=lasts_s)
+    way = chance.choice(WAYS) if kind in LINKS else ""
+    return Fault(kind, host, other, way, after_s=after_s, lasts_s=lasts_s)

@@ -97,6 +97,12 @@ class Host:
         return "" if self.first is None else str(self.first)
 
     @property
+    def hardware(self) -> str:
+        """Return the hardware address of its network device."""
+        found: list[dict[str, str]] = json.loads(ip("-json", "link", "show", "eth0", within=self._running))
+        return found[0]["address"]
+
+    @property
     def device(self) -> str:
         """Return the end of its cable that is plugged into the bridge."""
         return f"lt{hashlib.sha256(f'{self.network}/{self.name}'.encode()).hexdigest()[:10]}"
@@ -155,7 +161,11 @@ class Host:
 
         Its packets go to a hardware address that does not exist. Packets from the other host still arrive.
         """
-        ip("neigh", "replace", other.address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent", within=self._running)
+        self._address(other, NOBODY)
+
+    def divert(self, other: Host, by: Host) -> None:
+        """Send everything that is for another host to a third one, with notice to none, until `mend`."""
+        self._address(other, by.hardware)
 
     def mend(self, other: Host) -> None:
         """Let its packets arrive again."""
@@ -170,6 +180,21 @@ class Host:
         self._all(signal.SIGCONT)
         if self.first is not None:
             _wake(entered(self.first))
+
+    def _address(self, other: Host, hardware: str) -> None:
+        """Send what is for another host to a hardware address."""
+        ip(
+            "neigh",
+            "replace",
+            other.address,
+            "lladdr",
+            hardware,
+            "dev",
+            "eth0",
+            "nud",
+            "permanent",
+            within=self._running,
+        )
 
     @property
     def _running(self) -> Process:
