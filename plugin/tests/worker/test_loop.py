@@ -19,6 +19,7 @@ from idle_stage import IdleStage, StageDeployment
 from lowtide.errors import UserCodeFailed
 from lowtide.process.wire import Kind, head
 from lowtide.worker.protocol import Frames
+from lowtide_tracker.unix import connected
 
 if TYPE_CHECKING:
     from process_life import Life, Task
@@ -103,8 +104,7 @@ def test_a_worker_whose_task_takes_nothing_hears_that_it_is_to_end(task: Task, l
 
 
 def test_silent_connections_hold_no_worker_up(task: Task, life: Life) -> None:
-    host, _, port = life.status().workers[0].address.rpartition(":")
-    silent = [socket.create_connection((host, int(port)), HANGS_S) for _ in range(10)]
+    silent = [connected(life.status().workers[0].address, HANGS_S) for _ in range(10)]
     task.send(Kind.FRAME, b"abcd")
     assert task.receive()[0] == Kind.OUT
     task.end(0)

@@ -21,6 +21,7 @@ from lowtide.assignment.client import ServiceClient
 from lowtide.assignment.messages import End, ServiceStart
 from lowtide.assignment.welcome import Welcome
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded
+from lowtide.process.doors import DoorKind
 from lowtide.process.wire import Kind, connect
 from lowtide.status.gauges import WorkerGauges
 from lowtide.worker.protocol import Frames
@@ -189,7 +190,8 @@ def test_a_fork_server_has_one_thread_and_its_workers_none_of_its_descriptors(ta
     folder = f"/proc/{pid_of(task)}/fd"
     opened = [os.readlink(f"{folder}/{fd}") for fd in sorted(os.listdir(folder), key=int)]
     assert sum("eventpoll" in name for name in opened) == 1
-    assert sum("socket" in name for name in opened) == 4, "the listener, the lines to service and fork server, the task"
+    sockets = sum(name.startswith("socket:") for name in opened)
+    assert sockets == 4, "the listener, the lines to service and fork server, the task"
     assert sum("pipe" in name for name in opened[3:]) == 0
 
 
@@ -203,7 +205,8 @@ def test_an_interrupt_from_the_terminal_ends_neither_service_nor_workers(task: T
 
 
 def test_a_service_may_listen_elsewhere_than_it_is_called(life: Life) -> None:
-    service = life._start("lowtide.service", ServiceStart(secret=SECRET.hex(), host="localhost", bind="127.0.0.1"))
+    start = ServiceStart(secret=SECRET.hex(), host="localhost", bind="127.0.0.1", doors=DoorKind.TCP)
+    service = life._start("lowtide.service", start)
     try:
         address = life._hear(service)["address"]
         assert address.startswith("localhost:")
