@@ -1,10 +1,11 @@
-"""Latency of one job over a cluster's hosts and over loopback, in one run: `make infra-bench`. Root only.
+"""Latency of one job over a cluster's hosts, and of another beside it, in one run: `make infra-bench`. Root only.
 
-The job of `story/` counts 1,000 orders per second. On the hosts its frames and the messages of Kafka and ZooKeeper go
-from namespace to namespace, over TLS. On loopback everything runs on the host `driver`, without encryption, also on two
-executors. Both have one broker and one ZooKeeper, and brokers with the same compilers, so that they differ only in the
-network and its encryption: three brokers with replication 3 keep two cores busy by themselves (`--var kafka_brokers=3`
-shows it). The last line is JSON.
+The job of `story/` counts orders. On the hosts its frames and the messages of Kafka and ZooKeeper go from namespace to
+namespace, over TLS. Beside it, in turn, runs either the same job over loopback, all on the host `driver`, without
+encryption, also on two executors; or the same over the same hosts with its own frames and connections in the clear.
+There is one broker and one ZooKeeper, and brokers have the same compilers, so that jobs differ only in the network or
+its encryption: three brokers with replication 3 keep two cores busy by themselves (`--var kafka_brokers=3` shows it).
+The last line is JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import click
 import cluster
 from cluster_job import ClusterJob
 
-RATE = 1000.0
 WARM_S = 25.0
 MEASURED_S = 25.0
 START_LIMIT_S = 300.0
@@ -53,6 +53,9 @@ ALIKE = ("airflow=false", "kafka_brokers=1", "kafka_optimises=true", "zookeeper_
 PORTS = {"kafka": 19092, "zookeeper": 12181}
 
 
+CLEAR = ("exchange.sealed=never", "exchange.tls=never")
+
+
 @dataclass(frozen=True)
 class Latency:
     """Milliseconds from a record's timestamp until it was durable in the sink: medians over the measured time."""
@@ -61,11 +64,27 @@ class Latency:
     p99_ms: float
 
 
-def measured(job: ClusterJob) -> Latency:
-    """Run the job under load; return its own figures of latency."""
-    job.start(limit_s=START_LIMIT_S)
-    job.feed(RATE, WARM_S + MEASURED_S + START_LIMIT_S)
-    job.until("delivered", lambda view: view.totals.delivered > RATE, START_LIMIT_S)
+@dataclass(frozen=True)
+class Contender:
+    """A job that is measured in turn with another.
+
+    Attributes:
+        name: Its name in the figures.
+        job: The job.
+        settings: The keys of its conf that differ, as `TABLE.KEY=VALUE`.
+    """
+
+    name: str
+    job: ClusterJob
+    settings: tuple[str, ...] = ()
+
+
+def measured(contender: Contender, rate: float) -> Latency:
+    """Run the job under load, in records per second; return its own figures of latency."""
+    job = contender.job
+    job.start(*contender.settings, limit_s=START_LIMIT_S)
+    job.feed(rate, WARM_S + MEASURED_S + START_LIMIT_S)
+    job.until("delivered", lambda view: view.totals.delivered > rate, START_LIMIT_S)
     time.sleep(WARM_S)
     seen = []
     deadline = time.monotonic() + MEASURED_S
@@ -80,36 +99,58 @@ def measured(job: ClusterJob) -> Latency:
     return Latency(*(statistics.median(values) for values in zip(*seen, strict=True)))
 
 
+def loopback() -> Contender:
+    """Start services on the host `driver`; return the job over them."""
+    job = ClusterJob(cluster.name(), conf="loopback/lowtide.toml")
+    folder = job.driver.home / "loopback"
+    folder.mkdir(exist_ok=True)
+    (folder / "lowtide.toml").write_text(LOOPBACK.format(**PORTS))
+    job.place()
+    job.command("lowtide up --conf /home/loopback/lowtide.toml")
+    job.make_topics()
+    return Contender("loopback", job)
+
+
 @click.command()
 @click.option("--rounds", default=4, show_default=True, type=click.IntRange(1, 10), help="Of both, one by one.")
+@click.option("--rate", "rates", multiple=True, default=(1000.0,), show_default=True, help="Records per second.")
+@click.option(
+    "--against",
+    type=click.Choice(["loopback", "clear"]),
+    default="loopback",
+    show_default=True,
+    help="The other job: over loopback, or over the same hosts in the clear.",
+)
 @click.option("--var", "settings", multiple=True, metavar="KEY=VALUE", help="A variable of Terraform's.")
-def main(rounds: int, settings: tuple[str, ...]) -> None:
-    """Measure both in turn, on a cluster that is made for it and destroyed afterwards."""
+def main(rounds: int, rates: tuple[float, ...], against: str, settings: tuple[str, ...]) -> None:
+    """Measure both in turn at each rate, on a cluster that is made for it and destroyed afterwards."""
     cluster.make((*ALIKE, *settings))
-    network = cluster.name()
+    figures = {}
     try:
-        hosts, loopback = ClusterJob(network), ClusterJob(network, conf="loopback/lowtide.toml")
-        folder = hosts.driver.home / "loopback"
-        folder.mkdir(exist_ok=True)
-        (folder / "lowtide.toml").write_text(LOOPBACK.format(**PORTS))
-        loopback.place()
-        loopback.command("lowtide up --conf /home/loopback/lowtide.toml")
-        found: dict[str, list[Latency]] = {"hosts": [], "loopback": []}
-        for job in (hosts, loopback):
-            job.make_topics()
-        jobs = [("loopback", loopback), ("hosts", hosts)]
-        for number in range(1, rounds + 1):
-            # Alternate which comes first: the later one finds warmer services.
-            for name, job in jobs if number % 2 else reversed(jobs):
-                found[name].append(measured(job))
-                click.echo(f"round {number}, {name}: {found[name][-1]}")
+        job = ClusterJob(cluster.name())
+        job.place()
+        job.make_topics()
+        hosts = Contender("hosts", job)
+        other = loopback() if against == "loopback" else Contender("clear", job, CLEAR)
+        for rate in rates:
+            figures[f"{rate:g}"] = compared(hosts, other, rate, rounds)
     finally:
         cluster.destroy()
-    figures = {name: _median(all_) for name, all_ in found.items()}
-    pairs = zip(found["hosts"], found["loopback"], strict=True)
-    ratios = [Latency(one.p50_ms / other.p50_ms, one.p99_ms / other.p99_ms) for one, other in pairs]
-    figures["hosts_to_loopback"] = _median(ratios)
     sys.stdout.write(json.dumps(figures) + "\n")
+
+
+def compared(one: Contender, other: Contender, rate: float, rounds: int) -> dict[str, dict[str, float]]:
+    """Measure two jobs in turn; return the figures of each, and the first one's divided by the other's."""
+    found: dict[str, list[Latency]] = {one.name: [], other.name: []}
+    for number in range(1, rounds + 1):
+        # Alternate which comes first: the later one finds warmer services.
+        for contender in (other, one) if number % 2 else (one, other):
+            found[contender.name].append(measured(contender, rate))
+            click.echo(f"{rate:g}/s, round {number}, {contender.name}: {found[contender.name][-1]}")
+    pairs = zip(found[one.name], found[other.name], strict=True)
+    ratios = [Latency(each.p50_ms / beside.p50_ms, each.p99_ms / beside.p99_ms) for each, beside in pairs]
+    named = {name: _median(all_) for name, all_ in found.items()}
+    return named | {f"{one.name}_to_{other.name}": _median(ratios)}
 
 
 def _median(found: list[Latency]) -> dict[str, float]:
