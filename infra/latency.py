@@ -11,6 +11,7 @@ The last line is JSON.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import time
@@ -58,10 +59,14 @@ CLEAR = ("exchange.sealed=never", "exchange.tls=never")
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds from a record's timestamp until it was durable in the sink: means over the measured time."""
+    """Milliseconds from a record's timestamp until it was durable in the sink, and what that took of the machine.
+
+    All are means over the measured time; `cores` counts whatever runs on the machine, the load and the brokers too.
+    """
 
     p50_ms: float
     p99_ms: float
+    cores: float
 
 
 @dataclass(frozen=True)
@@ -87,17 +92,27 @@ def measured(contender: Contender, rate: float) -> Latency:
     job.until("delivered", lambda view: view.totals.delivered > rate, START_LIMIT_S)
     time.sleep(WARM_S)
     seen = []
-    deadline = time.monotonic() + MEASURED_S
+    began, worked_s = time.monotonic(), _worked_s()
+    deadline = began + MEASURED_S
     while time.monotonic() < deadline:
         view = job.view()
         latency = None if view is None else view.latency_ms
         if latency is not None and latency.p50 is not None and latency.p99 is not None:
             seen.append((latency.p50, latency.p99))
         time.sleep(POLL_S)
+    cores = (_worked_s() - worked_s) / (time.monotonic() - began)
     job.fed(0.0)
     job.stop()
     # A job counts in buckets, each an eighth wider than the last: the mean tells what lies between two of them.
-    return Latency(*(statistics.fmean(values) for values in zip(*seen, strict=True)))
+    p50_ms, p99_ms = (statistics.fmean(values) for values in zip(*seen, strict=True))
+    return Latency(p50_ms, p99_ms, cores)
+
+
+def _worked_s() -> float:
+    """Return the time for which the machine's cores have worked, since it was started."""
+    with open("/proc/stat") as stat:
+        user, nice, system, _idle, _waits, irq, softirq, *_ = map(int, stat.readline().split()[1:])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 def loopback() -> Contender:
@@ -149,7 +164,10 @@ def compared(one: Contender, other: Contender, rate: float, rounds: int) -> dict
             found[contender.name].append(measured(contender, rate))
             click.echo(f"{rate:g}/s, round {number}, {contender.name}: {found[contender.name][-1]}")
     pairs = zip(found[one.name], found[other.name], strict=True)
-    ratios = [Latency(each.p50_ms / beside.p50_ms, each.p99_ms / beside.p99_ms) for each, beside in pairs]
+    ratios = [
+        Latency(each.p50_ms / beside.p50_ms, each.p99_ms / beside.p99_ms, each.cores / beside.cores)
+        for each, beside in pairs
+    ]
     named = {name: _median(all_) for name, all_ in found.items()}
     return named | {f"{one.name}_to_{other.name}": _median(ratios)}
 
@@ -159,6 +177,7 @@ def _median(found: list[Latency]) -> dict[str, float]:
     return {
         "p50_ms": round(statistics.median(each.p50_ms for each in found), 2),
         "p99_ms": round(statistics.median(each.p99_ms for each in found), 2),
+        "cores": round(statistics.median(each.cores for each in found), 3),
     }
 
 
