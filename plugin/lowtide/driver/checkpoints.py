@@ -6,7 +6,6 @@ ZooKeepers, may have the same parent, so that a folder goes only if it has the j
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -15,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lowtide.errors import ConfError
+from lowtide.process.folder_locks import locked, remove_if_left
 
 END = re.compile(r"-[a-z0-9_]{8}")
 """What `tempfile` puts behind a job's name: no other job's name ends a folder's name so, as it has no hyphen."""
@@ -52,7 +52,7 @@ class CheckpointFolder:
             for folder in self.path.parent.iterdir():
                 if folder.name.startswith(self._job) and END.fullmatch(folder.name, len(self._job)):
                     with suppress(OSError):  # Another user's, or on a file system that has no locks.
-                        _remove_if_left(folder)
+                        remove_if_left(folder)
 
     def close(self) -> None:
         """Remove it."""
@@ -67,7 +67,7 @@ def _new(parent: Path, job: str) -> tuple[Path, int | None]:
     while True:
         path = Path(tempfile.mkdtemp(prefix=f"{job}-", dir=parent))
         try:
-            lock = _locked(path)
+            lock = locked(path)
         except FileNotFoundError:
             continue
         except OSError:  # Nobody else can lock it, or remove it for that.
@@ -77,24 +77,3 @@ def _new(parent: Path, job: str) -> tuple[Path, int | None]:
             return path, lock
         if lock is not None:
             os.close(lock)
-
-
-def _locked(path: Path) -> int | None:
-    """Return a descriptor that holds a folder's lock until it is closed; None if a process that lives has it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _remove_if_left(path: Path) -> None:
-    lock = _locked(path)
-    if lock is not None:
-        shutil.rmtree(path, ignore_errors=True)
-        os.close(lock)

@@ -6,7 +6,6 @@ of it lives. Whoever makes such a folder removes those that nobody holds: a kill
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import socket
@@ -15,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lowtide.errors import LowtideError
+from lowtide.process.folder_locks import locked, remove_if_left
 from lowtide_tracker.unix import PATH_BYTES, UNIX, listen_at
 
 PREFIX = "lowtide-sockets-"
@@ -107,7 +107,7 @@ def _new(root: Path) -> tuple[Path, int]:
     while True:
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
         try:
-            lock = _locked(path)
+            lock = locked(path)
         except FileNotFoundError:  # Another process has removed it before it was locked.
             continue
         except OSError:
@@ -125,25 +125,4 @@ def _remove_dead(root: Path) -> None:
         for entry in os.scandir(root):
             with suppress(OSError):  # Another process removes it at the same moment.
                 if entry.name.startswith(PREFIX) and entry.stat(follow_symlinks=False).st_uid == os.geteuid():
-                    _remove_if_dead(entry.path)
-
-
-def _remove_if_dead(path: str) -> None:
-    lock = _locked(Path(path))
-    if lock is not None:
-        shutil.rmtree(path, ignore_errors=True)
-        os.close(lock)
-
-
-def _locked(path: Path) -> int | None:
-    """Return a descriptor that holds a folder's lock until it is closed; None if a process that lives has it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+                    remove_if_left(Path(entry.path))

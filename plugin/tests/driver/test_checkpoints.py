@@ -14,6 +14,7 @@ import pytest
 from lowtide.driver import checkpoints
 from lowtide.driver.checkpoints import CheckpointFolder
 from lowtide.errors import ConfError
+from lowtide.process import folder_locks
 
 LIFE = """
 import sys
@@ -78,7 +79,7 @@ def test_what_other_jobs_have_left_and_what_is_no_lifes_stays(tmp_path: Path) ->
 def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock, made = checkpoints._locked, list[Path]()
+    lock, made = folder_locks.locked, list[Path]()
 
     def late(path: Path) -> int | None:
         made.append(path)
@@ -93,7 +94,7 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
                 return descriptor
         return lock(path)
 
-    monkeypatch.setattr(checkpoints, "_locked", late)
+    monkeypatch.setattr(checkpoints, "locked", late)
     own = CheckpointFolder(tmp_path, "orders")
     assert own.path == made[3]
     assert own.path.is_dir()
