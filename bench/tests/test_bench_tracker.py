@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lowtide.cli.main import run as lowtide
+from lowtide_bench.plot import draw
 from lowtide_bench.tables import markdown
 from lowtide_bench.tracking import counted, plots, report
 from lowtide_bench.tracking.asked import Asked
@@ -103,7 +104,7 @@ def test_the_tables_and_pictures_have_all_cases(result: dict[str, Any], tmp_path
     text = markdown(report.tables(result), report.origin(result))
     for words in ("acks/s", "By workers", "By segments", "By records", "By shards", result["machine"]["model"]):
         assert words in text
-    plots.draw(result, tmp_path)
+    draw(plots.plots(result), tmp_path)
     drawn = {path.name: ET.parse(path).getroot() for path in tmp_path.iterdir()}
     assert set(drawn) == set(plots.plots(result))
     for name, picture in plots.plots(result).items():

@@ -19,6 +19,7 @@ from lowtide_bench.processes import busy_s, cpu_s
 from lowtide_bench.tracking.asked import Asked
 from lowtide_bench.tracking.counted import by_records, by_shards
 from lowtide_bench.tracking.program import Swarm, SwarmSaid
+from lowtide_bench.tracking.script import fronts
 from lowtide_bench.tracking.served import Served
 from lowtide_bench.tracking.sharded import served
 
@@ -118,7 +119,7 @@ def _paced(workers: int, depth: int, entries: int, seconds: float, rate: float) 
 
 def _measured(swarm: Swarm) -> tuple[SwarmSaid, dict[str, Any]]:
     """Run a tracker and a process of simulated workers; return the latter's result, and the tracker's work/s."""
-    with Served(swarm.workers, swarm.depth) as served:
+    with Served(swarm.depth, fronts(swarm.workers)) as served:
         asked = replace(swarm, address=served.address, secret=served.secret.hex())
         child = Child("lowtide_bench.tracking.swarm", to_builtins(asked))
         try:

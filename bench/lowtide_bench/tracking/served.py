@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -16,7 +17,7 @@ from lowtide.assignment.messages import line
 from lowtide.service.tracker.messages import Fault, Report, TrackerSetting, TrackerStart, read_from_tracker
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_bench.child import ERROR_CHARACTERS, ChildFailed
-from lowtide_bench.tracking.script import START, chain, fronts
+from lowtide_bench.tracking.script import START, chain
 from lowtide_tracker.strangers import BACKLOG
 
 INCARNATION = 1
@@ -27,9 +28,9 @@ END_LIMIT_S = 10.0
 
 
 class Served:
-    """A tracker's process for a number of simulated workers; ends with the `with` block."""
+    """A tracker's process for a flow with these segments and fronts; ends with the `with` block."""
 
-    def __init__(self, workers: int, depth: int) -> None:
+    def __init__(self, depth: int, fronts: Mapping[int, int]) -> None:
         self.secret = secrets.token_bytes(32)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -51,7 +52,7 @@ class Served:
         setting = TrackerSetting(
             incarnation=INCARNATION,
             graph=chain(depth),
-            fronts=fronts(workers),
+            fronts=dict(fronts),
             start=START,
             capacity_ticks=CAPACITY_TICKS,
         )
