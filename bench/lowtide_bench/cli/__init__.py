@@ -20,6 +20,7 @@ from lowtide_bench.cli.store import store
 from lowtide_bench.cli.telling import telling
 from lowtide_bench.cli.throughput import throughput
 from lowtide_bench.cli.tracker import tracker
+from lowtide_bench.cli.tracking import tracking
 from lowtide_bench.cli.windows import windows
 
 
@@ -41,6 +42,7 @@ for command in (
     state,
     core,
     tracker,
+    tracking,
     windows,
     forgetting,
     outlets,
