@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lowtide_bench.mechanisms.asked import MARKERS, MECHANISMS, TRACKER
@@ -30,16 +30,18 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     usual = result["asked"]["usual"]
     for name, (across, heading, _) in SWEEPS.items():
         others = ", ".join(words.format(usual[key]) for key, _, words in SWEEPS.values() if key != across)
-        rows = [row for case in result[name] for row in _rows(case, across)]
+        # Nothing else flushes.
+        shown = (TRACKER,) if across == "flush" else MECHANISMS
+        rows = [row for case in result[name] for row in _rows(case, across, shown)]
         yield Table(f"By {heading}; {others}", (heading, *_HEADINGS), rows, words=(1,))
 
 
-def _rows(case: Mapping[str, Any], across: str) -> Iterator[tuple[str, ...]]:
-    for mechanism in MECHANISMS:
+def _rows(case: Mapping[str, Any], across: str, shown: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for mechanism in shown:
         found = case[mechanism]
         told = mechanism in (MARKERS, TRACKER)
         yield (
-            number(case[across], 0) if mechanism == MECHANISMS[0] else "",
+            number(case[across], 0) if mechanism == shown[0] else "",
             mechanism,
             number(found["messages_per_s"] if told else None, 0),
             number(found["bytes_per_s"] if told else None, 0),
