@@ -76,7 +76,7 @@ def _way(core: WorkerCore, setting: StoreSetting, keys: int, changes: int, say: 
             saver.committed(WORKER, START + 1)
             for number in range(2, SNAPSHOTS + 2):
                 say(f"snapshot {number - 1} of {SNAPSHOTS}")
-                feed_s = _feed(core, dice, keys, changes, START + number - 1)
+                feed_s = feed(core, dice, keys, changes, START + number - 1)
                 before = _children_s()
                 pause_s, took_s, parts = save(saver, core, number)
                 rows.append(
@@ -96,7 +96,7 @@ def _way(core: WorkerCore, setting: StoreSetting, keys: int, changes: int, say: 
     return rows
 
 
-def _feed(core: WorkerCore, dice: Random, keys: int, changes: int, tick: int) -> float:
+def feed(core: WorkerCore, dice: Random, keys: int, changes: int, tick: int) -> float:
     """Let records of random keys come at a tick; return the time that the worker took for them, in s."""
     vertex, units, took_s = next(iter(core.plan.exchanges())).id, core.plan.units, 0.0
     for first in range(0, changes, BATCH):

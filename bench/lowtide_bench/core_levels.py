@@ -133,21 +133,22 @@ def _message(key: bytes | str, sequence: int) -> tuple[bytes | None, bytes | Non
 
 
 class Sender:
-    """A worker of level 0."""
+    """A worker of level 0, whose number is that of its front."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, number: int = FRONT) -> None:
         window = Window(LEAD_TICKS, MAX_FRONT_BYTES)
-        front = Front(FRONT, FrontLimits(SLACK_MS, window, MAX_FUTURE_MS), KnownFloors(START))
-        self.local = LocalTracker(FRONT, INCARNATION, start=START)
-        self.core = WorkerCore(plan, 0, 0, tracker=self.local, front=front, limits=LIMITS)
-        self.outbox = Outbox(FRONT, plan.parallelism)
+        front = Front(number, FrontLimits(SLACK_MS, window, MAX_FUTURE_MS), KnownFloors(START))
+        self.number = number
+        self.local = LocalTracker(number, INCARNATION, start=START)
+        self.core = WorkerCore(plan, 0, number, tracker=self.local, front=front, limits=LIMITS)
+        self.outbox = Outbox(number, plan.parallelism)
         self.reader = MessageReader()
 
     def rows(self, message: bytes) -> list[tuple[int, bytes]]:
         """Take a message; return frames, each with its target."""
         packed = open_rows(message)
         columns = packed.offsets, packed.timestamps, packed.keys, packed.values, packed.headers
-        return self._sent(self.core.rows(SourceRows(FRONT, *columns), NOW_NS // 1_000_000))
+        return self._sent(self.core.rows(SourceRows(self.number, *columns), NOW_NS // 1_000_000))
 
     def flush(self) -> bytes:
         """Return the flush for the tracker; empty if there is none."""
@@ -209,11 +210,15 @@ class Receiver:
 class TrackerServer:
     """The tracker with its server's work on a message, without the socket."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.tracker = Tracker(
-            Graph(segments_of(plan).inbound), {FRONT: START}, start=START, capacity_ticks=CAPACITY_TICKS
-        )
+    def __init__(self, plan: Plan, fronts: int = 1) -> None:
+        opening = dict.fromkeys(range(FRONT, FRONT + fronts), START)
+        self.tracker = Tracker(Graph(segments_of(plan).inbound), opening, start=START, capacity_ticks=CAPACITY_TICKS)
         self._reader = MessageReader()
+
+    @property
+    def sums(self) -> int:
+        """The number of sums in the tracker's table."""
+        return sum(1 for _ in self.tracker._table.kept_ticks())
 
     def receive(self, message: bytes) -> bytes:
         """Take a worker's flushes; return notices, perhaps none."""

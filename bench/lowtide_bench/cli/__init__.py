@@ -8,6 +8,7 @@ from lowtide_bench.cli.calls import calls
 from lowtide_bench.cli.catch_up import catch_up
 from lowtide_bench.cli.core import core
 from lowtide_bench.cli.forgetting import forgetting
+from lowtide_bench.cli.growth import growth
 from lowtide_bench.cli.latency import latency
 from lowtide_bench.cli.look_ups import look_ups
 from lowtide_bench.cli.nexmark import nexmark
@@ -43,6 +44,7 @@ for command in (
     core,
     tracker,
     tracking,
+    growth,
     windows,
     forgetting,
     outlets,
