@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from lowtide.cli.main import run as lowtide
-from lowtide_bench.mechanisms import played, report
+from lowtide_bench.cli.tracking import SHORTEST_MS
+from lowtide_bench.mechanisms import mechanism as mechanisms
+from lowtide_bench.mechanisms import report
 from lowtide_bench.mechanisms.asked import MARKERS, MECHANISMS, TRACKER, Asked, Setting
 from lowtide_bench.mechanisms.mechanism import Markers, Mechanism, Tracked
-from lowtide_bench.mechanisms.node import KEYS
-from lowtide_bench.mechanisms.played import Played, expected
+from lowtide_bench.mechanisms.node import KEYS, expected
+from lowtide_bench.mechanisms.nodes import TURN_S
+from lowtide_bench.mechanisms.played import Played
 from lowtide_bench.mechanisms.plots import plots
 from lowtide_bench.mechanisms.run import run
 from lowtide_bench.mechanisms.truth import Early
@@ -99,7 +102,7 @@ class LateFolds(Tracked):
 def test_a_rule_that_is_broken_is_noticed(
     mechanism: str, broken: type[Mechanism], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(played, broken.__bases__[0].__name__, broken)
+    monkeypatch.setattr(mechanisms, broken.__bases__[0].__name__, broken)
     with pytest.raises((Early, TimeWentBack)):
         play_all(mechanism, range(50))
 
@@ -140,3 +143,9 @@ def test_the_command_prints_one_object_as_its_last_line(capsys: pytest.CaptureFi
     assert json.loads(text.splitlines()[-1])["by_nodes"][0]["nodes"] == 2
     assert "| nodes |" in text
     assert (tmp_path / "tracking-nodes-messages.svg").is_file()
+
+
+def test_the_command_refuses_a_period_shorter_than_a_turn(capsys: pytest.CaptureFixture[str]) -> None:
+    assert round(1_000 * TURN_S) == SHORTEST_MS
+    assert lowtide(["bench", "tracking", "--periods", "4,100"]) != 0
+    assert "a period of 4 ms" in capsys.readouterr().err

@@ -12,6 +12,9 @@ from lowtide_bench.cli.options import MARKDOWN, Printed, Rates, gathered
 from lowtide_bench.cli.running import ended_by_sigterm, progress, show
 from lowtide_bench.mechanisms.asked import Asked, Setting
 
+SHORTEST_MS = 5
+"""The time between two turns of the sources, `lowtide_bench.mechanisms.nodes.TURN_S`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Printed):
@@ -59,7 +62,7 @@ class Options(Printed):
 )  # fmt: skip
 @click.option("--among", type=click.IntRange(min=1), default=8, show_default=True, help="Nodes otherwise.")
 @click.option("--depth", type=click.IntRange(min=1), default=2, show_default=True, help="Shuffles otherwise.")
-@click.option("--period", type=click.IntRange(min=5), default=100, show_default=True, help="Period otherwise, in ms.")
+@click.option("--period", type=click.IntRange(min=1), default=100, show_default=True, help="Period otherwise, in ms.")
 @click.option("--rate", type=click.IntRange(min=100), default=2_000, show_default=True, help="Records/s otherwise.")
 @click.option("--flush", type=click.IntRange(min=1), default=2, show_default=True, help="As a job's hosts do it.")
 @click.option(
@@ -79,6 +82,9 @@ def tracking(*, options: Options) -> int:
     lowtide bench tracking --json
     lowtide bench tracking --nodes 2,8 --depths 2 --periods 100 --rates 2000 --flushes 2
     """  # noqa: D301 - click takes the character
+    short = min(options.period, *options.periods)
+    if short < SHORTEST_MS:
+        raise click.BadParameter(f"a period of {short} ms: sources have a turn every {SHORTEST_MS} ms, so give no less")
     from lowtide_bench.mechanisms import report
     from lowtide_bench.mechanisms.plots import plots
     from lowtide_bench.mechanisms.run import run

@@ -6,10 +6,12 @@ any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from lowtide_bench.mechanisms.asked import MARKERS, NOTHING, TRACKER
 from lowtide_bench.tracking.script import START
+from lowtide_bench.tracking.served import INCARNATION
 from lowtide_tracker import LocalTracker, Notice
 
 VALUE_BYTES = 8
@@ -45,8 +47,8 @@ class Mechanism(Protocol):
 class Nothing:
     """No progress: the flow alone."""
 
-    in_frames = 0
-    notice = START
+    def __init__(self) -> None:
+        self.in_frames = 0
 
     def sent(self, level: int, ticks: Collection[int]) -> tuple[int, Sequence[int]]:
         """Add nothing to a frame."""
@@ -65,14 +67,19 @@ class Nothing:
         """Return none."""
         return []
 
+    @property
+    def notice(self) -> int:
+        """The first tick, for good."""
+        return START
+
 
 class Tracked(Nothing):
     """The product's local tracker; its user carries flushes and notices."""
 
     def __init__(self, node: int, depth: int) -> None:
-        self.local = LocalTracker(node, 1, start=START)
+        super().__init__()
+        self.local = LocalTracker(node, INCARNATION, start=START)
         self._node, self._depth = node, depth
-        self.in_frames = 0
 
     def sent(self, level: int, ticks: Collection[int]) -> tuple[int, Sequence[int]]:
         """Fold a new value as the frame's sender."""
@@ -94,7 +101,7 @@ class Tracked(Nothing):
         self.local.hear(notice)
 
     @property
-    def notice(self) -> int:  # type: ignore[override]
+    def notice(self) -> int:
         """The min time of the last level's segment."""
         return self.local.min_time(self._depth)
 
@@ -107,7 +114,7 @@ class Markers(Nothing):
     """
 
     def __init__(self, nodes: int, depth: int) -> None:
-        self.in_frames = 0
+        super().__init__()
         self._depth = depth
         self._channels = {level: [START] * nodes for level in range(1, depth + 1)}
         """By level: the newest tick of each channel into it."""
@@ -137,6 +144,16 @@ class Markers(Nothing):
         return found
 
     @property
-    def notice(self) -> int:  # type: ignore[override]
+    def notice(self) -> int:
         """The tick that all channels into the last level have passed."""
         return self._aligned[self._depth]
+
+
+def mechanism_of(name: str, node: int, nodes: int, depth: int) -> Mechanism:
+    """Return a node's mechanism by its name."""
+    made: dict[str, Callable[[], Mechanism]] = {
+        NOTHING: Nothing,
+        MARKERS: lambda: Markers(nodes, depth),
+        TRACKER: lambda: Tracked(node, depth),
+    }
+    return made[name]()

@@ -108,3 +108,14 @@ class Node:
         if batch is None:
             batch = self._out[place] = Batch.empty()
         batch.add(at, tick, record)
+
+
+def expected(made: Counter[int], depth: int) -> Counter[int]:
+    """Return what the last levels of all nodes count of these records, computed without nodes."""
+    found: Counter[int] = Counter()
+    for key, times in made.items():
+        last = key
+        for level in range(1, depth):
+            last = next_key(last, level)
+        found[last] += times
+    return found

@@ -19,9 +19,8 @@ from lowtide.process.descriptors import allow_descriptors
 from lowtide.process.interpreter import set_up_collector
 from lowtide_bench.child import Parent
 from lowtide_bench.mechanisms.asked import NOTHING, Said, Task
-from lowtide_bench.mechanisms.mechanism import Mechanism, Tracked
-from lowtide_bench.mechanisms.node import KEYS, Node
-from lowtide_bench.mechanisms.played import expected, mechanism_of
+from lowtide_bench.mechanisms.mechanism import Mechanism, Tracked, mechanism_of
+from lowtide_bench.mechanisms.node import KEYS, Node, expected
 from lowtide_bench.mechanisms.truth import Truth
 from lowtide_bench.tracking.script import START
 from lowtide_bench.tracking.served import INCARNATION
@@ -105,9 +104,7 @@ class Nodes:
     def run(self) -> Said:
         """Let records enter for the time asked for, and return the result once everything is over and told."""
         task, setting, truth = self._task, self._setting, self._truth
-        traffic = [client.traffic for client in self._clients.values()]
-        messages = sum(each.messages_in + each.messages_out for each in traffic)
-        sizes = sum(each.bytes_in + each.bytes_out for each in traffic)
+        before = self._traffic()
         turns = round(task.seconds / TURN_S)
         cpu, began = time.process_time(), time.monotonic()
         turn, goal = 0, self._tick(turns * TURN_S) + 1
@@ -126,22 +123,24 @@ class Nodes:
         counts = sum((node.counts for node in self._nodes), Counter[int]())
         if counts != expected(self._made, setting.depth):
             raise Wrong("the last levels have not counted what entered")
-        nodes = self._nodes
+        nodes, (messages, sizes) = self._nodes, self._traffic()
         return Said(
             records=truth.finished,
             seconds=ended - began,
             cpu_s=cpu,
             frames=sum(node.frames for node in nodes),
             frame_bytes=sum(node.frame_bytes - node.mechanism.in_frames for node in nodes),
-            messages=sum(node.markers for node in nodes)
-            + sum(each.messages_in + each.messages_out for each in traffic)
-            - messages,
-            bytes=sum(node.marker_bytes + node.mechanism.in_frames for node in nodes)
-            + sum(each.bytes_in + each.bytes_out for each in traffic)
-            - sizes,
+            messages=sum(node.markers for node in nodes) + messages - before[0],
+            bytes=sum(node.marker_bytes + node.mechanism.in_frames for node in nodes) + sizes - before[1],
             delays_ms=[1_000 * each for each in truth.delays],
             behind_ms=[1_000 * each for each in self._behind],
         )
+
+    def _traffic(self) -> tuple[int, int]:
+        """Return the messages and bytes to and from the tracker so far."""
+        found = [client.traffic for client in self._clients.values()]
+        messages = sum(each.messages_in + each.messages_out for each in found)
+        return messages, sum(each.bytes_in + each.bytes_out for each in found)
 
     def _tick(self, at_s: float) -> int:
         return START + int(1_000 * at_s + 1e-6) // self._setting.period
@@ -206,14 +205,13 @@ class Nodes:
             tracked = self._tracked[number]
             flush = tracked.local.flush()
             if flush is not None:
-                self._clients[number].send_flush(flush, ((self._setting.depth, tracked.notice),))
+                self._clients[number].send_flush(flush)
                 self._next_flush[number] = now + self._setting.flush / 1_000
 
     def _hear_tracker(self, number: int) -> None:
         client, tracked = self._clients[number], self._tracked[number]
         for notice in client.receive():
             tracked.hear(notice)
-        client.await_ticks(((self._setting.depth, tracked.notice),))
         self._nodes[number].look()
 
     def _node(self, number: int, mechanism: Mechanism) -> Node:

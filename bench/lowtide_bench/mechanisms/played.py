@@ -6,9 +6,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
 
-from lowtide_bench.mechanisms.asked import MARKERS, NOTHING, TRACKER
-from lowtide_bench.mechanisms.mechanism import Markers, Mechanism, Nothing, Tracked
-from lowtide_bench.mechanisms.node import Node, next_key
+from lowtide_bench.mechanisms.mechanism import Tracked, mechanism_of
+from lowtide_bench.mechanisms.node import Node
 from lowtide_bench.mechanisms.truth import Truth
 from lowtide_bench.tracking.script import START, chain
 from lowtide_tracker import Flush, Graph, Notice, Tracker
@@ -16,16 +15,6 @@ from lowtide_tracker.message_reader import MessageReader
 from lowtide_tracker.wire import decode, encode
 
 CAPACITY_TICKS = 1 << 20
-
-
-def mechanism_of(name: str, node: int, nodes: int, depth: int) -> Mechanism:
-    """Return a node's mechanism by its name."""
-    made: dict[str, Callable[[], Mechanism]] = {
-        NOTHING: Nothing,
-        MARKERS: lambda: Markers(nodes, depth),
-        TRACKER: lambda: Tracked(node, depth),
-    }
-    return made[name]()
 
 
 class Played:
@@ -142,17 +131,6 @@ class Played:
         self._trackers[node].hear(message)
         self._trackers[node].local.applied(self.tracker.applied(node))
         self.nodes[node].look()
-
-
-def expected(made: Counter[int], depth: int) -> Counter[int]:
-    """Return what the last levels of all nodes count of these records, computed without nodes."""
-    found: Counter[int] = Counter()
-    for key, times in made.items():
-        last = key
-        for level in range(1, depth):
-            last = next_key(last, level)
-        found[last] += times
-    return found
 
 
 def _message(data: bytes) -> tuple[int, bytes]:

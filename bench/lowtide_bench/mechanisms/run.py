@@ -87,7 +87,7 @@ def _measured(mechanism: str, setting: Setting, seconds: float) -> dict[str, Any
 
 
 def _figures(said: Said, tracker_cpu_s: float) -> dict[str, Any]:
-    delays = quantiles(said.delays_ms, n=100) if said.delays_ms else None
+    delays = quantiles(said.delays_ms, n=100) if len(said.delays_ms) > 1 else None
     return {
         "records": said.records,
         "messages": said.messages,
