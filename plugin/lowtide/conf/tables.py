@@ -61,7 +61,7 @@ class KafkaConf:
     delivery_limit_ms: Positive = 30_000
     outage_limit_ms: Positive = 60_000
     transaction_pace_ms: Milliseconds = 0
-    transactions: Literal["auto", "v1", "v2"] = "v1"
+    transactions: Literal["auto", "v1", "v2"] = "auto"
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: Text | None = None

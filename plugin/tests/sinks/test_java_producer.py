@@ -78,6 +78,7 @@ def test_the_conf_asks_for_a_version() -> None:
         settings = {"kafka.transactions": version, "kafka.properties": {"compression.codec": "zstd"}}
         return version_two(Conf.load(None, settings).kafka)
 
+    assert Conf().kafka.transactions == "auto"
     assert asked("v1") is None
     auto, always = asked("auto"), asked("v2")
     assert auto is not None
