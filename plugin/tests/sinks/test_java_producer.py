@@ -10,9 +10,9 @@ from hanging import HANGS_S
 
 from lowtide.conf import Conf
 from lowtide.connectors.sender import Outgoing
-from lowtide.errors import ServiceUnavailable
+from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.sinks.kafka import java_producer
-from lowtide.sinks.kafka.java_producer import JavaProducer, Kind, _portions
+from lowtide.sinks.kafka.java_producer import JavaProducer, Kind, _portions, last_words
 from lowtide.sinks.kafka.java_transactions import properties_of, see_version_two
 from lowtide.sinks.kafka.versions import VersionTwo, version_two
 
@@ -41,6 +41,34 @@ def test_a_property_that_kafka_does_not_take_is_said() -> None:
     wrong = properties_of({**NOBODY, "security.protocol": "SSH"}, 1_000, 1_000, 1 << 20)
     outcome = producer.open([], wrong, 1_000, lambda: None)
     assert (outcome.kind, "SSH" in outcome.text) == (Kind.UNKNOWN, True)
+    producer.close()
+
+
+def test_an_error_repeats_only_why_the_process_ended() -> None:
+    notes = (
+        "OpenJDK 64-Bit Server VM warning: Sharing is only supported for boot loader classes\n"
+        "SLF4J(W): No SLF4J providers were found.\n"
+        "SLF4J(W): Defaulting to no-operation (NOP) logger implementation\n"
+    )
+    trace = (
+        "java.lang.IllegalStateException: outer\n\tat io.lowtide.TransactionProcess.run(TransactionProcess.java:70)\n"
+        "Caused by: java.io.IOException: inner\n\t... 2 more\n"
+    )
+    assert last_words(notes) == ""
+    assert last_words(notes + trace) == "java.lang.IllegalStateException: outer; Caused by: java.io.IOException: inner"
+    no_memory = "Terminating due to java.lang.OutOfMemoryError: Java heap space"
+    assert last_words(f"{notes}{no_memory}\n") == no_memory
+
+
+def test_a_producer_that_is_killed_has_no_last_words() -> None:
+    """A JVM with notes to print, as its log has no provider."""
+    producer = JavaProducer(1 << 20)
+    with pytest.raises(Waited):
+        producer.open(["a", "b"], properties_of(NOBODY, 1_000, 1_000, 1 << 20), 1_000, wait_no_longer)
+    producer._process.kill()
+    with pytest.raises(LifeEnded) as ended:
+        producer.transact([], lambda _: (), lambda: None)
+    assert ended.value.what == "the process of Kafka's producer ended with status -9: without a word"
     producer.close()
 
 

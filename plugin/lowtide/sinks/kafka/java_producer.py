@@ -33,8 +33,12 @@ MESSAGE_RECORDS, MESSAGE_BYTES = 1_000, 1 << 20
 HEAP_MB = 48
 """Heap of the process, in addition to records on their way."""
 LENGTH_BYTES = 4
-WORDS_BYTES = 2_000
-"""Length of the process's last words that an error repeats."""
+WORDS_BYTES = 16_000
+"""Length of the process's last words that are looked through for its error."""
+WORDS_SHOWN = 800
+"""Characters of them that an error repeats."""
+NOTES = ("NOTE: ", "SLF4J", "OpenJDK ", "Java HotSpot", "Picked up ", "WARNING:", "\tat ", "\t... ")
+"""Beginnings of lines that no process ends for: notes of the JVM and of its log, and the frames of a trace."""
 
 
 class Kind(IntEnum):
@@ -167,7 +171,7 @@ class JavaProducer:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(SLICE_S)
         self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - WORDS_BYTES))
-        words = self._said.read().decode(errors="replace").strip()
+        words = last_words(self._said.read().decode(errors="replace"))
         status = self._process.returncode
         return LifeEnded(
             f"the process of Kafka's producer ended with status {status}: {words or 'without a word'}",
@@ -175,6 +179,12 @@ class JavaProducer:
             way_out="start the job again: nothing is lost or duplicated; without that process: "
             '[kafka] transactions = "v1"',
         )
+
+
+def last_words(said: str) -> str:
+    """Return the errors in what the process printed, in one line; empty for none."""
+    lines = [line.strip() for line in said.splitlines() if not line.startswith(NOTES)]
+    return "; ".join(filter(None, lines))[-WORDS_SHOWN:]
 
 
 def _class_path() -> str:
