@@ -13,7 +13,7 @@ from lowtide.connectors.sender import Outgoing
 from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.sinks.kafka import java_producer
 from lowtide.sinks.kafka.java_producer import JavaProducer, Kind, _portions, last_words
-from lowtide.sinks.kafka.java_transactions import properties_of, see_version_two
+from lowtide.sinks.kafka.java_transactions import TransactionsTooOld, properties_of, see_version_two
 from lowtide.sinks.kafka.versions import VersionTwo, version_two
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
@@ -77,6 +77,13 @@ def test_a_look_at_brokers_that_are_away_takes_no_longer_than_it_may() -> None:
     with pytest.raises(ServiceUnavailable, match="Kafka did not tell its features within 500 ms"):
         see_version_two(VersionTwo(NOBODY, required=False), 500)
     assert time.monotonic() - begun < HANGS_S
+
+
+def test_a_host_where_the_process_does_not_start_has_no_version_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where either version will do it takes the other one."""
+    monkeypatch.setattr(java_producer, "HEAP_MB", -1_000)
+    with pytest.raises(TransactionsTooOld, match="ended with status 1: Invalid maximum heap size"):
+        see_version_two(VersionTwo(NOBODY, required=False), 30_000)
 
 
 @pytest.mark.parametrize(("sizes", "parts"), [([], []), ([10] * 7, [3, 3, 1]), ([90, 90, 10], [1, 2]), ([500], [1])])

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
 from lowtide.connectors.sender import SLACK_BYTES, Outgoing, too_large, too_slow
-from lowtide.errors import FrameTooLarge, JarMissing, JavaMissing, LowtideError, ServiceUnavailable
+from lowtide.errors import (
+    FrameTooLarge,
+    JarDamaged,
+    JarMissing,
+    JavaMissing,
+    LifeEnded,
+    LowtideError,
+    ServiceUnavailable,
+)
 from lowtide.sinks.contract import Packet
 from lowtide.sinks.kafka.claimant import Claimant, Marks
 from lowtide.sinks.kafka.claims import pair_of
@@ -79,7 +87,7 @@ class JavaTransactions:
         """Claim the ids, *then* see that this life is still the one: a claim that comes late is the last one, too.
 
         Raises:
-            TransactionsTooOld: The brokers, or this host, have no transactions of version 2; nothing was claimed.
+            TransactionsTooOld: The brokers, or this host, have no transactions of version 2.
         """
         self._expect("grant the transactional id")
         self._producer = self._started()
@@ -122,12 +130,16 @@ class JavaTransactions:
     def _started(self) -> JavaProducer:
         try:
             return JavaProducer(self._buffer_bytes)
-        except (JarMissing, JavaMissing) as missing:
+        except (JarMissing, JarDamaged, JavaMissing) as missing:
             raise _too_old(missing.what, missing.where, missing.way_out) from missing
 
     def _claim(self, ids: Sequence[str]) -> None:
         assert self._producer is not None, "it is started"
-        claimed = self._producer.open(ids, self._properties, self._max_record_bytes, self._patience)
+        try:
+            claimed = self._producer.open(ids, self._properties, self._max_record_bytes, self._patience)
+        except LifeEnded as ended:
+            # Whatever it has claimed, the next claim takes over.
+            raise _too_old(ended.what, ended.where, "see that Java can run on this host") from ended
         if claimed.kind is Kind.OLD:
             way_out = "raise that feature to 2 by Kafka's own tool, if all brokers are Kafka 4 or newer"
             raise _too_old(f"the cluster's feature {claimed.text}", f"broker {self._brokers}", way_out)
