@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lowtide.conf import Conf
 from lowtide.conf.store_access import store_setting
 from lowtide.driver.spark_conf import submitted
-from lowtide.errors import InterpreterMismatch, JarMissing, LifeEnded, SessionTaken
+from lowtide.errors import InterpreterMismatch, JarDamaged, JarMissing, LifeEnded, SessionTaken
 from lowtide.jars.class_archive import ClassArchive
 from lowtide.jars.java import find_java
 from lowtide.jars.shim import shim_jar
@@ -59,16 +59,7 @@ def settings(conf: Conf) -> dict[str, str]:
         "spark.ui.enabled": str(conf.spark.web_ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         **conf.spark.properties,
-        **_files(conf),
     }
-
-
-def _files(conf: Conf) -> dict[str, str]:
-    """Return what brings Kafka's own producer to executors: beside their class path, which has an older one."""
-    if conf.kafka.transactions == "v1" or conf.spark.master.startswith("local"):
-        return {}
-    given = conf.spark.properties.get("spark.files")
-    return {"spark.files": ",".join([*([given] if given else []), *map(str, producer_jars())])}
 
 
 def launch_settings(conf: Conf) -> dict[str, str]:
@@ -116,6 +107,7 @@ def start_session(conf: Conf, name: str) -> SparkSession:
     """
     running = _running(conf)
     if running is not None:
+        _bring_producer(running, conf)
         return running
     find_java()
     _check_interpreter()
@@ -134,7 +126,35 @@ def start_session(conf: Conf, name: str) -> SparkSession:
     except Exception as error:
         raise _start_failed(error) from error
     session.sparkContext.setLogLevel(conf.spark.log_level)
+    _bring_producer(session, conf)
     return session
+
+
+def _bring_producer(session: SparkSession, conf: Conf) -> None:
+    """Have Spark bring Kafka's own producer to executors: as files, since their class path has an older one.
+
+    Spark's files are the master's that runs, which spark-submit may have named; an executor has them before its first
+    task, so before it starts a worker.
+
+    Raises:
+        JarMissing, JarDamaged: as `producer_jars`, where `[kafka] transactions` is "v2".
+    """
+    context = session.sparkContext
+    if conf.kafka.transactions == "v1" or not has_executors(context.master):
+        return
+    try:
+        jars = producer_jars()
+    except (JarMissing, JarDamaged) as missing:
+        if conf.kafka.transactions == "v2":
+            raise
+        LOG.warning(
+            "executors without the jars of Kafka's own producer take transactions of version 1: %s", missing.what
+        )
+        return
+    there = {Path(str(url)).name for url in context.listFiles}
+    for jar in jars:
+        if jar.name not in there:
+            context.addFile(str(jar))
 
 
 def under_tls(conf: Conf) -> bool:
