@@ -117,7 +117,7 @@ def test_the_driver_runs_in_the_cluster_and_one_key_begins_one_life(
     job, source, sink = unique("orders"), kafka.topic("orders", 2), kafka.topic("out", 2)
     (tmp_path / "orders.py").write_text(FLOW.format(job=job, source=source, sink=sink))
     (tmp_path / "orders.toml").write_text(
-        f'[kafka]\nbootstrap_servers = "{kafka.address}"\n[zookeeper]\nhosts = "{zookeeper}"\n'
+        f'[kafka]\nbootstrap_servers = "{kafka.address}"\ntransactions = "v2"\n[zookeeper]\nhosts = "{zookeeper}"\n'
         f'[snapshots]\nurl = "{tmp_path}/snapshots"\n[spark]\ncheckpoint_folder = "{tmp_path}/checkpoints"\n'
         f'[job]\nfolder = "{tmp_path}/jobs"\n'
         "[epoch]\nduration_s = 5.0\n[embedded]\nenabled = false\n"
@@ -129,7 +129,13 @@ def test_the_driver_runs_in_the_cluster_and_one_key_begins_one_life(
         master,
         python=sys.executable,
         jars=tuple(f"local://{jar}" for jar in jars()),
-        properties={"spark.cores.max": "6", "spark.driver.memory": "700m", "spark.executor.memory": "700m"},
+        properties={
+            "spark.cores.max": "6",
+            "spark.driver.memory": "700m",
+            "spark.executor.memory": "700m",
+            # Executors have no jars of Kafka's own producer but those that Spark brings them.
+            "spark.executorEnv.LOWTIDE_CACHE": str(tmp_path / "executors' cache"),
+        },
     )
     monkeypatch.setenv("SPARK_HOME", str(pyspark_folder()))
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")

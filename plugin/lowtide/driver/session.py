@@ -139,8 +139,7 @@ def _bring_producer(session: SparkSession, conf: Conf) -> None:
     Raises:
         JarMissing, JarDamaged: as `producer_jars`, where `[kafka] transactions` is "v2".
     """
-    context = session.sparkContext
-    if conf.kafka.transactions == "v1" or not has_executors(context.master):
+    if conf.kafka.transactions == "v1" or not has_executors(master_of(conf)):
         return
     try:
         jars = producer_jars()
@@ -151,6 +150,7 @@ def _bring_producer(session: SparkSession, conf: Conf) -> None:
             "executors without the jars of Kafka's own producer take transactions of version 1: %s", missing.what
         )
         return
+    context = session.sparkContext
     there = {Path(str(url)).name for url in context.listFiles}
     for jar in jars:
         if jar.name not in there:
