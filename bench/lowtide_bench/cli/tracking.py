@@ -64,7 +64,13 @@ class Options(Printed):
 @click.option("--depth", type=click.IntRange(min=1), default=2, show_default=True, help="Shuffles otherwise.")
 @click.option("--period", type=click.IntRange(min=1), default=100, show_default=True, help="Period otherwise, in ms.")
 @click.option("--rate", type=click.IntRange(min=100), default=2_000, show_default=True, help="Records/s otherwise.")
-@click.option("--flush", type=click.IntRange(min=1), default=2, show_default=True, help="As a job's hosts do it.")
+@click.option(
+    "--flush",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Ms between flushes otherwise; a job has 2.",
+)
 @click.option(
     "--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw the figures into this folder, as SVG."
 )
