@@ -8,6 +8,7 @@ below min time is its own; a notice of the tracker is received once and passed t
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from lowtide.assignment.deployment import Deployment
 from lowtide.assignment.messages import Cancel, Committed, WorkerNews
 from lowtide.assignment.welcome import Welcome
 from lowtide.core.effects import Frame
+from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.operators.faults.limits import PLACE_BYTES
 from lowtide.core.operators.questions import Question
 from lowtide.core.worker import WorkerCore
@@ -30,6 +32,7 @@ from lowtide.status.gauges import DiskGauges, LineGauges, WorkerGauges
 from lowtide.worker.asking import asking_of
 from lowtide.worker.delivered_times import DeliveredTimes
 from lowtide.worker.exporting import Exporting
+from lowtide.worker.flush_pace import FlushPace
 from lowtide.worker.protocol import Emitted, Frames, Reported
 from lowtide.worker.rounds import Rounds
 from lowtide.worker.shares import Share, SharedDelivery
@@ -41,8 +44,6 @@ from lowtide_tracker.floors import Floors
 if TYPE_CHECKING:
     from lowtide.worker.stage import LevelStage
 
-FLUSH_S = 0.002
-"""Least time between two flushes to the tracker: it bounds what tracking adds to a record's latency."""
 MEND_S = 0.005
 """The interval of retries on a broken line."""
 KEEP_FLOORS_S = 1.0
@@ -126,7 +127,8 @@ class LevelHost:
         self._request: Request | None = None
         """The newest notice received."""
         self._news: list[Reported] = []
-        self._flushed_s = self._kept_s = self._heard_s = self._caught_up_s = self._asked_s = 0.0
+        self._pace = FlushPace()
+        self._kept_s = self._heard_s = self._caught_up_s = self._asked_s = 0.0
         self._delivered = DeliveredTimes()
 
     # -- workers ---------------------------------------------------------------------------------------------------
@@ -421,8 +423,8 @@ class LevelHost:
         line = self.line
         if line.fileno() < 0 and not line.mend(now_s):
             return emitted
-        if self.dirty and now_s - self._flushed_s >= FLUSH_S:
-            self._flushed_s = now_s
+        if self.dirty and self._pace.due(now_s, lowest := self._lowest):
+            self._pace.flushed(now_s, lowest)
             for stage in self._fronts:
                 stage.core.report()
             flush = self.local.flush()
@@ -430,6 +432,11 @@ class LevelHost:
             self.dirty = flush is None and self.local.unflushed
             line.flush(flush)
         return emitted
+
+    @property
+    def _lowest(self) -> int:
+        """The lowest heartbeat of its fronts; `NO_TICK` if it has none."""
+        return min([stage.heartbeat for stage in self._fronts], default=NO_TICK)
 
     def _go_on(self) -> Emitted:
         """Let workers without a portion in this turn do one more of what min time has freed."""
@@ -462,7 +469,8 @@ class LevelHost:
             return 0.0
         if self.line.fileno() < 0:
             return MEND_S
-        return max(0.0, self._flushed_s + FLUSH_S - now_s) if self.dirty else 1.0
+        reached_s = min([stage.reached_at_s() for stage in self._fronts], default=math.inf) - now_s
+        return max(0.0, min(self._pace.due_s(now_s) if self.dirty else 1.0, reached_s))
 
     def close(self, timeout_s: float) -> int:
         """Deliver what the sinks were given, and return the number of records left after the time-out."""

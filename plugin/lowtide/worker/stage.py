@@ -7,6 +7,7 @@ with the host's next flush.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -55,6 +56,8 @@ from lowtide_tracker import Floor
 
 WAKE_S = 0.02
 """The interval at which the service learns that somebody waits for min time."""
+RECORD_WAKE_S = 0.005
+"""The same for each record since, so that a partition's only record waits for its grant no longer than it has to."""
 
 Out = list[tuple[int, bytes]]
 """Frames for workers of the next level in other processes: `(target partition, bytes)`."""
@@ -247,6 +250,13 @@ class LevelStage:
         front = self.core.front
         return front is None or (front.pulling and time.monotonic() >= self._rests_until_s)
 
+    @property
+    def heartbeat(self) -> int:
+        """The tick below which its front labels nothing more; level 0 has one."""
+        front = self.core.front
+        assert front is not None, "only level 0 has a front"
+        return front.heartbeat
+
     def reached_ms(self) -> int | None:
         """Return the time of the log up to which the partition is read (ms since 1970); None for later levels."""
         front = self.core.front
@@ -358,12 +368,22 @@ class LevelStage:
             self.host.forget_floors(front, offset)
 
     def reached(self, now_s: float) -> Reached | None:
-        """Return the offset that the front expects, and its state, if the service does not know them; else None."""
+        """Return the offset that the front expects, and its state, if the service is to learn them now; else None."""
         front = self.core.front
-        if front is None or front.next_offset == self._woke_at or now_s - self._woke_s < WAKE_S:
+        if front is None or self.reached_at_s() > now_s:
             return None
         self._woke_at, self._woke_s = front.next_offset, now_s
         return Reached(front.next_offset, front.heartbeat)
+
+    def reached_at_s(self) -> float:
+        """Return when the service is to learn the offset that the front expects; infinite if it knows it.
+
+        Only where few records come does min time wait for what the service grants; others carry the time themselves.
+        """
+        front = self.core.front
+        if front is None or front.next_offset == self._woke_at:
+            return math.inf
+        return self._woke_s + min(WAKE_S, RECORD_WAKE_S * (front.next_offset - self._woke_at))
 
     def gauges(self) -> WorkerGauges:
         """Return counts, and histograms of `HOPS` (bucket to records)."""

@@ -34,7 +34,8 @@ from lowtide.core.fronts.front import Window
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.worker import stage as stage_module
-from lowtide.worker.host import FLUSH_S, KEEP_FLOORS_S
+from lowtide.worker.flush_pace import EARLY_FLUSHES, FLUSH_S
+from lowtide.worker.host import KEEP_FLOORS_S
 from lowtide_tracker import Flush
 
 LATER_S = 1e9
@@ -105,21 +106,40 @@ def flushes_of(stage: stage_module.LevelStage, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_flushes_keep_their_distance(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often the loop turns."""
+    """However often the loop turns, but for a few that min time may wait for."""
     stage = rig.stages["0/orders-1"]
     tick(stage, 100.0)
+    stage.host.news(100.0)
     sent = flushes_of(stage, monkeypatch)
-    for number in range(10):
+    for number in range(EARLY_FLUSHES + 6):
         list(stage.rows(packed(orders(1), first=number, tick=5 + number), NOW))
-        tick(stage, 100.0 + FLUSH_S * number / 10)
-    assert sent == []
-    assert 0.0 < stage.host.due_s(100.0 + FLUSH_S * 0.9) <= FLUSH_S / 5
-    tick(stage, 100.0 + FLUSH_S * 1.001)
-    (flush,) = sent
-    assert sorted(at for _, at, _ in flush.acks) == list(range(5, 15))
+        tick(stage, 100.0 + FLUSH_S * number / (EARLY_FLUSHES + 6))
+    early = sent[:]
+    assert [flush.heartbeats for flush in early] == [((1, 5 + number),) for number in range(EARLY_FLUSHES)]
+    assert 0.0 < stage.host.due_s(100.0 + FLUSH_S * 0.9) < FLUSH_S
+    tick(stage, 100.0 + FLUSH_S * 2.001)
+    (flush,) = sent[EARLY_FLUSHES:]
+    assert sorted(at for _, at, _ in flush.acks) == list(range(5 + EARLY_FLUSHES, 15))
     assert flush.heartbeats == ((1, 14),), "R5: the heartbeat goes with the acks of what it closes"
     tick(stage, 101.0)
-    assert len(sent) == 1, "nothing is left"
+    assert sent[EARLY_FLUSHES:] == [flush], "nothing is left"
+
+
+def test_a_flush_is_early_only_if_it_raises_the_lowest_heartbeat_of_the_host(
+    tracker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another front's rise moves no min time: it keeps the distance, and goes with the next flush."""
+    rig = Rig.of(deployment(), tracker.address, hosts=1)
+    first, second = rig.stages["0/orders-0"], rig.stages["0/orders-1"]
+    tick(first, 100.0)
+    sent = flushes_of(first, monkeypatch)
+    list(first.rows(packed(orders(1), 0, tick=5), NOW))
+    tick(first, 100.0 + FLUSH_S * 0.1)
+    assert sent == []
+    list(second.rows(packed(orders(1), 1, tick=3), NOW))
+    tick(first, 100.0 + FLUSH_S * 0.2)
+    (flush,) = sent
+    assert dict(flush.heartbeats) == {0: 5, 1: 3}
 
 
 def test_what_cannot_be_flushed_yet_is_flushed_later(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +150,7 @@ def test_what_cannot_be_flushed_yet_is_flushed_later(rig: Rig, monkeypatch: pyte
     sent = flushes_of(stage, monkeypatch)
     local._max_unacknowledged = 0
     tick(stage, 100.0)
+    stage.host.news(100.0)
     assert sent == []
     assert stage.host.due_s(100.0) == pytest.approx(FLUSH_S)
     local._max_unacknowledged = 10
@@ -284,9 +305,25 @@ def test_the_service_hears_which_offset_is_expected_once(tracker: Served) -> Non
     assert stage.host.news(100.0) == [("0/orders-1", Reached(0, 0))]
     assert stage.host.news(200.0) == []
     list(stage.rows(packed(orders(3)), NOW))
-    assert stage.host.news(100.0 + stage_module.WAKE_S / 2) == []
+    assert stage.host.news(100.0 + stage_module.RECORD_WAKE_S * 2) == []
     ((_, reached),) = stage.host.news(200.0)
     assert reached == Reached(3, gauges_of_front(stage).heartbeat)
+
+
+def test_the_service_hears_of_a_record_at_once_if_few_come(tracker: Served) -> None:
+    """Min time waits for what it grants; of many it hears together, and the loop turns when it is time."""
+    stage = stage_of(deployment(), "0/orders-1", 0, tracker.address)
+    tick(stage, 100.0)
+    stage.host.news(100.0)
+    list(stage.rows(packed(orders(1)), NOW))
+    ((_, reached),) = stage.host.news(100.0 + stage_module.RECORD_WAKE_S)
+    assert reached == Reached(1, gauges_of_front(stage).heartbeat)
+    tick(stage, 101.0)
+    list(stage.rows(packed(orders(9), first=1), NOW))
+    assert stage.host.news(100.0 + stage_module.WAKE_S) == []
+    tick(stage, now := 100.0 + stage_module.WAKE_S + stage_module.RECORD_WAKE_S / 2)
+    assert stage.host.due_s(now) <= stage_module.RECORD_WAKE_S / 2
+    assert len(stage.host.news(100.0 + stage_module.WAKE_S + stage_module.RECORD_WAKE_S)) == 1
 
 
 def test_a_failed_record_is_named_by_its_partition(rig: Rig) -> None:
