@@ -1,4 +1,4 @@
-"""When a host flushes to the tracker: at once if min time may move by it, else after a while, with what comes till then."""
+"""When a host flushes to the tracker: at once if min time may move by it, else later, with all that comes meanwhile."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class FlushPace:
     """Paces the flushes of one host.
 
     Min time goes no further than the lowest heartbeat. A flush that raises the lowest one of the host's own fronts
-    may be the one that all wait for, so it is early: it does not keep the distance. Where fronts follow their log the lowest
-    rises once a tick at most, so early flushes are few; while they work off a backlog it rises with every turn, and
-    then early flushes are as far apart as others.
+    may be the one that all wait for, so it is early: it does not keep the distance. Where fronts follow their log the
+    lowest rises once a tick at most, so early flushes are few; while they work off a backlog it rises with every turn,
+    and then early flushes are as far apart as others.
 
     Example:
         >>> pace = FlushPace()

@@ -120,8 +120,15 @@ class ClockEstimate:
 
     def at_least_ms(self) -> int:
         """Return a time that the broker's clock has already shown: never ahead of it, as far as the stamps tell."""
+        return int(self._at_least_ms() // 1)
+
+    def shows_in_s(self, ms: int) -> float:
+        """Return the seconds until `at_least_ms` gets to a time; 0 if it has."""
+        return max(0.0, (ms - self._at_least_ms()) / 1000)
+
+    def _at_least_ms(self) -> float:
         now_s = time.monotonic()
-        return int((self._started_ms + now_s * 1000 + self._believed(self._bounds(now_s)[0])) // 1)
+        return self._started_ms + now_s * 1000 + self._believed(self._bounds(now_s)[0])
 
     def stamped(self, before_s: float, stamp_ms: int, after_s: float) -> None:
         """Take a stamp that the broker made between two times of `time.monotonic`."""

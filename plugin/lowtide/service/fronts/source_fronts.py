@@ -256,7 +256,8 @@ class SourceFronts:
             self._tails.at(start.number, reached.next_offset)
             if reached.tick < end_tick(self._setting.shape.slack_ms):  # Nothing waits for the end of time.
                 self._waited_for = max(self._waited_for, reached.tick)
-                self._tails.active()
+                # Min time passes a tick once all fronts have promised the next one.
+                self._tails.active((reached.tick + 1) * self._setting.shape.slack_ms)
 
     def _heard_min_time(self, tick: int) -> None:
         if tick > self._waited_for and self._tails is not None:

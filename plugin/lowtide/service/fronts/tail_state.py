@@ -136,10 +136,6 @@ class _Watched:
     failures: int = 0
     retry_s: float = -math.inf
 
-    def due_s(self, pace_s: float) -> float:
-        """Return the time of its next look."""
-        return max(self.looked_s + pace_s, self.retry_s)
-
     def ends_at_next(self, lso: int) -> bool:
         """Return whether nothing lies between what the owner expects and `lso`."""
         return self.empty[0] == self.next and self.next <= lso <= self.empty[1]
@@ -178,7 +174,7 @@ class TailState:
         self._skew_ms = skew_ms
         self._active_s = active_s
         self._idle_s = idle_s
-        self._active_until_s = -math.inf
+        self._active_until_s = self._useful_s = -math.inf
         self._watched: dict[int, _Watched] = {}
 
     def watch(self, tail: Tail) -> None:
@@ -202,11 +198,21 @@ class TailState:
         start, end = (0, 0) if watched is None else watched.empty
         return end if start <= offset <= end else offset
 
-    def active(self, now_s: float) -> bool:
-        """Note that something waits for min time; return whether nothing did before."""
+    def active(self, now_s: float, useful_s: float = -math.inf) -> bool:
+        """Note that something waits for min time; return whether a look may be due earlier than before.
+
+        Args:
+            now_s: The time.
+            useful_s: The time from which on a look grants enough for what waits; such a look is made then.
+        """
         begins = now_s >= self._active_until_s
         self._active_until_s = now_s + ACTIVE_FOR_S
-        return begins
+        useful_s = min(useful_s, now_s + self._active_s)
+        # Of several that wait the first counts; the others get their looks at the usual pace.
+        if begins or useful_s < self._useful_s or (now_s >= self._useful_s and useful_s > self._useful_s):
+            self._useful_s = useful_s
+            return True
+        return False
 
     def calm(self) -> None:
         """Note that nothing waits any more."""
@@ -214,11 +220,11 @@ class TailState:
 
     def due(self, now_s: float) -> list[Tail]:
         """Return the tails to look at now."""
-        return [found.tail for found in self._watched.values() if found.due_s(self._pace_s(found, now_s)) <= now_s]
+        return [found.tail for found in self._watched.values() if self._due_s(found, now_s) <= now_s]
 
     def wait_s(self, now_s: float) -> float:
         """Return the time until there is something to do, at most `idle_s`."""
-        times = [found.due_s(self._pace_s(found, now_s)) for found in self._watched.values()]
+        times = [self._due_s(found, now_s) for found in self._watched.values()]
         return min(self._idle_s, max(0.0, min(times, default=math.inf) - now_s))
 
     def failing(self, tails: Iterable[Tail]) -> list[Tail]:
@@ -362,7 +368,14 @@ class TailState:
             watched.record_s = (watched.record_s or now_s) if end == RECORD else None
             watched.lost_s = (watched.lost_s or now_s) if end == NO_OFFSET else None
 
-    def _pace_s(self, watched: _Watched, now_s: float) -> float:
+    def _due_s(self, watched: _Watched, now_s: float) -> float:
+        """Return the time of a tail's next look."""
         if now_s >= self._active_until_s:
-            return self._idle_s
-        return max(self._active_s, BUSY_LOOK_S) if watched.rate > BUSY_RECORDS_PER_S else self._active_s
+            due_s = watched.looked_s + self._idle_s
+        elif watched.rate > BUSY_RECORDS_PER_S:
+            due_s = watched.looked_s + max(self._active_s, BUSY_LOOK_S)
+        elif watched.looked_s < self._useful_s:
+            due_s = self._useful_s
+        else:
+            due_s = watched.looked_s + self._active_s
+        return max(due_s, watched.retry_s)

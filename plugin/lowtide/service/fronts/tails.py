@@ -7,6 +7,7 @@ owner expects next if a topic is written in transactions. `tail_state` decides w
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -99,6 +100,7 @@ class Tails:
         self._ids_s = 0.0
         self._clock = clock if clock is not None else ClockEstimate()
         self._promises = promises
+        self._skew_ms = skew_ms
         self._state = TailState(skew_ms=skew_ms, active_s=ACTIVE_S, idle_s=idle_ms / 1000)
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -145,11 +147,18 @@ class Tails:
         with self._lock:
             return self._state.unread(time.monotonic())
 
-    def active(self) -> None:
-        """Look at once, and often until `calm` is called, for half a second at most: something waits for min time."""
+    def active(self, past_ms: int | None = None) -> None:
+        """Look often until `calm` is called, for half a second at most: something waits for min time.
+
+        Args:
+            past_ms: The time that grants have to reach for what waits, so that the first look is made when they do;
+                None for a first look at once.
+        """
+        useful_in_s = -math.inf if past_ms is None else self._clock.shows_in_s(past_ms + self._skew_ms)
         with self._lock:
-            begins = self._state.active(time.monotonic())
-        if begins:
+            now_s = time.monotonic()
+            sooner = self._state.active(now_s, now_s + useful_in_s)
+        if sooner:
             self._wake.set()
 
     def calm(self) -> None:

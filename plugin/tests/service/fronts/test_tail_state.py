@@ -125,6 +125,24 @@ def test_somebody_waiting_means_a_look_at_once_and_often_for_a_while() -> None:
     assert state.wait_s(1.03 + ACTIVE_FOR_S) == pytest.approx(IDLE_S)
 
 
+def test_the_first_look_is_made_when_it_grants_enough() -> None:
+    """Neither before, in vain, nor at the next of some regular looks."""
+    state = watching()
+    look(state, 7, 1.0)
+    assert state.active(1.02, 1.022)
+    assert (state.due(1.02), state.wait_s(1.02)) == ([], pytest.approx(0.002))
+    assert state.due(1.022) != []
+    look(state, 7, 1.022)
+    assert state.active(1.023, 1.024), "another record waits"
+    assert state.wait_s(1.023) == pytest.approx(0.001)
+    assert not state.active(1.0235, 1.026), "a later one does not put off its look"
+    assert state.wait_s(1.0235) == pytest.approx(0.0005)
+    look(state, 7, 1.024)
+    assert state.wait_s(1.024) == pytest.approx(ACTIVE_S)
+    assert state.active(1.025, 9.0), "a time far ahead leaves the others theirs"
+    assert state.wait_s(1.025) == pytest.approx(ACTIVE_S)
+
+
 def test_a_busy_tail_is_looked_at_less_until_it_is_quiet() -> None:
     state, now_s, lso = watching(), 1.0, 7
     for _ in range(100):
