@@ -130,7 +130,8 @@ def test_the_first_look_is_made_when_it_grants_enough() -> None:
     state = watching()
     look(state, 7, 1.0)
     assert state.active(1.02, 1.022)
-    assert (state.due(1.02), state.wait_s(1.02)) == ([], pytest.approx(0.002))
+    assert state.due(1.02) == []
+    assert state.wait_s(1.02) == pytest.approx(0.002)
     assert state.due(1.022) != []
     look(state, 7, 1.022)
     assert state.active(1.023, 1.024), "another record waits"
@@ -282,6 +283,19 @@ def test_the_brokers_time_is_bounded_by_its_stamps_however_lopsided_the_way(cloc
         assert estimate.at_least_ms() <= clocks.broker_ms
     assert estimate.within_ms < 2
     assert estimate.at_least_ms() > clocks.broker_ms - 5
+
+
+def test_it_says_when_it_will_show_a_time(clocks: Time) -> None:
+    estimate = ClockEstimate()
+    stamp(estimate, clocks, 0.0005, 0.0005)
+    wanted_ms = estimate.at_least_ms() + 3
+    wait_s = estimate.shows_in_s(wanted_ms)
+    assert 0.002 < wait_s <= 0.003
+    clocks.now_s += wait_s - 0.0001
+    assert estimate.at_least_ms() == wanted_ms - 1
+    clocks.now_s += 0.0002
+    assert estimate.at_least_ms() == wanted_ms
+    assert estimate.shows_in_s(wanted_ms) == 0.0
 
 
 def test_a_stamp_that_ages_says_less(clocks: Time) -> None:
