@@ -22,7 +22,6 @@ from lowtide.assignment.deployment import Deployment
 from lowtide.assignment.messages import Cancel, Committed, WorkerNews
 from lowtide.assignment.welcome import Welcome
 from lowtide.core.effects import Frame
-from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.operators.faults.limits import PLACE_BYTES
 from lowtide.core.operators.questions import Question
 from lowtide.core.worker import WorkerCore
@@ -423,7 +422,7 @@ class LevelHost:
         line = self.line
         if line.fileno() < 0 and not line.mend(now_s):
             return emitted
-        if self.dirty and self._pace.due(now_s, lowest := self._lowest):
+        if self.dirty and self._pace.due(now_s, lowest := self._lowest, more=self.local.unflushed):
             self._pace.flushed(now_s, lowest)
             for stage in self._fronts:
                 stage.core.report()
@@ -434,9 +433,13 @@ class LevelHost:
         return emitted
 
     @property
-    def _lowest(self) -> int:
-        """The lowest heartbeat of its fronts; `NO_TICK` if it has none."""
-        return min([stage.heartbeat for stage in self._fronts], default=NO_TICK)
+    def _lowest(self) -> dict[str, int]:
+        """By source topic the lowest heartbeat of its fronts here."""
+        lowest: dict[str, int] = {}
+        for stage in self._fronts:
+            topic, tick = stage.topic, stage.heartbeat
+            lowest[topic] = min(tick, lowest.get(topic, tick))
+        return lowest
 
     def _go_on(self) -> Emitted:
         """Let workers without a portion in this turn do one more of what min time has freed."""

@@ -74,6 +74,7 @@ class LevelStage:
 
     Attributes:
         name: The worker's name.
+        topic: At level 0 the topic that it reads.
         number: Its number in the life's register.
         level: Its level.
         core: Its work without I/O.
@@ -86,6 +87,7 @@ class LevelStage:
     def __init__(self, deployment: Deployment, birth: Birth, welcome: Welcome, host: LevelHost) -> None:
         plan, level = deployment.plan, birth.level
         self.name = birth.name
+        self.topic = birth.name.partition("/")[2].rpartition("-")[0]
         self.number = birth.number
         self.level = level
         self.handed_bytes = 0

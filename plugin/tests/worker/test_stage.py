@@ -34,7 +34,7 @@ from lowtide.core.fronts.front import Window
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.worker import stage as stage_module
-from lowtide.worker.flush_pace import EARLY_FLUSHES, FLUSH_S
+from lowtide.worker.flush_pace import EARLY_FLUSHES, FLUSH_S, LATE_FLUSH_S
 from lowtide.worker.host import KEEP_FLOORS_S
 from lowtide_tracker import Flush
 
@@ -125,21 +125,33 @@ def test_flushes_keep_their_distance(rig: Rig, monkeypatch: pytest.MonkeyPatch) 
     assert sent[EARLY_FLUSHES:] == [flush], "nothing is left"
 
 
-def test_a_flush_is_early_only_if_it_raises_the_lowest_heartbeat_of_the_host(
+def test_a_flush_goes_at_once_only_if_it_raises_the_lowest_heartbeat_of_the_host(
     tracker: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another front's rise moves no min time: it keeps the distance, and goes with the next flush."""
+    """The rise of another front of the source moves no min time: it goes with the next flush, or some time later."""
     rig = Rig.of(deployment(), tracker.address, hosts=1)
     first, second = rig.stages["0/orders-0"], rig.stages["0/orders-1"]
     tick(first, 100.0)
+    first.host.news(100.0)
     sent = flushes_of(first, monkeypatch)
-    list(first.rows(packed(orders(1), 0, tick=5), NOW))
-    tick(first, 100.0 + FLUSH_S * 0.1)
-    assert sent == []
+    for at in (5, 6):
+        list(first.rows(packed(orders(1), 0, first=at - 5, tick=at), NOW))
+        rig.route(first.host.handed())
+        tick(first, 100.0 + FLUSH_S * at)
+        assert sent == []
+    first.host.news(100.0 + FLUSH_S * 6)
+    assert FLUSH_S < first.host.due_s(100.0 + FLUSH_S * 6) < LATE_FLUSH_S
     list(second.rows(packed(orders(1), 1, tick=3), NOW))
-    tick(first, 100.0 + FLUSH_S * 0.2)
+    rig.route(first.host.handed())
+    tick(first, now := 100.0 + FLUSH_S * 6.1)
     (flush,) = sent
-    assert dict(flush.heartbeats) == {0: 5, 1: 3}
+    assert (flush.acks, dict(flush.heartbeats)) == ((), {0: 6, 1: 3})
+    list(first.rows(packed(orders(1), 0, first=2, tick=8), NOW))
+    rig.route(first.host.handed())
+    tick(first, now + LATE_FLUSH_S * 0.9)
+    assert len(sent) == 1
+    tick(first, now + LATE_FLUSH_S * 1.001)
+    assert dict(sent[1].heartbeats) == {0: 8}
 
 
 def test_what_cannot_be_flushed_yet_is_flushed_later(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
