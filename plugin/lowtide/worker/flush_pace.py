@@ -1,4 +1,4 @@
-"""When a host flushes to the tracker: at once if min time may move by it, else later, with all that comes meanwhile."""
+"""The pace of a host's flushes to the tracker: at once where min time may move, else later, with what comes meanwhile."""
 
 from __future__ import annotations
 
