@@ -1,4 +1,4 @@
-"""The pace of a host's flushes to the tracker: at once where min time may move, else later, with what comes meanwhile."""
+"""The pace of a host's flushes to the tracker: at once where min time may move, else with what comes later."""
 
 from __future__ import annotations
 
