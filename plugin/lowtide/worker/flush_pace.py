@@ -31,12 +31,10 @@ class FlushPace:
         [True, False]
     """
 
-    __slots__ = ("_distance_s", "_flushed_s", "_lowest", "_paid_s")
+    __slots__ = ("_flushed_s", "_lowest", "_paid_s")
 
     def __init__(self) -> None:
         self._flushed_s = 0.0
-        self._distance_s = FLUSH_S
-        """The least time from the last flush to the next, for what there is to flush."""
         self._lowest: Mapping[str, int] = {}
         """The lowest heartbeats of the last flush."""
         self._paid_s = 0.0
@@ -50,21 +48,23 @@ class FlushPace:
             lowest: By source topic the lowest heartbeat of the host's fronts.
             more: True if there is more to flush than heartbeats.
         """
-        before = self._lowest
-        risen = any([tick > before.get(topic, NO_TICK) for topic, tick in lowest.items()])
-        self._distance_s = FLUSH_S if risen or more else LATE_FLUSH_S
-        if now_s - self._flushed_s >= self._distance_s:
+        if self.due_s(now_s, lowest, more=more) <= 0.0:
             return True
-        return risen and self._paid_s <= now_s + (EARLY_FLUSHES - 1) * FLUSH_S
+        return self._risen(lowest) and self._paid_s <= now_s + (EARLY_FLUSHES - 1) * FLUSH_S
 
     def flushed(self, now_s: float, lowest: Mapping[str, int]) -> None:
-        """Note a flush, as `due` was asked for it."""
+        """Note a flush."""
         if now_s - self._flushed_s < FLUSH_S:
             self._paid_s = max(self._paid_s, now_s) + FLUSH_S
         self._flushed_s = now_s
-        self._distance_s = FLUSH_S
         self._lowest = lowest
 
-    def due_s(self, now_s: float) -> float:
-        """Return the seconds until what `due` was asked for is flushed in any case."""
-        return max(0.0, self._flushed_s + self._distance_s - now_s)
+    def due_s(self, now_s: float, lowest: Mapping[str, int], *, more: bool) -> float:
+        """Return the seconds until a flush is due that is not early; arguments as of `due`."""
+        distance_s = FLUSH_S if more or self._risen(lowest) else LATE_FLUSH_S
+        return max(0.0, self._flushed_s + distance_s - now_s)
+
+    def _risen(self, lowest: Mapping[str, int]) -> bool:
+        """Return whether a lowest heartbeat is higher than in the last flush."""
+        before = self._lowest
+        return any([tick > before.get(topic, NO_TICK) for topic, tick in lowest.items()])

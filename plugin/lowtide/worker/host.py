@@ -472,8 +472,9 @@ class LevelHost:
             return 0.0
         if self.line.fileno() < 0:
             return MEND_S
+        flush_s = self._pace.due_s(now_s, self._lowest, more=self.local.unflushed) if self.dirty else 1.0
         reached_s = min([stage.reached_at_s() for stage in self._fronts], default=math.inf) - now_s
-        return max(0.0, min(self._pace.due_s(now_s) if self.dirty else 1.0, reached_s))
+        return max(0.0, min(flush_s, reached_s))
 
     def close(self, timeout_s: float) -> int:
         """Deliver what the sinks were given, and return the number of records left after the time-out."""

@@ -141,6 +141,9 @@ def test_a_flush_goes_at_once_only_if_it_raises_the_lowest_heartbeat_of_the_host
         assert sent == []
     first.host.news(100.0 + FLUSH_S * 6)
     assert FLUSH_S < first.host.due_s(100.0 + FLUSH_S * 6) < LATE_FLUSH_S
+    first.core.tracker.fold(1, [9], 1)
+    assert first.host.due_s(100.0 + FLUSH_S * 6) == 0.0, "an ack waits no longer than before"
+    first.core.tracker.fold(1, [9], 1)
     list(second.rows(packed(orders(1), 1, tick=3), NOW))
     rig.route(first.host.handed())
     tick(first, now := 100.0 + FLUSH_S * 6.1)
