@@ -22,6 +22,7 @@ def submit(entry: JobEntry) -> None:
         "no_state": Param(
             False, type="boolean", description="Begin without state, from the sources' beginning, despite commits."
         ),
+        "require_state": Param(False, type="boolean", description="Refuse to start a job that has no commit."),
     }
     with job_dag(entry, "submit", doc=__doc__ or "", params=params):
         RunFlowOperator(
@@ -29,6 +30,7 @@ def submit(entry: JobEntry) -> None:
             **start_arguments(entry),
             if_running=param("if_running"),
             no_state=param("no_state"),
+            require_state=param("require_state"),
         )
 
 

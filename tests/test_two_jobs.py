@@ -116,7 +116,8 @@ class Graph:
         return process
 
     def ask(self, *command: str) -> Any:
-        asked = self.start("-m", "lowtide.cli", *command, "--json")
+        program = [] if command[0].endswith(".py") else ["-m", "lowtide.cli"]
+        asked = self.start(*program, *command, "--json")
         assert asked.wait(HANGS_S) == 0, self.said(asked)
         text = self.said(asked)
         return json.loads(text[text.index("\n", text.find("JAVA_TOOL")) if "JAVA_TOOL" in text else 0 :])
@@ -188,6 +189,8 @@ def test_records_keep_their_ticks_and_the_last_jobs_time_implies_the_first_ones(
     graph.kill(first)
     until(lambda: "is not running" in str(graph.ask("tracker", "status")["chains"]), lambda: graph.said(tracker))
     write(70, 80)
+    plan = graph.ask("first_flow.py", "recover", "--dry-run")
+    assert plan["readers"] == {graph.last: [graph.middle]}, "named before anything is done to them"
     graph.job("first_flow", graph.first, graph.source, graph.middle)
     write(80, 100)
     totals = graph.kafka.messages(graph.sink, 200, HANGS_S)

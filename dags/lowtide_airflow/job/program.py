@@ -32,6 +32,7 @@ class Start:
         commit: begin from this commit and no other, by its id or name.
         time: begin from the newest commit that ends at or before this, ISO.
         no_state: begin without state, even if there are commits.
+        require_state: refuse a job that has no commit.
         redeliver: deliver everything from there on again, as a new output generation.
         despite_readers: do so though other jobs of the graph read it.
     """
@@ -42,6 +43,7 @@ class Start:
     commit: str | None = None
     time: str | None = None
     no_state: bool = False
+    require_state: bool = False
     redeliver: bool = False
     despite_readers: bool = False
 
@@ -60,6 +62,7 @@ class Start:
             *(["--commit", self.commit] if self.commit is not None else []),
             *(["--time", self.time] if self.time is not None else []),
             *(["--allow-no-state"] if self.no_state else []),
+            *(["--require-state"] if self.require_state else []),
             *(["--redeliver"] if self.redeliver else []),
             *(["--despite-readers"] if self.redeliver and self.despite_readers else []),
         ]

@@ -206,6 +206,7 @@ class RunFlowOperator(StartOperator):
     Args:
         commit: begin from this commit and no other, by its id or name.
         time: begin from the newest commit that ends at or before this, ISO.
+        require_state: refuse to start a job that has no commit.
         redeliver: deliver everything from there on again, as a new output generation.
         despite_readers: do so though other jobs of the graph read it and get it a second time.
         if_running: what to do with a job that runs already: "fail", or "leave" it and succeed.
@@ -220,6 +221,7 @@ class RunFlowOperator(StartOperator):
         *StartOperator.template_fields,
         "commit",
         "time",
+        "require_state",
         "redeliver",
         "despite_readers",
         "if_running",
@@ -235,6 +237,7 @@ class RunFlowOperator(StartOperator):
         flow: str,
         commit: str | None = None,
         time: str | None = None,
+        require_state: bool | str = False,
         redeliver: bool | str = False,
         despite_readers: bool | str = False,
         if_running: str = "fail",
@@ -245,6 +248,7 @@ class RunFlowOperator(StartOperator):
         super().__init__(job=job, flow=flow, **kwargs)
         self.commit = commit
         self.time = time
+        self.require_state = require_state
         self.redeliver = redeliver
         self.despite_readers = despite_readers
         self.if_running = if_running
@@ -258,6 +262,7 @@ class RunFlowOperator(StartOperator):
             super().start_point(),
             commit=str(self.commit) if self.commit else None,
             time=str(self.time) if self.time else None,
+            require_state=is_true(self.require_state),
             redeliver=is_true(self.redeliver),
             despite_readers=is_true(self.despite_readers),
         )
@@ -349,7 +354,7 @@ class PreviewFlowOperator(RunFlowOperator):
 
     Args:
         job, flow, conf_file, settings, no_state, and all arguments of spark-submit: see `StartOperator`.
-        commit, time, redeliver, despite_readers: see `RunFlowOperator`.
+        commit, time, require_state, redeliver, despite_readers: see `RunFlowOperator`.
         lowtide_conn_id, timeout: see `LowtideOperator`.
     """
 
@@ -378,7 +383,7 @@ class PreviewFlowOperator(RunFlowOperator):
             try:
                 choice = snapshots.choose(start.commit, before_ms)
             except NoSuchCommit:
-                if start.chosen:
+                if start.chosen or start.require_state:
                     raise
                 return None
         return {"id": choice.commit.id}

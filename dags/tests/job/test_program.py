@@ -43,6 +43,7 @@ def test_a_supervised_start_is_run_or_recover_with_its_key() -> None:
     assert lowtide.arguments(Start("flow.py", no_state=True), "k")[1:6] == [
         *("run", "flow.py", "--detach", "--json", "--allow-no-state"),
     ]
+    assert lowtide.arguments(Start("flow.py", require_state=True), "k")[5] == "--require-state"
     chosen = Start("flow.py", commit="000001-0002", redeliver=True)
     assert lowtide.arguments(chosen, "k")[1:8] == [
         *("recover", "flow.py", "--detach", "--json", "--commit", "000001-0002", "--redeliver"),

@@ -133,6 +133,7 @@ def _conf_options(given: dict[str, Any]) -> list[str]:
 def _start_options(start: StartFrom) -> list[str]:
     """The options that say where the runner begins; those of `recover` are given by `recover` alone."""
     options = ["--allow-no-state"] if start.no_state else []
+    options += ["--require-state"] if start.require_state else []
     options += [] if start.floors_from is None else ["--floors-from", start.floors_from]
     options += [] if start.commit is None else ["--commit", start.commit]
     options += ["--verified", start.verified] if start.verified else []

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from lowtide.cli.graph_question import refuse_readers
+from lowtide.cli.graph_readers import refuse_readers
 from lowtide.cli.job_start import Running, flow_of, refuse_detaching, run_flow, with_running
 from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.output import IsoTime, bar
@@ -23,7 +23,7 @@ from lowtide.jobs.folder import JobFolder
 
 
 def with_start(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `--commit`, `--time`, `--allow-no-state` and `--redeliver`, and what its preview has verified.
+    """Give a command the options that say where a start begins, and what its preview has verified.
 
     It gets them as `start`; UsageError if they contradict each other.
     """
@@ -35,6 +35,7 @@ def with_start(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--allow-no-state", is_flag=True, help="Ignore commits: start without state, from the beginning of the sources."
     )
+    @click.option("--require-state", is_flag=True, help="Refuse to start a job that has no commit.")
     @click.option(
         "--redeliver", is_flag=True, help="Deliver everything from there on again, as a new output generation."
     )
@@ -45,17 +46,20 @@ def with_start(command: Callable[..., Any]) -> Callable[..., Any]:
         commit: str | None,
         before_ms: int | None,
         allow_no_state: bool,
+        require_state: bool,
         redeliver: bool,
         verified: str,
         **kwargs: Any,
     ) -> Any:
         if (commit is not None) + (before_ms is not None) + allow_no_state > 1:
             raise click.UsageError("--commit, --time and --allow-no-state name different beginnings; give one")
+        if require_state and allow_no_state:
+            raise click.UsageError("--allow-no-state begins without state, which --require-state refuses; give one")
         if redeliver and allow_no_state:
             raise click.UsageError(
                 "--redeliver begins from a commit; to deliver everything again, give the flow another name"
             )
-        start = StartFrom(commit, before_ms, allow_no_state, redeliver, verified=verified)
+        start = StartFrom(commit, before_ms, allow_no_state, require_state, redeliver, verified=verified)
         return command(*args, start=start, **kwargs)
 
     return starting
@@ -87,8 +91,9 @@ def recover(
 
     Without options it begins as `lowtide run` does: from the newest commit that is whole. A commit is verified before
     anything is started. Output after it is recomputed but not delivered again, unless you pass --redeliver, for
-    instance after correcting a fault of the flow; that drops later commits. A redelivery into a topic that other
-    jobs of the graph read is refused, with their names, unless you pass --despite-readers.
+    instance after correcting a fault of the flow; that drops later commits. Other jobs of the graph that read what
+    the job writes are named, with what they will see. A redelivery that they would read is refused, unless you pass
+    --despite-readers.
     """
     loaded = flow_of(context, flow)
     if running.supervised:
@@ -106,7 +111,7 @@ def recover(
         click.echo(recovery.page(), err=not dry_run)
     recovery.refuse()
     if start.redeliver and not despite_readers:
-        refuse_readers(conf, loaded.name, sink_topics(recovery.plan))
+        refuse_readers(conf, loaded.name, sink_topics(recovery.plan), recovery.readers)
     if dry_run:
         return 0
     return run_flow(context, recovery.plan, conf, recovery.start, running, as_json=as_json)

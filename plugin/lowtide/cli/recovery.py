@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lowtide.cli.graph_readers import Readers, readers_in_graph
 from lowtide.cli.output import OnProgress, size, table, time_of
 from lowtide.cli.snapshot_place import opened
 from lowtide.conf import Conf
@@ -75,6 +76,7 @@ class Recovery:
         twice: True if recomputed output is delivered again: `job.delivery` is "at_least_once".
         refusal: The error with which the start would be refused; None if it would not.
         redelivered: Records that readers see again at most, as a new output generation; None without a redelivery.
+        readers: The other jobs of the graph that read what the job writes.
     """
 
     plan: Plan
@@ -87,6 +89,7 @@ class Recovery:
     twice: bool
     refusal: LowtideError | None = None
     redelivered: int | None = None
+    readers: Readers = Readers({})  # noqa: RUF009 - a frozen value
 
     @property
     def start(self) -> StartFrom:
@@ -127,7 +130,7 @@ class Recovery:
         if self.redelivered is not None:
             again = f"readers see {count_of(self.redelivered, 'record')} once more at most, as a new output generation"
         total = f"{count_of(self.records, 'record')} to be read until now is reached; {again}"
-        return "\n".join([*self._begins(), "", table(headings, rows), "", total])
+        return "\n".join([*self._begins(), "", table(headings, rows), "", total, *self.readers.lines(self._seen)])
 
     def as_object(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -153,8 +156,24 @@ class Recovery:
             "records": self.records,
             "refused": None if self.refusal is None else self.refusal.what,
             "redelivered": self.redelivered,
+            "readers": self.readers.as_object(),
             "leader": self.leader,
         }
+
+    @property
+    def _seen(self) -> str:
+        """The view that the readers of the job's topics have of this start."""
+        if self.redelivered is not None:
+            return (
+                f"gets up to {count_of(self.redelivered, 'record')} a second time, and late; its delivered time stands "
+                "until the job has delivered them"
+            )
+        if self.twice:
+            return "gets again what the job delivers again; its delivered time stands meanwhile"
+        return (
+            f"gets nothing twice, and nothing new until the job has read {count_of(self.records, 'record')} again at "
+            "most; its delivered time stands meanwhile"
+        )
 
     def _begins(self) -> Iterator[str]:
         job = self.plan.name
@@ -209,7 +228,8 @@ def look(flow: FlowGraph, conf: Conf, start: StartFrom, progress: OnProgress) ->
                 snapshots.log, snapshots.files, commit=start.commit, before_ms=start.before_ms, progress=progress
             )
         register, leader = FrontRegister.from_json(store.fronts()), store.holder()
-        refusal = _refusal(plan, conf, store, choice, again=start.redeliver)
+        refusal = _stateless(start, flow.name, commits)
+        refusal = refusal or _refusal(plan, conf, store, choice, again=start.redeliver)
         kept = store.records()
     of_life = (*changed_records(kept, plan), *changed_parameters(kept, plan))
     differences: list[Difference] = []
@@ -224,9 +244,29 @@ def look(flow: FlowGraph, conf: Conf, start: StartFrom, progress: OnProgress) ->
         since_ms = 0 if choice is None else choice.manifest.min_time_ms
         redelivered = _delivered_since(Topics(conf.kafka), sink_topics(plan), since_ms)
     newest = commits[-1].id if commits else ""
+    readers = readers_in_graph(conf, plan.name, sink_topics(plan))
     return Recovery(
-        plan, choice, len(commits), newest, (*differences, *of_life), again, leader, twice, refusal, redelivered
+        plan,
+        choice,
+        len(commits),
+        newest,
+        (*differences, *of_life),
+        again,
+        leader,
+        twice,
+        refusal,
+        redelivered,
+        readers,
     )
+
+
+def _stateless(start: StartFrom, job: str, commits: Sequence[object]) -> LowtideError | None:
+    """Return the error of a start that requires state and has none."""
+    try:
+        start.refuse_without_state(job, commits)
+    except LowtideError as error:
+        return error
+    return None
 
 
 def _refusal(plan: Plan, conf: Conf, store: JobStore, choice: Choice | None, *, again: bool) -> LowtideError | None:

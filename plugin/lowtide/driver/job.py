@@ -31,7 +31,7 @@ from lowtide.driver.frozen import settled
 from lowtide.driver.life_note import LifeNote
 from lowtide.driver.opening import begin_life, open_life
 from lowtide.driver.query import start_query
-from lowtide.driver.recovery import StartFrom
+from lowtide.driver.recovery import StartFrom, refuse_stateless
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.session import (
     drop_executors,
@@ -188,6 +188,7 @@ class Job:
         if submitted:
             conf = replace(conf, job=replace(conf.job, submission=None))
         say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
+        refuse_stateless(plan, conf, start)
         plan, conf = settled(plan, conf)
         plan = bound(plan, conf)
         if start.floors_from is not None:

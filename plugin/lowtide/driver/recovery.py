@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from lowtide.conf import Conf
 from lowtide.conf.store_access import store_setting
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.core.fronts.floors import Steps
 from lowtide.core.operators.order.order import OrderKey
 from lowtide.core.operators.state.saved_step import saved_steps
+from lowtide.driver.refusals import fence_ends_life
 from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.steps import Ask
@@ -41,6 +43,7 @@ class StartFrom:
         commit: This commit, by its id or name.
         before_ms: The newest commit with a min time at or before this.
         no_state: At the sources' beginning, though there are commits.
+        require_state: True to refuse a job without a commit.
         redeliver: True to deliver everything from there on again, as a new output generation.
         floors_from: The job whose floors a first start takes over.
         verified: SHA-256 of the manifest of a commit that this program's preview has verified; empty for none.
@@ -49,13 +52,24 @@ class StartFrom:
     commit: str | None = None
     before_ms: int | None = None
     no_state: bool = False
+    require_state: bool = False
     redeliver: bool = False
     floors_from: str | None = None
     verified: str = ""
 
     def without_state(self, commits: Sequence[object]) -> bool:
         """Return whether a job with these commits begins without state: as asked, or because it has no commit."""
-        return self.no_state or (not commits and replace(self, floors_from=None) == StartFrom())
+        return self.no_state or (not commits and replace(self, floors_from=None, require_state=False) == StartFrom())
+
+    def refuse_without_state(self, job: str, commits: Sequence[object]) -> None:
+        """Refuse a job with these commits if it would begin without state and must not (errors: NoSuchCommit)."""
+        if self.require_state and self.without_state(commits):
+            raise NoSuchCommit(
+                f'job "{job}" has no commit, and --require-state refuses to begin without state',
+                where="its commits in ZooKeeper",
+                way_out="if it should have one, check job name, zookeeper.hosts and zookeeper.root of the conf; if it "
+                "is a first start, leave --require-state out",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +116,19 @@ class Recovered:
         return {front.number: front.label for front in self.manifest.fronts}
 
 
+def refuse_stateless(plan: Plan, conf: Conf, start: StartFrom) -> None:
+    """Refuse a start that requires state and finds no commit, before anything is written for it.
+
+    Raises:
+        NoSuchCommit: there is no commit.
+        ServiceUnavailable: ZooKeeper does not answer.
+    """
+    if not start.require_state:
+        return
+    with fence_ends_life(), ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:
+        start.refuse_without_state(plan.name, ZooKeeperCommitLog(store).commits())
+
+
 def recover(
     store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, start: StartFrom, say: Say
 ) -> Recovered | None:
@@ -118,6 +145,7 @@ def recover(
     """
     log = ZooKeeperCommitLog(store)
     commits = log.commits()
+    start.refuse_without_state(plan.name, commits)
     if start.without_state(commits):
         if commits:
             refuse_answers_twice(plan)
