@@ -81,7 +81,8 @@ def test_a_function_that_raises_ends_the_job_with_traceback_and_position(
         said = end_of(job)
     assert 'step "refuse_negative": raised ValueError: ann owes us' in said
     assert f"record at {topics[0]}-1, offset 2" in said
-    assert "Order(user='ann', number=-3)" in said
+    assert "Order(user='ann', number=-3); order key: tick " in said
+    assert ("; key: user = 'ann'" in said) == keyed_first
     assert "Traceback" in said
     assert "in refuse_negative" in said
     assert "what to do" in said

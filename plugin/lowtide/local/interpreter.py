@@ -400,6 +400,8 @@ class Run:
         message, timestamp = item.message, delivered_ms(item.order.tick, self._plan.slack_ms)
         if self._plan.dead_letters is None or failure.way_out:
             error = failed_at(vertex, message.position, failure)
+            error.message_key = message.key if vertex.level == 0 else None
+            error.name_key(self._plan)
             error.name_clock(self._plan)
             raise error
         original: tuple[bytes | None, bytes | None, bytes | None] = (None, as_json(failure.record), None)

@@ -430,9 +430,10 @@ class LevelStage:
         )
 
     def _named(self, error: AtRecord) -> AtRecord:
-        """Return the error with its source partition's name: the core knows only the number."""
+        """Return the error with the name of its source partition, whose number the core knows, and the record's key."""
         front = error.position.front
         error.name_clock(self.core.plan)
+        error.name_key(self.core.plan)
         error.name_front(self._fronts.get(front, f"front {front}"))
         return error
 

@@ -25,7 +25,7 @@ from lowtide.core.operators.faults.failure import CallChanged
 from lowtide.core.operators.held.pending import Pending
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
-from lowtide.core.operators.order.order import position_of, tick_of
+from lowtide.core.operators.order.order import tick_of
 from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.questions import Answer, Answered, Question, asked_of
 from lowtide.flow.plan.plan import Vertex
@@ -164,10 +164,10 @@ class AskNode(CallNode):
         if answer is not None:
             if answer.asked and answer.asked != asked_of(row):
                 what = "an earlier life has asked about another record in the place of this one, and kept its answer"
-                raise CallChanged(self.vertex, position_of(at), row, what)
+                raise CallChanged(self.vertex, at, row, what)
         elif self._log is not None and self._since is not None and at >= self._since and self._log.passed(unit, at):
             what = "an earlier life has not asked about this record, and has kept answers of later ones"
-            raise CallChanged(self.vertex, position_of(at), row, what)
+            raise CallChanged(self.vertex, at, row, what)
 
     def _first_unanswered(self) -> int | None:
         """The lowest tick of a certain record without an answer; None if there is none."""

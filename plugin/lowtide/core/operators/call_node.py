@@ -11,7 +11,7 @@ from lowtide.core.operators.faults.failure import CallGivenUp, Failure, Fault, r
 from lowtide.core.operators.held.ordered import Holding
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
-from lowtide.core.operators.order.order import FIRST_TICK, position_of
+from lowtide.core.operators.order.order import FIRST_TICK
 from lowtide.core.operators.plain.per_record import said_type
 from lowtide.core.operators.questions import Answer, Answered
 from lowtide.flow.plan.plan import Vertex
@@ -126,7 +126,7 @@ class CallNode(Holding):
         if failure is None:
             return self._decode(answer.value)[0]
         if self._step.failed == "raise":
-            raise CallGivenUp(self.vertex, position_of(at), given_up(row, failure))
+            raise CallGivenUp(self.vertex, at, given_up(row, failure))
         return instead_of(self.ask, row, failure)
 
 

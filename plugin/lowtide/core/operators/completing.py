@@ -24,7 +24,7 @@ from lowtide.core.operators.faults.failure import CallChanged
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.memory import Kept, Scale
-from lowtide.core.operators.order.order import FIRST_TICK, position_of, tick_bytes, tick_of
+from lowtide.core.operators.order.order import FIRST_TICK, tick_bytes, tick_of
 from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.questions import TICK_BYTES, Answer, Answered, Question, asked_of
 from lowtide.core.operators.state.group import Key, Touched
@@ -164,7 +164,7 @@ class CompletingNode(CallNode):
             return
         if answer.asked and answer.asked != asked_of(row):
             what = "an earlier life has asked about another record in the place of this one, and kept its answer"
-            raise CallChanged(self.vertex, position_of(at), row, what)
+            raise CallChanged(self.vertex, at, row, what)
         self._reuse(kept, at, unit, row, answer)
 
     def _reuse(self, kept: bytes, at: bytes, unit: int, row: Any, answer: Answer) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.keys import plain
-from lowtide.core.operators.order.order import CLOCK, Position, delivered_ms, position_of, tick_of
+from lowtide.core.operators.order.order import CLOCK, OrderKey, Position, delivered_ms, position_of, tick_of
 from lowtide.errors import FrameTooLarge, LifeEnded, LowtideError, RecordRefused, UserCodeFailed
 from lowtide.flow.formats.endpoints import Sink
 from lowtide.flow.formats.json_writable import json_rule, json_writable, sayable
@@ -58,32 +58,53 @@ class AtRecord(LowtideError):
     Attributes:
         vertex: The step's name.
         position: The record's position in the log.
+        message_key: At level 0 the key of the message that the record was made of; None for none.
     """
 
-    def __init__(self, vertex: Vertex, position: Position, what: str, **rest: str) -> None:
-        super().__init__(what, **rest)
+    noun = "record"
+    """The name of what stands at the position."""
+    shows = True
+    """True if the error shows the record itself."""
+
+    def __init__(self, vertex: Vertex, at: bytes | Position, what: str, record: object, **rest: str) -> None:
+        """Name the record by its packed order key, or by its position alone where nothing more is known of it."""
+        position = at if isinstance(at, Position) else position_of(at)
+        shown = f": {shortened(record)}" if self.shows else ""
+        order = "" if isinstance(at, Position) else f"; order key: {OrderKey.of(at)}"
+        super().__init__(what, where=f"{vertex.site}, {self.noun} at {position}{shown}{order}", **rest)
         self.vertex = vertex.name
         self.position = position
+        self.message_key: bytes | None = None
+        self._step = vertex
+        self._record = record
 
     def name_front(self, partition: str) -> None:
-        """Replace the front's number by the source partition's name."""
-        self.where = self.where.replace(str(self.position), f"{partition}, offset {self.position.sequence}", 1)
+        """Replace the front's number by the source partition's name; at a clock do nothing."""
+        if self.position.front != CLOCK:
+            self.where = self.where.replace(str(self.position), f"{partition}, offset {self.position.sequence}", 1)
 
     def name_clock(self, plan: Plan) -> None:
         """Replace a clock's number by its step's name; at a record of the log do nothing."""
         if self.position.front == CLOCK:
             self.where = self.where.replace(str(self.position), clock_of(plan, self.position), 1)
 
+    def name_key(self, plan: Plan) -> None:
+        """Name the record's key, as far as it is known: of a message its own, behind a `key_by` its columns."""
+        if self.message_key is not None:
+            self.where += f"; key: {shortened(self.message_key)}"
+        elif columns := _keys_of(plan, self._step, self._record):
+            self.where += "; key: " + ", ".join(f"{name} = {shortened(value)}" for name, value in columns.items())
+
 
 class UserError(AtRecord, UserCodeFailed):
     """Correct the function of the named step, or give the flow a sink for dead letters."""
 
-    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+    def __init__(self, vertex: Vertex, at: bytes | Position, failure: Failure) -> None:
         super().__init__(
             vertex,
-            position,
+            at,
             f'step "{vertex.name}": {failure.error}',
-            where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
+            failure.record,
             way_out=failure.way_out
             or "correct the function, or send such records to Flow(..., dead_letters=kafka(topic, raw()))",
             details=failure.traceback_text,
@@ -93,12 +114,14 @@ class UserError(AtRecord, UserCodeFailed):
 class MessageRefused(AtRecord, RecordRefused):
     """Correct the source's dataclass or format, or give the flow a sink for dead letters."""
 
-    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+    noun = "message"
+
+    def __init__(self, vertex: Vertex, at: bytes | Position, failure: Failure) -> None:
         super().__init__(
             vertex,
-            position,
+            at,
             f'source "{vertex.name}": message refused: {failure.error}',
-            where=f"{vertex.site}, message at {position}: {shortened(failure.record)}",
+            failure.record,
             way_out="correct the dataclass, or send such messages to Flow(..., dead_letters=kafka(topic, raw()))",
         )
 
@@ -106,12 +129,12 @@ class MessageRefused(AtRecord, RecordRefused):
 class NotWritable(AtRecord, RecordRefused):
     """Correct the step before the sink or the type that it writes, or give the flow a sink for dead letters."""
 
-    def __init__(self, vertex: Vertex[Write], position: Position, failure: Failure) -> None:
+    def __init__(self, vertex: Vertex[Write], at: bytes | Position, failure: Failure) -> None:
         super().__init__(
             vertex,
-            position,
+            at,
             f'sink "{vertex.name}", {vertex.step.sink.place}: a record {failure.error}',
-            where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
+            failure.record,
             way_out=failure.way_out
             or "correct the step before it, or write another type, or send such records to "
             "Flow(..., dead_letters=kafka(topic, raw()))",
@@ -121,12 +144,12 @@ class NotWritable(AtRecord, RecordRefused):
 class CallGivenUp(AtRecord, LifeEnded):
     """See to the service, or give the call more retries, another value when it fails, or a dead letter."""
 
-    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+    def __init__(self, vertex: Vertex, at: bytes | Position, failure: Failure) -> None:
         super().__init__(
             vertex,
-            position,
+            at,
             f'call "{vertex.name}": {failure.error}',
-            where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
+            failure.record,
             way_out="see to the service, and recover the job: it asks again. If such records are to go on, give the "
             'call more retries, or failed="value" or "letter"',
             details=failure.traceback_text,
@@ -136,12 +159,12 @@ class CallGivenUp(AtRecord, LifeEnded):
 class CallChanged(AtRecord, UserCodeFailed):
     """Take back the change of the steps before a call until the job has passed this record, or redeliver."""
 
-    def __init__(self, vertex: Vertex, position: Position, record: Any, what: str) -> None:
+    def __init__(self, vertex: Vertex, at: bytes | Position, record: Any, what: str) -> None:
         super().__init__(
             vertex,
-            position,
+            at,
             f'call "{vertex.name}": {what}',
-            where=f"{vertex.site}, record at {position}: {shortened(record)}",
+            record,
             way_out="if a step before the call was changed, take that back, correct what comes after the call instead, "
             "and change it once a snapshot is committed beyond this record; or `lowtide recover --redeliver`, which "
             "asks about everything again. If nothing was changed, a step before the call is not deterministic: "
@@ -152,15 +175,33 @@ class CallChanged(AtRecord, UserCodeFailed):
 class TooLarge(AtRecord, FrameTooLarge):
     """Raise exchange.max_frame_bytes, make the record smaller, or give the flow a sink for dead letters."""
 
-    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+    shows = False
+
+    def __init__(self, vertex: Vertex, at: bytes | Position, failure: Failure) -> None:
         super().__init__(
             vertex,
-            position,
+            at,
             f'"{vertex.name}": a record {failure.error}',
-            where=f"{vertex.site}, record at {position}",
+            failure.record,
             way_out="raise exchange.max_frame_bytes in the configuration, make the record smaller, or send such "
             "records to Flow(..., dead_letters=kafka(topic, raw()))",
         )
+
+
+def _keys_of(plan: Plan, vertex: Vertex, record: object) -> dict[str, object]:
+    """Return the key of a record that a step was given, by its columns; empty where it is not known.
+
+    It is known right behind an exchange, at the exchange itself, and at a sink whose messages have a key. Further on,
+    a step between may have changed the columns.
+    """
+    columns = vertex.step.by if vertex.back is None else ()
+    if is_of(vertex, Write) and vertex.step.sink.key_column is not None:
+        columns = (vertex.step.sink.key_column,)
+    elif not columns and vertex.parents:
+        columns = plan.vertices[vertex.parents[0]].step.by
+    if type(record) is not vertex.takes:
+        return {}
+    return {column: getattr(record, column) for column in columns if hasattr(record, column)}
 
 
 def clock_of(plan: Plan, position: Position) -> str:
@@ -338,16 +379,18 @@ def ends_life(plan: Plan, fault: Fault) -> bool:
 
 def error_of(at: bytes, fault: Fault) -> AtRecord:
     """Return the error that ends a life at a fault with this order key."""
-    return failed_at(fault.vertex, position_of(at), fault.failure)
+    error = failed_at(fault.vertex, at, fault.failure)
+    error.message_key = None if fault.original is None else fault.original.key
+    return error
 
 
-def failed_at(vertex: Vertex, position: Position, failure: Failure) -> AtRecord:
+def failed_at(vertex: Vertex, at: bytes | Position, failure: Failure) -> AtRecord:
     """Return the error that ends the job at a failure, if there are no dead letters."""
     if failure.too_large:
-        return TooLarge(vertex, position, failure)
+        return TooLarge(vertex, at, failure)
     if vertex.step.reads:
-        return MessageRefused(vertex, position, failure)
-    return NotWritable(vertex, position, failure) if is_of(vertex, Write) else UserError(vertex, position, failure)
+        return MessageRefused(vertex, at, failure)
+    return NotWritable(vertex, at, failure) if is_of(vertex, Write) else UserError(vertex, at, failure)
 
 
 def letters(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[Dead]:

@@ -7,7 +7,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from lowtide.core.operators.faults.failure import Failure, UserError
-from lowtide.core.operators.order.order import Position, position_of
+from lowtide.core.operators.order.order import Position
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.schema.fields import encode_rows, is_fixed
 from lowtide.flow.schema.schema import schema_of
@@ -68,12 +68,12 @@ class RecordWatch(Watch):
             if not looked.startswith(alone, offset):
                 break
             offset += len(alone)
-        raise self.changed(rows[first], position_of(ats[first]))
+        raise self.changed(rows[first], ats[first])
 
-    def changed(self, record: object, position: Position) -> UserError:
+    def changed(self, record: object, at: bytes | Position) -> UserError:
         """The error for a record that the function has changed."""
         text = f"changed its record in place, in {shown_function(self._function)}"
-        return UserError(self._vertex, position, Failure(0, record, text, way_out=_MAKE_ANEW))
+        return UserError(self._vertex, at, Failure(0, record, text, way_out=_MAKE_ANEW))
 
 
 def record_watch(vertex: Vertex) -> RecordWatch | None:

@@ -22,7 +22,7 @@ from lowtide.core.operators.held.ports import in_turn
 from lowtide.core.operators.keyed.scan import Scanner, laid_out
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
-from lowtide.core.operators.order.order import FIRST_TICK, TAIL_BYTES, position_of, tick_bytes, tick_of
+from lowtide.core.operators.order.order import FIRST_TICK, TAIL_BYTES, tick_bytes, tick_of
 from lowtide.core.operators.state.group import Group, Key
 from lowtide.core.operators.state.grouping import key_by_type
 from lowtide.core.operators.state.keyed_state import ValueState
@@ -219,7 +219,7 @@ class _Fold:
         else:
             failure = states.fault(row, after, looked)
         if not states.same([state], looked):
-            raise states.changed(function, position_of(at), row)
+            raise states.changed(function, at, row)
         if records is not None:
             records.check([row], record, [at])
         return after if failure is None else Fault(self._vertex, failure, None)

@@ -9,7 +9,7 @@ from typing import Any
 from lowtide.core.operators.faults.failure import Failure, Fault, raised
 from lowtide.core.operators.faults.watch import record_watch, shown_function
 from lowtide.core.operators.order.batch import Batch
-from lowtide.core.operators.order.order import position_of, tick_of, with_child
+from lowtide.core.operators.order.order import tick_of, with_child
 from lowtide.core.operators.plain.per_record import said_type
 from lowtide.core.operators.state.group import Group
 from lowtide.core.operators.state.grouping import Appended, Change, Grouping, Mended, apply_changes
@@ -187,11 +187,11 @@ class Scanner:
             if type(out) is not self.gives or looked is None or not states.saves(after):
                 after, out = self.judged(state, row, after, out, looked)
         if looked is not None and not states.same(given, looked):
-            raise states.changed(function, position_of(at), row)
+            raise states.changed(function, at, row)
         if seen is not None and looked_beside is not None and not seen.same(beside, looked_beside):
-            raise seen.changed(function, position_of(at), row)
+            raise seen.changed(function, at, row)
         if records is not None and not records.same(row_alone, looked_record):
-            raise records.changed(row, position_of(at))
+            raise records.changed(row, at)
         return after, out
 
     def judged(self, state: Any, row: Any, after: Any, out: Any, looked: bytes | None) -> tuple[Any, Any]:

@@ -66,6 +66,11 @@ class OrderKey:
     child: tuple[int, ...] = ()
     trace: int = 0
 
+    def __str__(self) -> str:
+        """Write it for people; of a record that no step has multiplied without a path."""
+        path = f", path {'.'.join(map(str, self.child))}" if self.child else ""
+        return f"tick {self.tick}, {Position(self.front, self.sequence)}{path}, trace {self.trace:016x}"
+
     def packed(self) -> bytes:
         """The key as bytes."""
         place = _PLACE.pack(self.tick + SIGN_64, self.front + SIGN_32, self.sequence + SIGN_64)

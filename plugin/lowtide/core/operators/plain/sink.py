@@ -10,7 +10,7 @@ from lowtide.core.operators.faults.failure import Failure, NotWritable, astray, 
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order.batch import Batch
 from lowtide.core.operators.order.bundle import Piece
-from lowtide.core.operators.order.order import delivered_ms, position_of
+from lowtide.core.operators.order.order import delivered_ms
 from lowtide.flow.formats.endpoints import KafkaSink
 from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.schema.columns import columns_of
@@ -109,7 +109,7 @@ class SinkEncoder:
             except Exception as error:  # noqa: BLE001 - whatever a codec raises
                 what = f"cannot be written as {self._format}: {type(error).__name__}: {error}"
                 report = "give another value in the step before the sink, and report this: lowtide check should find it"
-                return NotWritable(self._vertex, position_of(at), Failure(index, row, what, way_out=report))
+                return NotWritable(self._vertex, at, Failure(index, row, what, way_out=report))
         return None
 
 

@@ -85,10 +85,10 @@ class States(Watch):
         found = f"{shortened(after)} comes back from a snapshot as {shortened(again)}"
         return Failure(0, record, f"returned a state that cannot be saved as it is: {found}", way_out=_AS_SAVED)
 
-    def changed(self, function: Function, position: Position, record: object) -> UserError:
+    def changed(self, function: Function, at: bytes | Position, record: object) -> UserError:
         """The error for a function that has changed a state in place: all that begins with it is wrong now."""
         text = f"changed its state in place, in {shown_function(function)}"
-        return UserError(self._vertex, position, Failure(0, record, text, way_out=_MAKE_ANEW))
+        return UserError(self._vertex, at, Failure(0, record, text, way_out=_MAKE_ANEW))
 
 
 def _equals_its_copy(kind: Kind, value: Any) -> bool:
