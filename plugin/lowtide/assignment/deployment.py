@@ -73,6 +73,7 @@ class Deployment:
         sealed: Whether frames are sealed on their way through Spark.
         version_two: For transactions of version 2 in Kafka; None for version 1.
         pace_ms: The least time between the beginnings of two transactions of one process while little waits.
+        flush_ms: For how long a host gathers what it tells the tracker.
         lasts_topic: The topic in which Kafka's lanes keep their `last`; empty if they do not.
         stores: The sinks in other stores, by store.
         loops: By the way back to a loop's head the topic it goes through.
@@ -108,6 +109,7 @@ class Deployment:
     call_limit_s: float = 300.0
     sealed: bool = False
     pace_ms: int = 0
+    flush_ms: float = 2.0
     version_two: VersionTwo | None = None
     lasts_topic: str = ""
     stores: Mapping[str, JobSinks] = field(default_factory=dict)

@@ -323,9 +323,14 @@ class TrackerConf:
     `shards` processes divide the job's acks among them; 1 is a single tracker. `after` names the jobs whose topics
     this one reads, with commas: the job waits until they have reported. The conf never holds the secret, which all
     jobs of the graph share. With `tls:` before `host:port` in `graph`, its tracker and the jobs talk under TLS.
+
+    `flush_ms` is the local trackers' window: a host gathers acks and heartbeats for so long before it sends them, so it
+    bounds what tracking adds to a record's latency at each level, and the messages of a host to 2000 / `flush_ms` a
+    second: half of them may be early ones, sent at once as min time may move by them. It changes no output and may change at each start.
     """
 
     shards: Annotated[int, Meta(ge=1, le=64, description="from 1 to 64")] = 1
+    flush_ms: Annotated[float, Meta(ge=0, le=1000, description="from 0 to 1000")] = 2.0
     graph: Annotated[str, Meta(pattern=r"^[^\s,]+:[0-9]+$", description="one host:port, or tls:host:port")] | None = (
         None
     )

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 
 from lowtide.core.fronts.floors import NO_TICK
 
-FLUSH_S = 0.002
-"""Least time between two flushes, but for early ones: what others wait for is late by no more."""
 EARLY_FLUSHES = 4
-"""The number of early flushes that may follow each other at once; over time there is one in `FLUSH_S`."""
+"""The number of early flushes that may follow each other at once; over time there is one in a window."""
 LATE_FLUSH_S = 0.02
-"""The time until a flush of heartbeats that nobody waits for."""
+"""The time until a flush of heartbeats that nobody waits for, unless the window is longer."""
 
 
 class FlushPace:
@@ -22,8 +20,11 @@ class FlushPace:
     their log the lowest rises once a tick at most, so early flushes are few; while they work off a backlog it rises
     with every turn, and then early flushes are as far apart as others. What other fronts promise can wait until then.
 
+    Args:
+        window_s: Least time between two flushes, but for early ones: what others wait for is late by no more.
+
     Example:
-        >>> pace = FlushPace()
+        >>> pace = FlushPace(0.002)
         >>> pace.flushed(10.0, {"clicks": 5})
         >>> [pace.due(10.001, {"clicks": lowest}, more=True) for lowest in (5, 6)]
         [False, True]
@@ -31,9 +32,10 @@ class FlushPace:
         [True, False]
     """
 
-    __slots__ = ("_flushed_s", "_lowest", "_paid_s")
+    __slots__ = ("_flushed_s", "_lowest", "_paid_s", "_window_s")
 
-    def __init__(self) -> None:
+    def __init__(self, window_s: float) -> None:
+        self._window_s = window_s
         self._flushed_s = 0.0
         self._lowest: Mapping[str, int] = {}
         """The lowest heartbeats of the last flush."""
@@ -50,18 +52,19 @@ class FlushPace:
         """
         if self.due_s(now_s, lowest, more=more) <= 0.0:
             return True
-        return self._risen(lowest) and self._paid_s <= now_s + (EARLY_FLUSHES - 1) * FLUSH_S
+        return self._risen(lowest) and self._paid_s <= now_s + (EARLY_FLUSHES - 1) * self._window_s
 
     def flushed(self, now_s: float, lowest: Mapping[str, int]) -> None:
         """Note a flush."""
-        if now_s - self._flushed_s < FLUSH_S:
-            self._paid_s = max(self._paid_s, now_s) + FLUSH_S
+        if now_s - self._flushed_s < self._window_s:
+            self._paid_s = max(self._paid_s, now_s) + self._window_s
         self._flushed_s = now_s
         self._lowest = lowest
 
     def due_s(self, now_s: float, lowest: Mapping[str, int], *, more: bool) -> float:
         """Return the seconds until a flush is due that is not early; arguments as of `due`."""
-        distance_s = FLUSH_S if more or self._risen(lowest) else LATE_FLUSH_S
+        due_soon = more or self._risen(lowest)
+        distance_s = self._window_s if due_soon else max(self._window_s, LATE_FLUSH_S)
         return max(0.0, self._flushed_s + distance_s - now_s)
 
     def _risen(self, lowest: Mapping[str, int]) -> bool:

@@ -126,7 +126,7 @@ class LevelHost:
         self._request: Request | None = None
         """The newest notice received."""
         self._news: list[Reported] = []
-        self._pace = FlushPace()
+        self._pace = FlushPace(deployment.flush_ms / 1000)
         self._kept_s = self._heard_s = self._caught_up_s = self._asked_s = 0.0
         self._delivered = DeliveredTimes()
 

@@ -44,7 +44,6 @@ from lowtide.process.wire import Kind
 from lowtide.sinks.contract import Packet
 from lowtide.sinks.kafka.claims import transactional_id
 from lowtide.worker import saver as saver_module
-from lowtide.worker.flush_pace import FLUSH_S
 from lowtide.worker.protocol import Frames
 from lowtide.worker.saver import Saver
 from lowtide_snapshots.format.manifest import Part
@@ -56,6 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from process_life import Life, Task
+
+FLUSH_S = 0.002
 
 
 @pytest.fixture(autouse=True)

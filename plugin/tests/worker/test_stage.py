@@ -34,10 +34,12 @@ from lowtide.core.fronts.front import Window
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.worker import stage as stage_module
-from lowtide.worker.flush_pace import EARLY_FLUSHES, FLUSH_S, LATE_FLUSH_S
+from lowtide.worker.flush_pace import EARLY_FLUSHES, LATE_FLUSH_S
 from lowtide.worker.host import KEEP_FLOORS_S
 from lowtide_tracker import Flush
 
+FLUSH_S = 0.002
+"""By default."""
 LATER_S = 1e9
 """A time that the monotonic clock does not come to."""
 
@@ -155,6 +157,30 @@ def test_a_flush_goes_at_once_only_if_it_raises_the_lowest_heartbeat_of_the_host
     assert len(sent) == 1
     tick(first, now + LATE_FLUSH_S * 1.001)
     assert dict(sent[1].heartbeats) == {0: 8}
+
+
+@pytest.mark.parametrize("flush_ms", [0.5, 2.0, 8.0])
+def test_the_window_bounds_how_long_an_ack_waits_and_how_many_flushes_go(
+    tracker: Served, monkeypatch: pytest.MonkeyPatch, flush_ms: float
+) -> None:
+    """A record each 0.1 ms of a manual clock, for 40 ms: the loop turns whenever one comes."""
+    stage = Rig.of(deployment(flush_ms=flush_ms), tracker.address).stages["0/orders-1"]
+    stage.core.tracker._max_unacknowledged = 1_000
+    tick(stage, 100.0)
+    sent = flushes_of(stage, monkeypatch)
+    waiting: list[int] = []
+    waits: list[int] = []
+    for turn in range(1, 401):
+        list(stage.rows(packed(orders(1), first=turn - 1, tick=4 + turn), NOW))
+        waiting.append(turn)
+        flushes = len(sent)
+        tick(stage, 100.0 + turn / 9_999.99)
+        if len(sent) > flushes:
+            waits += [turn - at for at in waiting]
+            waiting.clear()
+    assert sum(len(flush.acks) for flush in sent) == len(waits) >= 400 - 10 * flush_ms
+    assert max(waits) <= 10 * flush_ms - 1, "in turns: one that comes right after a flush goes with the next"
+    assert 40 / flush_ms <= len(sent) <= 80 / flush_ms + EARLY_FLUSHES, "for each early one there is a window"
 
 
 def test_what_cannot_be_flushed_yet_is_flushed_later(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,6 +373,8 @@ def test_a_failed_record_is_named_by_its_partition(rig: Rig) -> None:
     with pytest.raises(LowtideError, match="raised ValueError: negative") as caught:
         rig.until(lambda: False)
     assert "record at orders-1, offset 3" in str(caught.value)
+    assert "; order key: tick " in caught.value.where
+    assert ", front 1, offset 3, trace " in caught.value.where
 
 
 def test_a_dead_letter_passes_the_barrier_of_its_level(tracker: Served) -> None:
