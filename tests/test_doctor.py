@@ -19,8 +19,10 @@ from lowtide.conf import Conf
 from lowtide.connectors.topics import Topics
 from lowtide.doctor import CHECKS, Answer, Surroundings, ask
 from lowtide.doctor.network import network
+from lowtide.driver.preflight import look
 from lowtide.embedded import EmbeddedServices
-from lowtide.errors import TopicUnknown
+from lowtide.errors import FlowError, TopicUnknown
+from lowtide.flow.plan.compiler import compile_job
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 
@@ -232,6 +234,13 @@ def test_lateness_is_shown_of_the_newest_messages(conf: Conf, capsys: pytest.Cap
     assert "visits: 2 records, log time less at:" in said
     assert "p50 5,000 ms" in said
     assert "1 came after the wait of 2000 ms" in said
+    assert "late-clicks-1: 1 records, dated by the producer:\n  0 older than one before them, by p50 0 ms" in said
+    stated = Flow("stated")
+    source = lowtide.kafka("late-clicks", lowtide.json(Click), timestamps="broker")
+    stated.read("clicks", source).write("out", sink)
+    topics.create("late-out", partitions=4)
+    with pytest.raises(FlowError, match='the broker dates the records of topic "late-clicks", but the producer does'):
+        look(compile_job(stated, conf), conf)
 
 
 def test_more_shards_than_cores_are_warned_of(tmp_path: Path) -> None:

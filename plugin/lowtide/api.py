@@ -181,7 +181,7 @@ class Flow(FlowGraph):
 
 
 def _read_of(source: Kafka[T]) -> Read:
-    said = source.start, source.stop, source.preload, source.compacted
+    said = source.start, source.stop, source.preload, source.compacted, source.timestamps
     return Read(KafkaSource(source.topic, source.format, *said))
 
 

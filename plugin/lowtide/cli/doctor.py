@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
+from lowtide.connectors.topics import Topics
 from lowtide.doctor import CHECKS, Answer, Surroundings, Verdict, ask
 from lowtide.errors import ServiceUnavailable
 from lowtide.flow.plan.check import load_flow
@@ -27,7 +30,11 @@ NAME_WIDTH = max(len(check.name) for check in CHECKS)
 @click.option(
     "--probe", is_flag=True, help="Make a scratch topic to compare the clocks, try stores with a put, and delete both."
 )
-@click.option("--lateness", is_flag=True, help="Show how late the newest records come to FLOW's windows and joins.")
+@click.option(
+    "--lateness",
+    is_flag=True,
+    help="Show how late the newest records come to FLOW's windows and joins, and how producers' clocks differ.",
+)
 @with_conf
 @as_json
 def doctor(conf: Conf, flow: str | None, probe: bool, lateness: bool, as_json: bool) -> int:
@@ -54,22 +61,35 @@ def doctor(conf: Conf, flow: str | None, probe: bool, lateness: bool, as_json: b
 
 
 def show_lateness(conf: Conf, flow: FlowGraph, as_json: bool) -> int:
-    """Show what `wait` of each window and join of event time must cover, by each partition's newest messages."""
-    from lowtide.local.lateness import QUANTILES, lateness_of
+    """Show what `wait` of windows and joins must cover, and how timestamps go back, by the newest messages."""
+    from lowtide.local.lateness import datings_of, lateness_of
     from lowtide.local.oracle import read_newest
 
     plan = compile_job(flow, conf)
-    found = lateness_of(plan, read_newest(conf.kafka, plan, NEWEST))
+    log = read_newest(conf.kafka, plan, NEWEST)
+    described = Topics(conf.kafka).describe_all(list(dict.fromkeys(each.step.source.topic for each in plan.sources())))
+    datings = datings_of(log, {topic.name: topic.dated_by for topic in described}, int(time.time() * 1000))
+    found = lateness_of(plan, log)
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found], indent=2))
+        shown = {"steps": [asdict(each) for each in found], "partitions": [asdict(each) for each in datings]}
+        click.echo(json.dumps(shown, indent=2))
         return 0
     if not found:
         click.echo("no window or join of this flow uses event time")
     for each in found:
         click.echo(f"{each.step}: {each.records:,} records, log time less {each.time}:")
-        shown = [f"p{of * 100:g} {ms:,.0f} ms" for of, ms in zip(QUANTILES, each.behind_ms, strict=False)]
-        click.echo(f"  {', '.join(shown) or 'no records'}; {each.late:,} came after the wait of {each.wait_ms:g} ms")
+        click.echo(f"  {_shown(each.behind_ms)}; {each.late:,} came after the wait of {each.wait_ms:g} ms")
+    for dating in datings:
+        click.echo(f"{dating.partition}: {dating.records:,} records, dated by the {dating.dated_by}:")
+        ahead = f"; the newest is {dating.ahead_ms:,} ms ahead of this machine's clock" if dating.ahead_ms else ""
+        click.echo(f"  {dating.older:,} older than one before them, by {_shown(dating.back_ms)}{ahead}")
     return 0
+
+
+def _shown(ms: Sequence[float]) -> str:
+    from lowtide.local.lateness import QUANTILES
+
+    return ", ".join(f"p{of * 100:g} {each:,.0f} ms" for of, each in zip(QUANTILES, ms, strict=False)) or "no records"
 
 
 def _say(name: str, answer: Answer) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from lowtide.conf import KafkaConf
 from lowtide.connectors.kafka_access import librdkafka_settings
@@ -52,6 +52,11 @@ class Topic:
     cleanup: str
     id: str
     compaction_lag_ms: int = 0
+
+    @property
+    def dated_by(self) -> Literal["producer", "broker"]:
+        """The one that sets its records' timestamps."""
+        return "broker" if self.timestamps == "LogAppendTime" else "producer"
 
 
 class Topics:

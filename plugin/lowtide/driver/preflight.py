@@ -144,6 +144,7 @@ def look(plan: Plan, conf: Conf) -> Surroundings:
         )
     found = tuple(known[name] for name in sources)
     refuse_compacted(plan, found, conf.snapshots.max_commit_age_s)
+    _refuse_dated_by_others(plan, known)
     _refuse_narrow(plan, known)
     _refuse_dated(known[name] for name in sinks)
     return Surroundings(found, {name: known[name].partitions for name in sinks}, topics.earliest(found))
@@ -170,6 +171,21 @@ def _refuse_narrow(plan: Plan, topics: Mapping[str, Topic]) -> None:
                 where=f'sink "{vertex.name}"',
                 way_out=f"give the topic {count_of(plan.lanes, 'partition')}, or set job.parallelism and job.lanes to "
                 f"{topic.partitions}",
+            )
+
+
+def _refuse_dated_by_others(plan: Plan, topics: Mapping[str, Topic]) -> None:
+    """Refuse sources whose records are dated by others than the flow says: log time would follow another clock."""
+    for vertex in plan.sources():
+        source, topic = vertex.step.source, topics[vertex.step.source.topic]
+        if source.timestamps not in (None, topic.dated_by):
+            wanted = "LogAppendTime" if source.timestamps == "broker" else "CreateTime"
+            raise FlowError(
+                f'source "{vertex.name}" says that the {source.timestamps} dates the records of topic "{topic.name}", '
+                f"but the {topic.dated_by} does",
+                where=f"{vertex.site}; the topic's message.timestamp.type is {topic.timestamps}",
+                way_out=f'set message.timestamp.type={wanted} for the topic; or say timestamps="{topic.dated_by}", if '
+                "log time may follow that clock",
             )
 
 

@@ -196,7 +196,13 @@ def read_newest(kafka: KafkaConf, plan: Plan, count: int) -> dict[str, list[Mess
         fronts = {partition: next(numbers) for partition in newest}
         read[topic] = [
             Message(
-                Position(fronts[partition], each.offset()), each.timestamp()[1], each.key(), each.value(), b"", topic
+                Position(fronts[partition], each.offset()),
+                each.timestamp()[1],
+                each.key(),
+                each.value(),
+                b"",
+                topic,
+                partition,
             )
             for partition, messages in newest.items()
             for each in messages

@@ -22,7 +22,7 @@ from lowtide.flow.plan.compiler import compile_flow
 from lowtide.flow.time.moments import micros_of
 from lowtide.local.interpreter import Run
 from lowtide.local.items import Item, Message, Order
-from lowtide.local.lateness import lateness_of
+from lowtide.local.lateness import Dating, datings_of, lateness_of
 from lowtide.local.run import _labelled
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -234,6 +234,18 @@ def test_the_lateness_of_records_is_log_time_less_their_own() -> None:
     (found,) = lateness_of(plan, {"events": messages})
     assert (found.step, found.time, found.wait_ms, found.records, found.late) == ("windows", "at", 5_000, 5, 1)
     assert found.behind_ms == (1_000, 9_000, 9_000, 9_000)
+
+
+def test_producers_whose_clocks_differ_make_timestamps_go_back_by_the_difference() -> None:
+    """Two write partition 0 in turns, one of them 300 ms behind; one alone writes partition 1, ahead of our clock."""
+    both = [Message(Position(0, at), at * 10 - 300 * (at % 2), None, b"", topic="in") for at in range(100, 200)]
+    alone = [Message(Position(1, at), at * 10, None, b"", topic="in", partition=1) for at in range(100, 200)]
+    log = [*both, *alone]
+    assert datings_of({"one": log, "again": log}, {"in": "producer"}, 1_900) == [
+        Dating("in-0", "producer", 100, 50, (290, 290, 290, 290), 80),
+        Dating("in-1", "producer", 100, 0, (0, 0, 0, 0), 90),
+    ]
+    assert datings_of({"one": []}, {"in": "broker"}, 0) == []
 
 
 # -- the law -----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Protocol, TypeGuard, TypeVar, runtime_checkable
+from typing import ClassVar, Generic, Literal, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from lowtide.errors import FlowError
 from lowtide.flow.formats.bounds import EARLIEST, Bound, StartAt, StopAt, start_of, stop_of
@@ -18,6 +18,8 @@ from lowtide.flow.site import user_site
 T = TypeVar("T")
 KAFKA = "kafka"
 """The name of Kafka as a store."""
+Dater = Literal["producer", "broker"]
+"""The one that sets the timestamps of a topic's records."""
 _KEY_KINDS = {"str", "int", "bytes", "UUID"}
 
 
@@ -32,6 +34,7 @@ class Kafka(Generic[T]):
     stop: Bound | None = None
     preload: bool = False
     compacted: bool = False
+    timestamps: Dater | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class KafkaSource:
         start: Where the job begins to read it.
         preload: True if the records there at the job's first start count as known from the beginning.
         compacted: True if the topic may be compacted.
+        timestamps: Who dates its records, as the flow says; None if it does not.
     """
 
     topic: str
@@ -52,12 +56,14 @@ class KafkaSource:
     stop: Bound | None = None
     preload: bool = False
     compacted: bool = False
+    timestamps: Dater | None = None
 
     def __str__(self) -> str:
         start = "" if self.start == EARLIEST else f" from {self.start} on"
         stop = "" if self.stop is None else f" to {self.stop}"
         words = f"{', preloaded' if self.preload else ''}{', compacted' if self.compacted else ''}"
-        return f'kafka topic "{self.topic}" as {self.format}{start}{stop}{words}'
+        dated = "" if self.timestamps is None else f", dated by the {self.timestamps}"
+        return f'kafka topic "{self.topic}" as {self.format}{start}{stop}{words}{dated}'
 
 
 class Sink(Protocol):
@@ -220,6 +226,7 @@ def kafka(
     stop: StopAt | None = None,
     preload: bool = False,
     compacted: bool = False,
+    timestamps: Dater | None = None,
 ) -> Kafka[T]:
     """Name a Kafka topic to read from or to write to.
 
@@ -238,6 +245,8 @@ def kafka(
             other records, so that each of them sees it, whenever it was written.
         compacted: For `read` of a table's records only: the topic may have cleanup.policy=compact. Its
             min.compaction.lag.ms has to be at least twice [snapshots] max_commit_age_s.
+        timestamps: For `read` only: who dates the records, and so whose clock log time follows, "producer" or "broker".
+            A topic whose message.timestamp.type says otherwise is refused. Left out, the topic decides.
 
     Example:
         >>> source = lt.kafka("orders", lt.json(Order), start="latest")
@@ -253,4 +262,10 @@ def kafka(
             where=str(user_site()),
             way_out=way_out if isinstance(format, type) else "write lt.json(Type), lt.avro(Type) or lt.raw()",
         )
-    return Kafka(topic, format, key, start_of(start), stop_of(stop), preload, compacted)
+    if timestamps not in (None, "producer", "broker"):
+        raise FlowError(
+            f"timestamps= is {timestamps!r}",
+            where=str(user_site()),
+            way_out='write "producer" or "broker"; or leave it out: the topic decides',
+        )
+    return Kafka(topic, format, key, start_of(start), stop_of(stop), preload, compacted, timestamps)

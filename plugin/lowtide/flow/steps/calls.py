@@ -74,7 +74,7 @@ def sink_of(sink: Kafka[T], taker: str) -> KafkaSink:
         raise FlowError(f"{taker} has no start=, found {sink.start}", where=str(user_site()), way_out="leave it out")
     if sink.stop is not None:
         raise FlowError(f"{taker} has no stop=, found {sink.stop}", where=str(user_site()), way_out="leave it out")
-    if sink.preload or sink.compacted:
-        word = "preload=" if sink.preload else "compacted="
+    words = {"preload=": sink.preload, "compacted=": sink.compacted, "timestamps=": sink.timestamps is not None}
+    if word := next((each for each, said in words.items() if said), None):
         raise FlowError(f"{taker} has no {word}, which is for sources", where=str(user_site()), way_out="leave it out")
     return KafkaSink(sink.topic, sink.format, sink.key)

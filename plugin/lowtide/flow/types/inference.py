@@ -179,6 +179,9 @@ class Inference:
                 if said != (source.preload, source.compacted):
                     message = f"topic {source.topic!r} is read with a different preload= or compacted= at {other.site}"
                     self._fault(call, f"{message}; use the same in both places")
+                if other.step.source.timestamps != source.timestamps:
+                    message = f"topic {source.topic!r} is read with a different timestamps= at {other.site}"
+                    self._fault(call, f"{message}; use the same in both places")
                 if known != source.start:
                     message = f"topic {source.topic!r} is read from start={known} at {other.site}, but here from"
                     self._fault(call, f"{message} {source.start}; use the same in both places")
