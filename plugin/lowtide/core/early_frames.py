@@ -16,7 +16,6 @@ from itertools import groupby
 
 from lowtide.core.effects import Frame
 from lowtide.core.operators.order.batch import Batch
-from lowtide.core.operators.order.order import tick_of
 
 
 class Early:
@@ -113,10 +112,8 @@ def _cut(frame: Frame, end: int) -> tuple[Frame, Frame | None]:
     if ticks[-1] < end:
         return frame, None
     at = bisect_left(ticks, end)
-    below = [tick_of(each) < end for each in frame.batch.ats]
-    parts = (ticks[:at], frame.batch.where(below)), (ticks[at:], frame.batch.where([not each for each in below]))
-    now, later = (_part(frame, ticks, batch) for ticks, batch in parts)
-    return now, later
+    below, beyond = frame.batch.cut(end)
+    return _part(frame, ticks[:at], below), _part(frame, ticks[at:], beyond)
 
 
 def _part(frame: Frame, ticks: list[int], batch: Batch) -> Frame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from lowtide.assignment.deployment import Deployment
@@ -21,6 +22,7 @@ from lowtide.sinks.staged.encoder import StagedEncoder
 from lowtide.sinks.stores import is_direct
 from lowtide.worker.figures import Figures, span
 
+_TEXTS = frozenset((bytes, str))
 MAX_QUEUED_RECORDS = 100_000
 """The largest number of records that may wait for the sinks, however small they are."""
 
@@ -74,7 +76,7 @@ class Outputs:
         messages = self._letters(bundle) if sink < 0 else self._messages(sink, bundle)
         if bundle.mark is not None:
             messages = [*messages, self._staged[sink].mark(bundle.lane, bundle.mark)]
-        size = sum(map(_bytes_of, messages))
+        size = _bytes_of(messages)
         self._under_way[sink, bundle.lane] = span(bundle), time.time_ns(), size
         mark = self._mark(sink, bundle) if self._deployment.delivery == "exactly_once" else None
         self._delivery.put(Packet(sink, bundle.lane, messages, mark, leads=sink in self._answers))
@@ -157,6 +159,6 @@ class Outputs:
         return (sink.topic, partition, letter.key, letter.value, letter.timestamp, headers)
 
 
-def _bytes_of(message: Any) -> int:
-    """Return about how large a message is: its texts and bytes."""
-    return sum([len(part) for part in message if isinstance(part, bytes | str)])
+def _bytes_of(messages: Sequence[Any]) -> int:
+    """Return about how large messages are: their texts and bytes."""
+    return sum(map(len, [part for part in chain.from_iterable(messages) if type(part) in _TEXTS]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from lowtide.core.fronts.floors import LAST_TICK, Floors
 from lowtide_tracker import Floor
@@ -83,11 +84,9 @@ def calm_labels(timestamps: Sequence[int], *, before: int, slack_ms: int, limit_
         slack_ms: How many milliseconds one tick is long.
         limit_ms: The last timestamp that is believed.
     """
-    ticks: list[int] = []
-    for timestamp in timestamps:
-        if timestamp > limit_ms:
-            return None
-        tick = timestamp // slack_ms
-        before = max(before, tick)
-        ticks.append(before)
-    return ticks
+    if max(timestamps) > limit_ms:
+        return None
+    ticks = [timestamp // slack_ms for timestamp in timestamps]
+    if before <= ticks[0] and sorted(ticks) == ticks:
+        return ticks
+    return list(accumulate(ticks, max, initial=before))[1:]

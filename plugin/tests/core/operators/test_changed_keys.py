@@ -323,13 +323,16 @@ def _newest_state(state: KeyedState, unit: int, keys: Any, tick: int) -> Any:
     )
 
 
-def _settle_without_a_note(groups: Groups, group: Group, count: int) -> None:
-    rests = count == len(group.elements)
-    groups._fold(group, count)
-    if groups.changed is not None and group.key in groups.by_key and not groups._is_none(group, groups.pruned):
-        groups.changed.add(group)
-    if rests:
-        groups.rest(group)
+SETTLE = Groups._settle
+
+
+def _settle_without_a_note(groups: Groups, settled: list[Group], end: bytes) -> None:
+    changed, groups.changed = groups.changed, None
+    SETTLE(groups, settled, end)
+    groups.changed = changed
+    for group in settled:
+        if changed is not None and groups.by_key.get(group.key) is group:
+            changed.add(group)
 
 
 MUTATIONS: Mapping[str, tuple[str, int | None, Any, str, Any]] = {

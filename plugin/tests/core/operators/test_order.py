@@ -127,6 +127,21 @@ def test_the_ticks_of_keys_and_where_each_ends(keys: list[OrderKey], in_order: b
     ]
 
 
+@given(st.lists(st.tuples(near, st.booleans()), min_size=1, max_size=12), st.booleans(), st.integers(-3, 4))
+def test_a_cut_parts_records_by_their_tick_and_leaves_them_as_they_came(
+    records: list[tuple[OrderKey, bool]], in_order: bool, tick: int
+) -> None:
+    records = sorted(records) if in_order else records
+    flags = [flag for _, flag in records]
+    batch = Batch([key.packed() for key, _ in records], list(range(len(records))), records, flags)
+    for part, wanted in zip(batch.cut(tick), (True, False), strict=True):
+        kept = [(place, *each) for place, each in enumerate(records) if (each[0].tick < tick) == wanted]
+        assert part.ats == [key.packed() for _, key, _ in kept]
+        assert part.units == [place for place, _, _ in kept]
+        assert part.rows == [(key, flag) for _, key, flag in kept]
+        assert (part.flags or [False] * len(part)) == [flag for _, _, flag in kept]
+
+
 def test_the_layout_of_a_packed_key() -> None:
     """State, lasts and frames have these bytes."""
     packed = OrderKey(1, 2, 3, (1, 256), 255).packed()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import chain, compress
 from typing import Any
 
-from lowtide.core.operators.order.order import ascending, ticks_in
+from lowtide.core.operators.order.order import ascending, tick_bytes, ticks_in
 
 
 class Batch:
@@ -104,6 +105,15 @@ class Batch:
         """The records but those at these indices; perhaps none."""
         missing = set(left_out)
         return self.pick([index for index in range(len(self.ats)) if index not in missing])
+
+    def cut(self, tick: int) -> tuple[Batch, Batch]:
+        """The records below a tick, and those from there on; each part as it came."""
+        ats, end = self.ats, tick_bytes(tick)
+        if ascending(ats):
+            stop = bisect_left(ats, end)
+            return self.slice(0, stop), self.slice(stop, len(ats))
+        below = [at < end for at in ats]
+        return self.where(below), self.where([not each for each in below])
 
     def in_order(self) -> Batch:
         """The records by order key; equal ones as they came."""

@@ -95,13 +95,12 @@ class ExchangeNode(Node):
         if key_of_row is None:
             fronts = [int.from_bytes(at[8:12], "big") - SIGN_32 for at in batch.ats]
             return batch.units or [front_unit(front, self._units) for front in fronts]
-        known = self._unit_of_key
-        units = []
-        for row in batch.rows:
-            key = key_of_row(row)
-            unit = known.get(key)
-            units.append(self._hashed(key) if unit is None else unit)
-        return units
+        keys = list(map(key_of_row, batch.rows))
+        try:
+            return list(map(self._unit_of_key.__getitem__, keys))
+        except KeyError:
+            known = self._unit_of_key
+            return [known[key] if key in known else self._hashed(key) for key in keys]
 
     def _hashed(self, key: Any) -> int:
         """The hash unit of a key; the types of its columns are fixed, so equal values are the same key."""

@@ -95,6 +95,11 @@ class SinkEncoder:
                 values = self._format.encode(piece.rows)
             except Exception as error:
                 raise self._first_fault(piece) or error from error
+            if key_of is None and headers_of is None:
+                messages += [
+                    (topic, lane, None, value, timestamp, None) for _, value in zip(piece.rows, values, strict=True)
+                ]
+                continue
             for row, value in zip(piece.rows, values, strict=True):
                 key = None if key_of is None else message_key(key_of(row))
                 headers = None if headers_of is None else headers_of(row)

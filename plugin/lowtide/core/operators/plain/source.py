@@ -68,13 +68,9 @@ class SourceNode(Node):
     def _placed(self, rows: SourceRows) -> Batch:
         """A batch of nothing yet, in the messages' places."""
         pack, front, rest = self._pack, rows.front + SIGN_32, self._branch + self._tail(rows.front)
-        ats: list[bytes] = []
-        ticks: list[int] = []
-        for tick, offset in zip(rows.ticks, rows.offsets, strict=True):
-            if not ticks or tick != ticks[-1]:
-                ticks.append(tick)
-            ats.append(pack(tick + SIGN_64, front, offset + SIGN_64, rest))
-        return Batch(ats, [], [None] * len(ats), None, ticks)
+        places = zip(rows.ticks, rows.offsets, strict=True)
+        ats = [pack(tick + SIGN_64, front, offset + SIGN_64, rest) for tick, offset in places]
+        return Batch(ats, [], [None] * len(ats), None, list(dict.fromkeys(rows.ticks)))
 
     def _tail(self, front: int) -> bytes:
         tail = self._tails.get(front)

@@ -100,21 +100,11 @@ class Recent:
             if last >= tick:
                 yield from groups
 
-    def settle(self, tick: int, fold: Callable[[Group, int], None]) -> None:
-        """Let `fold` take the elements below `tick` out of each group that has any; it gets their number.
-
-        O(groups touched since), each visited once per element.
-        """
+    def settle(self, tick: int) -> Iterator[list[Group]]:
+        """Let go of the groups that got no element of this tick or a later one, in the portions they came in."""
         batches = self._batches
-        if not batches or batches[0][0] >= tick:
-            return
-        end = tick_bytes(tick)
         while batches and batches[0][0] < tick:
-            for group in batches.popleft()[1]:
-                elements = group.elements
-                if elements and elements[0][0] < end:
-                    whole = elements[-1][0] < end
-                    fold(group, len(elements) if whole else bisect_left(elements, (end,)))
+            yield batches.popleft()[1]
 
 
 class Changed(Protocol):
@@ -171,7 +161,8 @@ class Groups:
     def prune(self, tick: int) -> None:
         """Forget what only records below `tick` could need; O(groups touched since), each visited once per record."""
         self.pruned = max(self.pruned, tick)
-        self._recent.settle(tick, self._settle)
+        for groups in self._recent.settle(tick):
+            self._settle(groups, tick_bytes(tick))
         if self.changed is not None:
             self.changed.bound(len(self.by_key))
         if self._expiry is not None:
@@ -196,13 +187,20 @@ class Groups:
         if self._expiry is not None:
             self._expiry.add(group, self.by_key)
 
-    def _settle(self, group: Group, count: int) -> None:
-        rests = count == len(group.elements)
-        if self.changed is not None:
-            self.changed.add(group)
-        self._fold(group, count)
-        if rests:
-            self.rest(group)
+    def _settle(self, groups: list[Group], end: bytes) -> None:
+        """Fold what lies before `end`; every record passes here, so it is one loop."""
+        fold, changed, rest = self._fold, self.changed, self.rest
+        for group in groups:
+            elements = group.elements
+            if not elements or elements[0][0] >= end:
+                continue
+            if changed is not None:
+                changed.add(group)
+            if elements[-1][0] < end:
+                fold(group, len(elements))
+                rest(group)
+            else:
+                fold(group, bisect_left(elements, (end,)))
 
 
 class Expiry:
