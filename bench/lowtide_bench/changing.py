@@ -28,8 +28,8 @@ from lowtide_bench.stored import START, filled
 from lowtide_bench.storing import WORKER, save
 from lowtide_snapshots.stores import StoreSetting, open_store
 
-SNAPSHOTS = 2 * (part_chains.MOST_DELTAS + 1)
-"""So that each hash unit is written whole twice."""
+SNAPSHOTS = part_chains.MOST_CHANGES + 1
+"""So that each hash unit is written whole once."""
 BATCH = 1_000
 WHOLE = "whole hash units"
 DELTAS = "deltas"

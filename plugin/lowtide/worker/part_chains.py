@@ -12,7 +12,16 @@ from itertools import chain
 from lowtide_snapshots.format.entries import Part
 
 MOST_DELTAS = 8
-"""The number of deltas after which a unit is written whole."""
+"""The number of deltas in parts of their own after which a unit is written whole."""
+MOST_CHANGES = 63
+"""The same of all its deltas. A part with those of several units costs a life next to nothing that begins with it."""
+SMALL_KEYS = 128
+"""A delta of no more keys shares a part with those of other units."""
+TURNS = 4
+"""So many groups of units are written whole in turn, of those with small deltas.
+
+Whoever writes one whole goes through all keys of its worker, which costs as much as to write 40 of 128 units.
+"""
 LEAST_BYTES = 8_000
 """A unit with fewer is written whole: a part takes some 2 kB, whatever it has."""
 CHANGED_SHARE = 4
@@ -26,6 +35,11 @@ Unit = tuple[str, int]
 """Step and hash unit."""
 
 
+def is_small(changed: int) -> bool:
+    """Return whether a delta of so many keys shares a part with those of other units."""
+    return changed <= SMALL_KEYS
+
+
 class Chain(tuple[Part, ...]):
     """The parts of a hash unit in their order: mostly a whole one, and the deltas after it."""
 
@@ -34,9 +48,15 @@ class Chain(tuple[Part, ...]):
     @property
     def pays(self) -> bool:
         """True if a delta may follow, and the unit is worth one."""
-        whole, deltas = self[0], self[1:]
-        small = whole.bytes < LEAST_BYTES or len(deltas) >= MOST_DELTAS
-        return not small and sum([part.bytes for part in deltas]) * BYTES_SHARE <= whole.bytes
+        whole, deltas = _bytes(self[0]), self[1:]
+        alone = sum([not part.units for part in deltas])
+        full = alone >= MOST_DELTAS or len(deltas) >= MOST_CHANGES
+        return not full and whole >= LEAST_BYTES and sum(map(_bytes, deltas)) * BYTES_SHARE <= whole
+
+
+def _bytes(part: Part) -> int:
+    """Return about the bytes that a part has of one of its units."""
+    return part.bytes // len(part.counts_for)
 
 
 class PartChains:
@@ -51,7 +71,8 @@ class PartChains:
         self._written: dict[int, tuple[int, dict[Unit, Part | None]]] = {}
         """By number the T of snapshots that may still be committed, and what they have."""
         for part in parts:
-            self._apply((part.vertex, part.unit), part)
+            for unit in part.counts_for:
+                self._apply((part.vertex, unit), part)
 
     def parts(self) -> Iterator[Part]:
         """Yield the parts of the last commit that is known, and of snapshots that may still be committed."""
@@ -62,13 +83,13 @@ class PartChains:
     def delta_pays(self, unit: Unit, number: int, changed: int) -> bool:
         """Return whether to write a unit as a delta of so many keys, in the life's snapshot of this number.
 
-        Each unit is written whole once in `MOST_DELTAS` + 1 snapshots, and in each of these others are: so all cost
-        about the same.
+        Units take turns at being written whole, so that no snapshot writes all of them.
         """
         known = self._chains.get(unit)
         if known is None or not known.pays or changed * CHANGED_SHARE > known[0].rows:
             return False
-        return len(known) == 1 or (number + unit[1]) % (MOST_DELTAS + 1) != 0
+        cycle, turns = (MOST_CHANGES + 1, TURNS) if is_small(changed) else (MOST_DELTAS + 1, MOST_DELTAS + 1)
+        return len(known) == 1 or number % cycle != unit[1] % turns * cycle // turns
 
     def begin(self, number: int, tick: int) -> None:
         """A snapshot is taken."""

@@ -16,10 +16,10 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ from lowtide.errors import LowtideError
 from lowtide.flow.plan.plan import Plan
 from lowtide.process.parent import die_with
 from lowtide.sinks.contract import lane_name
-from lowtide.worker.part_chains import PartChains
+from lowtide.worker.part_chains import PartChains, is_small
 from lowtide.worker.state_loader import described
 from lowtide.worker.state_on_disk import StateOnDisk
 from lowtide_snapshots.cause import Cause
@@ -123,7 +123,7 @@ class _Share:
 
 
 class _Work(NamedTuple):
-    """The content of one part.
+    """The content of a part, or what a part with several hash units has of one.
 
     Attributes:
         worker: The worker that owns it.
@@ -142,6 +142,11 @@ class _Work(NamedTuple):
     request: Request
     core: WorkerCore
     since: int | None = None
+
+    @property
+    def small(self) -> bool:
+        """True if it may share a part."""
+        return self.since is not None and is_small(len(self.keys))
 
     def content(self) -> tuple[list[tuple[Key, Any]], list[Key]]:
         """Return its keys with their state, and of a delta those that have none any more."""
@@ -412,7 +417,8 @@ class Saver:
         for each in list(writing.left) if worker is None else [worker]:
             chains = self._shares[each].chains
             if isinstance(news, PartWritten):
-                chains.written(news.number, (news.part.vertex, news.part.unit), news.part)
+                for unit in news.part.counts_for:
+                    chains.written(news.number, (news.part.vertex, unit), news.part)
             elif isinstance(news, PartEmpty):
                 chains.written(news.number, (news.vertex, news.unit), None)
             if isinstance(news, ShareSaved | ShareFailed):
@@ -448,11 +454,11 @@ class Saver:
         puts: deque[tuple[str, Future[Part]]] = deque()
         with ThreadPoolExecutor(PUTS_AT_ONCE) as pool:
             for each in self._left_by_idle(work, store, number, out, stores):
-                part = self._part(each)
+                part, first = self._part(each), each[0]
                 if part is None:
-                    _write_pipe(out, (each.worker, PartEmpty(number, each.step.vertex, each.unit)))
+                    _write_pipe(out, (first.worker, PartEmpty(number, first.step.vertex, first.unit)))
                     continue
-                puts.append((each.worker, pool.submit(self._put, store, *part)))
+                puts.append((first.worker, pool.submit(self._put, store, *part)))
                 if len(puts) >= 2 * PUTS_AT_ONCE:
                     worker, put = puts.popleft()
                     _write_pipe(out, (worker, PartWritten(number, put.result())))
@@ -463,13 +469,17 @@ class Saver:
         with suppress(ChildProcessError):  # There was no room for it.
             os.wait()  # The idle process: a busy machine takes its time to let it die.
 
-    @staticmethod
-    def _work(shares: Mapping[str, _Share], number: int, out: int) -> Iterator[_Work]:
-        """Yield what there is to write, worker by worker, reporting how much it is and what is empty."""
+    def _work(self, shares: Mapping[str, _Share], number: int, out: int) -> Iterator[Sequence[_Work]]:
+        """Yield what each part is to have, worker by worker, reporting how many there are and what is empty."""
         for worker, share in shares.items():
             core, deltas = share.core, share.deltas()
             state = core.snapshot(share.base, whole=False, but=deltas).state
-            changes = [(name, unit, keys) for name, units in deltas.items() for unit, keys in units.items() if keys]
+            changes = self._parted(
+                _Work(worker, share.steps[name], unit, keys, share.request, core, share.base)
+                for name, units in deltas.items()
+                for unit, keys in units.items()
+                if keys
+            )
             filled = {
                 (vertex, unit): bool(keys) or core.program.has_away(vertex, unit)
                 for vertex, units in state.items()
@@ -477,22 +487,30 @@ class Saver:
             }
             # Those that only have keys that are forgotten by now count until they are read.
             _write_pipe(out, (worker, PartCount(number, sum(filled.values()) + len(changes))))
-            for name, unit, changed in changes:
-                yield _Work(worker, share.steps[name], unit, changed, share.request, core, share.base)
+            yield from changes
             for vertex, units in state.items():
                 for unit, keys in units.items():
                     if filled[vertex, unit]:
-                        yield _Work(worker, share.steps[vertex], unit, keys, share.request, core)
+                        yield [_Work(worker, share.steps[vertex], unit, keys, share.request, core)]
                     else:
                         _write_pipe(out, (worker, PartEmpty(number, vertex, unit)))
+
+    def _parted(self, deltas: Iterable[_Work]) -> list[list[_Work]]:
+        """Return which deltas of a worker share a part: small ones of a step, unless parts have copies here."""
+        apart = self.disk is not None and self.disk.copies is not None
+        parts: dict[tuple[str, int | None], list[_Work]] = {}
+        for work in deltas:
+            place = (work.step.vertex, None if work.small and not apart else work.unit)
+            parts.setdefault(place, []).append(work)
+        return [sorted(part, key=lambda work: work.unit) for part in parts.values()]
 
     def _read_from(self, store: PinnedStore) -> None:
         assert self.disk is not None, "its state was pinned"
         self.disk.shelves.read_from(store)
 
     def _left_by_idle(
-        self, work: Sequence[_Work], store: Store, number: int, out: int, stores: Sequence[PinnedStore]
-    ) -> list[_Work]:
+        self, work: Sequence[Sequence[_Work]], store: Store, number: int, out: int, stores: Sequence[PinnedStore]
+    ) -> list[Sequence[_Work]]:
         """Write parts in one more process while nothing else wants to run; return what it has not written in time.
 
         A process that is only nice makes a waking thread wait for the end of its time slice, which takes milliseconds.
@@ -522,22 +540,27 @@ class Saver:
         os.close(writable)
         left = dict(enumerate(work))
         for index, part in _read_pipe(readable, time.monotonic() + PATIENCE_S):
-            done = left.pop(index)
+            done = left.pop(index)[0]
             empty = PartEmpty(number, done.step.vertex, done.unit)
             _write_pipe(out, (done.worker, empty if part is None else PartWritten(number, part)))
         os.close(readable)
         os.kill(pid, signal.SIGKILL)
         return list(left.values())
 
-    def _part(self, work: _Work) -> tuple[PartHead, int, memoryview, _Copy | None] | None:
-        """Return what to write; None if it is nothing."""
+    def _part(self, works: Sequence[_Work]) -> tuple[PartHead, int, memoryview, _Copy | None] | None:
+        """Return what to write as one part; None if it is nothing."""
+        work, plan = works[0], self._plan
         step, request = work.step, work.request
+        made_by = snapshot_id(self._incarnation, request.number)
+        head = PartHead(plan.name, step.vertex, step.kind, work.unit, request.tick, plan.slack_ms, made_by, work.since)
+        if len(works) > 1:
+            table = step.deltas({each.unit: each.content() for each in works})
+            head = replace(head, units=tuple([each.unit for each in works]))
+            return head, table.num_rows, encode_part(head, table), None
         entries, gone = work.content()
         if not entries and not gone:
             return None
         table = step.table(entries) if work.since is None else step.delta(entries, gone)
-        made_by, slack_ms = snapshot_id(self._incarnation, request.number), self._plan.slack_ms
-        head = PartHead(self._plan.name, step.vertex, step.kind, work.unit, request.tick, slack_ms, made_by, work.since)
         return head, table.num_rows, encode_part(head, table), self._copy(work, entries, gone)
 
     def _copy(self, work: _Work, entries: list[tuple[Key, Any]], gone: list[Key]) -> _Copy | None:
@@ -554,7 +577,9 @@ class Saver:
     def _put(store: Store, head: PartHead, rows: int, data: memoryview, copy: _Copy | None) -> Part:
         store.put(head.name, data)
         size, digest = len(data), sha256(data)
-        part = Part(head.vertex, head.kind, head.unit, head.tick, head.snapshot, rows, size, digest, head.since)
+        part = Part(
+            head.vertex, head.kind, head.unit, head.tick, head.snapshot, rows, size, digest, head.since, head.units
+        )
         if copy is not None:
             copy.write(part, head.name)
         return part

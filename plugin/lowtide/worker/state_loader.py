@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import groupby
+from dataclasses import replace
+from threading import Lock
 from typing import Any, NamedTuple
 
 from lowtide.assignment.birth import Birth
@@ -21,8 +22,9 @@ from lowtide.errors import LifeEnded
 from lowtide.flow.plan.plan import Plan, state_names
 from lowtide.process.interpreter import without_collections
 from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.format.entries import Chains, chains_of
 from lowtide_snapshots.format.manifest import Part
-from lowtide_snapshots.format.parts import SHARED, SHARED_UNIT, decode_part, sha256
+from lowtide_snapshots.format.parts import SHARED, SHARED_UNIT, by_unit, decode_part, sha256
 from lowtide_snapshots.stores import Store, open_store
 
 GETS_AT_ONCE = 8
@@ -107,12 +109,9 @@ def _units(
         store = open_store(deployment.store)
         try:
             loading = _Loading(store, plan, steps, shelving)
-            units = [
-                tuple(unit) for _, unit in groupby(as_on_disk(mine, plan), key=lambda each: (each.vertex, each.unit))
-            ]
             with ThreadPoolExecutor(GETS_AT_ONCE) as pool, without_collections():
-                for (first, *_), content in _loaded(pool, loading, units):
-                    yield steps[first.vertex], SHARED_UNIT if first.kind in SHARED else first.unit, content
+                for (name, unit), kind, content in _loaded(pool, loading, as_on_disk(mine, plan)):
+                    yield steps[name], SHARED_UNIT if kind in SHARED else unit, content
         finally:
             store.close()
     except SnapshotsError as error:
@@ -128,13 +127,26 @@ class _Loading:
         self._copies = None if shelving is None else shelving.copies
         packings = {} if shelving is None else {name: shelving.packing(steps[name]) for name in shelving.steps}
         self._packings = {name: packing for name, packing in packings.items() if packing is not None}
+        self._of_several: dict[str, dict[int, Any]] = {}
+        """The tables of parts with several hash units, which have little of each, by name and hash unit."""
+        self._one_loads = Lock()
 
-    def __call__(self, parts: Sequence[Part]) -> _Content:
+    def __call__(self, unit: int, parts: Sequence[Part]) -> _Content:
         """Load the parts of a hash unit."""
         copied = self._copied(parts)
         if copied is not None:
             return _Content(copied=copied)
-        return _Content([_load(self._store, part, self._plan.name, self._plan.slack_ms) for part in parts])
+        return _Content([self._table(unit, part) for part in parts])
+
+    def _table(self, unit: int, part: Part) -> Any:
+        plan = self._plan
+        if not part.units:
+            return _load(self._store, part, plan.name, plan.slack_ms)
+        name = part.name(plan.name, plan.slack_ms)
+        with self._one_loads:
+            if name not in self._of_several:
+                self._of_several[name] = by_unit(_load(self._store, part, plan.name, plan.slack_ms))
+        return self._of_several[name][unit]
 
     def _copied(self, parts: Sequence[Part]) -> list[Entry] | None:
         packing = self._packings.get(parts[0].vertex)
@@ -153,43 +165,47 @@ class _Loading:
 
 
 def _loaded(
-    pool: ThreadPoolExecutor, load: Callable[[Sequence[Part]], _Content], units: Sequence[Sequence[Part]]
-) -> Iterator[tuple[Sequence[Part], _Content]]:
-    """Yield the parts of hash units with what they have, in order; no more are in memory than are loaded at once."""
-    loading: deque[tuple[Sequence[Part], Future[_Content]]] = deque()
-    for parts in units:
-        loading.append((parts, pool.submit(load, parts)))
+    pool: ThreadPoolExecutor, load: Callable[[int, Sequence[Part]], _Content], chains: Chains
+) -> Iterator[tuple[tuple[str, int], str, _Content]]:
+    """Yield steps' hash units in order, with what they have; no more are in memory than are loaded at once."""
+    loading: deque[tuple[tuple[str, int], str, Future[_Content]]] = deque()
+    for (name, unit), parts in chains.items():
+        loading.append(((name, unit), parts[0].kind, pool.submit(load, unit, parts)))
         if len(loading) > GETS_AT_ONCE:
-            first, content = loading.popleft()
-            yield first, content.result()
+            first, kind, content = loading.popleft()
+            yield first, kind, content.result()
     while loading:
-        first, content = loading.popleft()
-        yield first, content.result()
+        first, kind, content = loading.popleft()
+        yield first, kind, content.result()
 
 
-def as_on_disk(parts: Sequence[Part], plan: Plan) -> list[Part]:
-    """Return parts in the order in which their keys lie on disk, so that a store fills page after page.
-
-    Those of one hash unit stay in their order.
-    """
+def as_on_disk(parts: Sequence[Part], plan: Plan) -> Chains:
+    """Return the parts of hash units in the order in which their keys lie on disk, so a store fills page after page."""
     names = [name for vertex in plan.vertices for name in state_names(vertex)]
     numbers = {name: number for number, name in enumerate(names)}
-    return sorted(parts, key=lambda part: (part.unit, numbers.get(part.vertex, -1)))
+    chains = chains_of(parts)
+    return {unit: chains[unit] for unit in sorted(chains, key=lambda each: (each[1], numbers.get(each[0], -1)))}
 
 
 def parts_of(parts: Sequence[Part], plan: Plan, place: int) -> list[Part]:
     """Return the parts of one worker: those of its hash units, and of what all units share that of the lowest unit.
 
-    Snapshots of earlier formats have the shared part once for each unit, all alike.
+    Of a part with several hash units it has its own. Snapshots of earlier formats have the shared part once for each
+    unit, all alike.
     """
     workers = plan.worker_of_unit().tolist()
     shared: dict[str, Part] = {}
     for part in parts:
         if part.kind in SHARED and (part.vertex not in shared or part.unit < shared[part.vertex].unit):
             shared[part.vertex] = part
-    return [
-        part for part in parts if (part is shared[part.vertex] if part.kind in SHARED else workers[part.unit] == place)
-    ]
+    mine: list[Part] = []
+    for part in parts:
+        if part.units:
+            units = tuple([unit for unit in part.units if workers[unit] == place])
+            mine += [replace(part, units=units)] if units else []
+        elif part is shared[part.vertex] if part.kind in SHARED else workers[part.unit] == place:
+            mine.append(part)
+    return mine
 
 
 def _load(store: Store, part: Part, job: str, slack_ms: int) -> Any:

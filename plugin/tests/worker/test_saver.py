@@ -45,6 +45,7 @@ from lowtide.worker import part_chains
 from lowtide.worker import saver as saver_module
 from lowtide.worker.saver import Saver
 from lowtide.worker.state_loader import load_state
+from lowtide_snapshots.format.entries import parts_in
 from lowtide_snapshots.format.manifest import Part
 from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
 from lowtide_snapshots.stores import StoreSetting, open_store
@@ -179,6 +180,50 @@ def test_every_worker_loads_one_part_of_a_broadcast(store: StoreSetting, units: 
         assert load_state(made, worker) == {"count": {0: [(None, 7)]}}
 
 
+def test_each_worker_loads_its_own_hash_units_of_a_part_with_several(store: StoreSetting) -> None:
+    plan = compile_flow(counting(), parallelism=2, units=4, lanes=2, slack_ms=1)
+    step, files, parts = saved_steps(plan)["seen"], open_store(store), []
+    heads = [PartHead(plan.name, "seen", "scan", unit, 50, plan.slack_ms, "000001-0001") for unit in range(3)]
+    heads.append(PartHead(plan.name, "seen", "scan", 0, 60, plan.slack_ms, "000001-0002", 50, (0, 1, 3)))
+    for head in heads:
+        table = (
+            step.deltas({0: ([("a 0", 7)], []), 1: ([("new", 1)], ["b 1"]), 3: ([("first", 9)], [])})
+            if head.units
+            else step.table([(f"a {head.unit}", 1), (f"b {head.unit}", 2)])
+        )
+        data = encode_part(head, table)
+        files.put(head.name, data)
+        units = tuple(unit for unit in head.units if unit != 0)
+        sizes = table.num_rows, len(data), sha256(data)
+        parts.append(Part("seen", "scan", head.unit, head.tick, head.snapshot, *sizes, head.since, units))
+    files.close()
+    made = deployment(plan=plan, store=store, restored=tuple(parts), recovered=True, start=60)
+    found: dict[int, Any] = {}
+    for place in range(2):
+        loaded = load_state(made, dataclasses.replace(birth(), name=f"1/{place}"))["seen"]
+        assert {int(unit) for unit in loaded} == {
+            unit for unit, worker in enumerate(plan.worker_of_unit().tolist()) if worker == place
+        }
+        found |= {unit: dict(entries) for unit, entries in loaded.items()}
+    assert found == {
+        0: {"a 0": 1, "b 0": 2},
+        1: {"a 1": 1, "new": 1},
+        2: {"a 2": 1, "b 2": 2},
+        3: {"first": 9},
+    }, "of unit 0 the part counts no more"
+
+
+def counting() -> lt.Flow:
+    flow = lt.Flow("saved")
+    keyed = flow.read("more", lt.kafka("more", lt.json(Event))).key_by("key")
+    keyed.scan("seen", counted, 0).write("out", lt.kafka("out", lt.json(Event)))
+    return flow
+
+
+def counted(count: int, event: Event) -> tuple[int, Event]:
+    return count + 1, event
+
+
 def seen(count: int, event: Event, all_: int) -> tuple[int, Event]:
     return count + all_, event
 
@@ -235,7 +280,8 @@ def test_only_the_keys_that_have_changed_are_written_and_come_back(
 
 
 def test_a_unit_is_written_whole_once_in_nine_snapshots(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that no snapshot writes all of them, and a life reads eight deltas at most."""
+    """So that no snapshot writes all of them, and a life reads eight deltas at most that are parts of their own."""
+    monkeypatch.setattr(part_chains, "SMALL_KEYS", 0)
     monkeypatch.setattr(part_chains, "LEAST_BYTES", 0)
     monkeypatch.setattr(part_chains, "BYTES_SHARE", 0)
     keys, snapshots = [f"key {number}" for number in range(400)], Snapshots(worker(1, "optimistic"), store)
@@ -255,6 +301,54 @@ def test_a_unit_is_written_whole_once_in_nine_snapshots(store: StoreSetting, mon
     snapshots.hold(tick)
 
 
+def test_small_deltas_of_a_step_are_one_part_and_units_take_turns(
+    store: StoreSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot that writes nothing else goes through no keys; lives begin with parts of which some units count."""
+    monkeypatch.setattr(part_chains, "LEAST_BYTES", 0)
+    monkeypatch.setattr(part_chains, "BYTES_SHARE", 0)
+    monkeypatch.setattr(part_chains, "CHANGED_SHARE", 1)
+    monkeypatch.setattr(part_chains, "MOST_CHANGES", 15)
+    keys, snapshots = [f"key {number}" for number in range(400)], Snapshots(worker(1, "optimistic"), store)
+    units = len({unit for _, unit in snapshots.fill(keys)})
+    cycle, whole = part_chains.MOST_CHANGES + 1, []
+    for number in range(2, 2 * cycle + 2):
+        tick = 10 * number
+        snapshots.feed([(tick - 2, key) for key in keys[number : number + 60]])
+        parts = snapshots.take(number, tick)
+        deltas = [part for part in parts if part.since is not None]
+        assert len(deltas) == 1
+        assert not {part.unit for part in parts if part.since is None} & {*deltas[0].counts_for}
+        whole.append(len(parts) - 1)
+        snapshots.commit(tick)
+        assert max(len(chain) for chain in snapshots.chains.values()) <= cycle
+        if number % 5 == 0:
+            snapshots.hold(tick)
+    assert sum(whole) > units
+    assert sum(count > 0 for count in whole) <= 2 * part_chains.TURNS, "most go through no keys"
+    snapshots.hold(tick)
+    again = Snapshots(worker(1, "optimistic"), store, began=snapshots.chains, tick=tick)
+    again.feed([(tick + 1, key) for key in keys[:9]])
+    again.take(1, tick + 5)
+    again.commit(tick + 5)
+    again.hold(tick + 5)
+
+
+def test_a_large_delta_has_a_part_of_its_own(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part_chains, "LEAST_BYTES", 0)
+    monkeypatch.setattr(part_chains, "SMALL_KEYS", 3)
+    keys, snapshots = [f"key {number}" for number in range(400)], Snapshots(worker(1, "optimistic"), store)
+    placed = snapshots.fill(keys)
+    many = placed[0][1]
+    one = next(key for key, unit in placed if unit != many)
+    other = next(key for key, unit in placed if unit not in (many, dict(placed)[one]))
+    snapshots.feed([(8, key) for key in [*[key for key, unit in placed if unit == many][:4], one, other]])
+    parts = {part.counts_for: part.rows for part in snapshots.take(2, 10)}
+    assert parts == {(many,): 4, tuple(sorted((dict(placed)[one], dict(placed)[other]))): 2}
+    snapshots.commit(10)
+    snapshots.hold(10)
+
+
 class Snapshots:
     """One worker's, as a service would put them together."""
 
@@ -264,7 +358,7 @@ class Snapshots:
     ) -> None:  # fmt: skip
         self.chains = dict(began or {})
         self._core, self._store, self._number, self._offset = core, store, 0, 0
-        parts = tuple(part for chain in self.chains.values() for part in chain)
+        parts = parts_in(self.chains)
         if tick is not None:
             core.restore(load_state(self._begun(parts, tick), birth()), tick)
         self._saver = Saver(PLAN, store, incarnation=1 if began is None else 2, base=tick, parts=parts)
@@ -280,6 +374,13 @@ class Snapshots:
             self._offset += 1
         for frame in self._reader.rows(source_rows(messages), 0).frames:
             self._core.frame(frame)
+
+    def fill(self, keys: list[str]) -> list[tuple[str, int]]:
+        """A record of each of these keys, saved and committed; return them with their hash units."""
+        self.feed([(5, key) for key in keys])
+        self.take(1, 7)
+        self.commit(7)
+        return [(key, unit) for unit, states in self.expected["one"].items() for key, _ in states]
 
     def take(self, number: int, tick: int) -> tuple[Part, ...]:
         """Take a snapshot, and let min time go on."""
@@ -298,13 +399,14 @@ class Snapshots:
     def commit(self, tick: int) -> None:
         """The snapshot that was taken last is committed."""
         for part in self._parts:
-            before = () if part.since is None else self.chains.get((part.vertex, part.unit), ())
-            self.chains[part.vertex, part.unit] = (*before, part)
+            for unit in part.counts_for:
+                before = () if part.since is None else self.chains.get((part.vertex, unit), ())
+                self.chains[part.vertex, unit] = (*before, part)
         self._saver.committed(WORKER, tick)
 
     def hold(self, tick: int) -> None:
         """What comes back is what was there."""
-        parts = tuple(part for chain in self.chains.values() for part in chain)
+        parts = parts_in(self.chains)
         loaded = load_state(self._begun(parts, tick), birth())
         for name, units in self.expected.items():
             for unit, keys in units.items():

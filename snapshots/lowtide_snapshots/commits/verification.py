@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lowtide_snapshots.errors import PartDamaged
 from lowtide_snapshots.format.manifest import Manifest, Part
@@ -83,7 +83,7 @@ def _wrong(data: bytes, manifest: Manifest, part: Part, name: str) -> str:
     head, table = decode_part(data, name)
     slack_ms = manifest.record.slack_ms
     meant = PartHead(manifest.job, part.vertex, part.kind, part.unit, part.tick, slack_ms, part.snapshot, part.since)
-    if head != meant:
+    if replace(head, units=()) != meant or bool(head.units) != bool(part.units) or not {*part.units} <= {*head.units}:
         return f"its head says {head}, expected {meant}"
     if table.num_rows != part.rows:
         return f"it has {table.num_rows} rows, expected {part.rows}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from lowtide_snapshots.errors import RecordRefused
 from lowtide_snapshots.format.fingerprint import Difference, compare
@@ -93,8 +94,8 @@ def _vertices(before: Manifest, after: Manifest) -> tuple[VertexDiff, ...]:
     found = []
     for vertex in sorted(names | {shape.vertex for manifest in (before, after) for shape in manifest.flow}):
         old, new = _units(before, vertex), _units(after, vertex)
-        changed = sum(old.get(unit) != new.get(unit) for unit in old.keys() | new.keys())
-        sizes = (_rows(old), _rows(new), _bytes(old), _bytes(new))
+        changed = sum(_names(old.get(unit, ())) != _names(new.get(unit, ())) for unit in old.keys() | new.keys())
+        sizes = (_rows(before, vertex), _rows(after, vertex), _bytes(before, vertex), _bytes(after, vertex))
         found.append(VertexDiff(vertex, *sizes, len(new), changed))
     return tuple(found)
 
@@ -107,9 +108,14 @@ def _units(manifest: Manifest, vertex: str) -> Units:
     return {unit: parts for (its, unit), parts in manifest.by_unit().items() if its == vertex}
 
 
-def _rows(units: Units) -> int:
-    return sum(part.rows for parts in units.values() for part in parts)
+def _names(parts: Sequence[Part]) -> list[Part]:
+    """Return parts as they are the same in both: the hash units whose state rests on one become fewer."""
+    return [replace(part, units=()) for part in parts]
 
 
-def _bytes(units: Units) -> int:
-    return sum(part.bytes for parts in units.values() for part in parts)
+def _rows(manifest: Manifest, vertex: str) -> int:
+    return sum(part.rows for part in manifest.parts if part.vertex == vertex)
+
+
+def _bytes(manifest: Manifest, vertex: str) -> int:
+    return sum(part.bytes for part in manifest.parts if part.vertex == vertex)

@@ -20,11 +20,12 @@ from lowtide_snapshots.errors import (
     RecordRefused,
     RecordTooNew,
 )
-from lowtide_snapshots.format.entries import FloorAt, FrontAt, LaneLast, Part
+from lowtide_snapshots.format.entries import Chains, FloorAt, FrontAt, LaneLast, Part, chains_of
 from lowtide_snapshots.format.json_values import Misfit, instance
 from lowtide_snapshots.format.names import incarnation_of, manifest_name
-from lowtide_snapshots.format.parts import DELTA_FORMAT, KINDS, Data
+from lowtide_snapshots.format.parts import DELTA_FORMAT, KINDS, SHARED, UNITS_FORMAT, Data, ascending
 from lowtide_snapshots.job.record import JobRecord
+from lowtide_snapshots.keys import MAX_UNITS
 
 __all__ = [
     "MANIFEST_FORMAT",
@@ -43,7 +44,7 @@ __all__ = [
     "type_of",
 ]
 
-MANIFEST_FORMAT = 5
+MANIFEST_FORMAT = 6
 _INITIAL = b"lowtide.initial"
 _SETTING = b"lowtide.setting"
 _TTL = b"lowtide.ttl"
@@ -126,12 +127,9 @@ class Manifest:
         """The rows of all parts."""
         return sum(part.rows for part in self.parts)
 
-    def by_unit(self) -> dict[tuple[str, int], tuple[Part, ...]]:
+    def by_unit(self) -> Chains:
         """The parts by vertex and hash unit, in the order in which they apply."""
-        found: dict[tuple[str, int], tuple[Part, ...]] = {}
-        for part in self.parts:
-            found[part.vertex, part.unit] = (*found.get((part.vertex, part.unit), ()), part)
-        return found
+        return chains_of(self.parts)
 
     def to_json(self) -> str:
         """The manifest as JSON, the same text for equal manifests."""
@@ -184,9 +182,15 @@ class Manifest:
         for part in self.parts:
             since = part.tick if part.since is None else part.since
             sizes = part.rows, part.bytes, part.tick - since, self.tick - part.tick
-            if min(sizes) < 0 or not _SHA256.fullmatch(part.sha256):
+            if min(sizes) < 0 or not _SHA256.fullmatch(part.sha256) or (part.units and not _of_several(part)):
                 raise Misfit(f"impossible part: {part}")
             part.name(self.job, self.record.slack_ms)
+
+
+def _of_several(part: Part) -> bool:
+    """Return whether this may be a part of several hash units."""
+    ordered = ascending(part.units) and part.unit <= part.units[0] and part.units[-1] < MAX_UNITS
+    return ordered and part.since is not None and part.kind not in SHARED
 
 
 def in_order(parts: Sequence[Part]) -> bool:
@@ -311,10 +315,11 @@ def _values(text: str | Data, where: str) -> dict[str, Any]:
             way_out="use the version of Lowtide that wrote it, or a newer one",
         )
     assert isinstance(values, dict)
-    if found < DELTA_FORMAT:
-        for part in parts if isinstance(parts := values.get("parts"), list) else ():
-            if isinstance(part, dict):
-                part["since"] = _NO_FIELD if "since" in part else None
+    for part in parts if isinstance(parts := values.get("parts"), list) else ():
+        if found < DELTA_FORMAT and isinstance(part, dict):
+            part["since"] = _NO_FIELD if "since" in part else None
+        if found < UNITS_FORMAT and isinstance(part, dict):
+            part["units"] = _NO_FIELD if "units" in part else []
     return values
 
 

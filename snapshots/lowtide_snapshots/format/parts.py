@@ -1,6 +1,7 @@
 """A part: the state of one hash unit of one vertex below a min time, as one Parquet file.
 
-A *delta* has only the keys that have changed since an earlier commit, those too that have no state any more.
+A *delta* has only the keys that have changed since an earlier commit, those too that have no state any more. Small
+deltas of several hash units are one part.
 
 The format is defined in `snapshots/README.md`. Encoding and decoding are O(rows), column-wise.
 """
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import groupby, pairwise
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -21,7 +24,7 @@ from lowtide_snapshots.format.names import part_name
 
 Data: TypeAlias = bytes | bytearray | memoryview
 
-PART_FORMAT = 5
+PART_FORMAT = 6
 KINDS = ("scan", "last", "broadcast", "deduplicate", "window", "window_records", "table", "join", "call")
 SHARED = frozenset(("broadcast",))
 """The kinds of which one part is the state of all hash units."""
@@ -56,6 +59,10 @@ GONE = "gone"
 """The last column of a delta, since format 5: True where a key has no state any more, and all else is null."""
 DELTA_FORMAT = 5
 """The first format with deltas."""
+UNIT = "hash_unit"
+"""The last column of a part with several hash units, since format 6: ascending."""
+UNITS_FORMAT = 6
+"""The first format with such parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +73,12 @@ class PartHead:
         job: the job's name.
         vertex: the vertex whose state it is.
         kind: of that vertex; one of `KINDS`.
-        unit: the hash unit.
+        unit: the hash unit; of several the lowest.
         tick: the T of the snapshot that wrote it: the state is that of all records below.
         slack_ms: the length of a tick, in milliseconds.
         snapshot: the id of that snapshot.
         since: of a delta the T of the commit from which on it has what has changed; None for a whole part.
+        units: of a part with several hash units all of them, ascending; empty for a part of one.
     """
 
     job: str
@@ -81,6 +89,7 @@ class PartHead:
     slack_ms: int
     snapshot: str
     since: int | None = None
+    units: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -151,6 +160,13 @@ def decode_part(data: Data, name: str) -> tuple[PartHead, pa.Table]:
     return head, table
 
 
+def by_unit(table: pa.Table) -> dict[int, pa.Table]:
+    """The rows of each hash unit in a part with several, as in a part of its own."""
+    units, rest = table.column(UNIT).to_pylist(), table.drop_columns(UNIT)
+    starts = [row for row, unit in enumerate(units) if row == 0 or units[row - 1] != unit]
+    return {units[start]: rest.slice(start, end - start) for start, end in pairwise([*starts, len(units)])}
+
+
 def sha256(data: Data) -> str:
     """The SHA-256 of an object's bytes, in lower hex."""
     return hashlib.sha256(data).hexdigest()
@@ -169,17 +185,19 @@ def _head(metadata: dict[bytes, bytes], name: str) -> PartHead:
             way_out="use the version of Lowtide that wrote it, or a newer one",
         )
     types: dict[str, Any] = {field.name: int if field.type == "int" else str for field in fields(PartHead)}
-    del types["since"]
+    del types["since"], types["units"]
     if type(found) is int and found >= DELTA_FORMAT:
         types["since"] = NoneType if values.get("since", 0) is None else int
+    if type(found) is int and found >= UNITS_FORMAT:
+        types["units"] = list
     if type(found) is not int or found < 1 or {key: type(value) for key, value in values.items()} != types:
         raise _damaged(f"its head is {metadata[_HEAD][:200]!r}", name)
-    return PartHead(**values)
+    return PartHead(**values | {"units": tuple(values.get("units", ()))})
 
 
 def _mismatch(head: PartHead, table: pa.Table) -> str:
     """Return the fault in the columns of a part; empty if there is none."""
-    kind, delta = head.kind, () if head.since is None else (GONE,)
+    kind, delta = head.kind, () if head.since is None else (GONE, UNIT) if head.units else (GONE,)
     if kind not in _COLUMNS:
         return f"{kind!r} is not a kind of part; the kinds are {', '.join(KINDS)}"
     names, wanted_names = tuple(table.column_names), _COLUMNS[kind]
@@ -189,14 +207,28 @@ def _mismatch(head: PartHead, table: pa.Table) -> str:
         what = f"a delta of kind {kind}" if delta else f"kind {kind}"
         return f"its columns are {table.column_names}, but {what} has {[*wanted_names, *delta]}"
     for column in table.schema:
-        wanted = {**_ORDER_KEY, **_BOUNDS, GONE: pa.bool_()}.get(column.name)
+        wanted = {**_ORDER_KEY, **_BOUNDS, GONE: pa.bool_(), UNIT: pa.int32()}.get(column.name)
         if wanted is not None and column.type != wanted:
             return f"column {column.name} is {column.type}, not {wanted}"
         if column.name in ("key", "record") and not pa.types.is_struct(column.type):
             return f"column {column.name} is {column.type}, not a struct"
     if kind == "broadcast" and table.num_rows != 1:
         return f"it has {table.num_rows} rows; a broadcast's part has one"
+    return _units_mismatch(head, table) if head.units else ""
+
+
+def _units_mismatch(head: PartHead, table: pa.Table) -> str:
+    """Return the fault in the hash units of a part with several; empty if there is none."""
+    if head.since is None or not ascending(head.units) or head.unit != head.units[0]:
+        return f"it is a part of the hash units {list(head.units)}, but has the name of {head.unit}"
+    if tuple([unit for unit, _ in groupby(table.column(UNIT).to_pylist())]) != head.units:
+        return "its rows are not those of its hash units, in their order"
     return ""
+
+
+def ascending(units: Sequence[int]) -> bool:
+    """Return whether hash units stand in their order, each once."""
+    return all(type(unit) is int for unit in units) and all(one < other for one, other in pairwise(units))
 
 
 def _damaged(why: str, name: str) -> PartDamaged:

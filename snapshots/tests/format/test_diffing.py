@@ -27,6 +27,16 @@ def test_a_diff_counts_records_rows_and_changed_units(takes: Any) -> None:
     assert diff(after, before).fronts[1].records is None
 
 
+def test_a_unit_that_leaves_a_part_of_several_changes_no_other(takes: Any) -> None:
+    before = takes("counts").take(10, 1, 2, 3)
+    shared = dataclasses.replace(before.parts[0], tick=8, since=5, units=(1, 2, 3))
+    whole = dataclasses.replace(before.parts[0], tick=9)
+    first = dataclasses.replace(before, parts=(*before.parts, shared))
+    after = dataclasses.replace(before, parts=(*before.parts[1:], dataclasses.replace(shared, units=(2, 3)), whole))
+    (found,) = diff(first, after).vertices
+    assert (found.units, found.changed, found.rows_before, found.rows_after) == (3, 1, 4, 4)
+
+
 def test_a_diff_tells_what_changed_in_the_flow_and_refuses_two_jobs(takes: Any) -> None:
     before, other = takes("counts").take(10, 1), takes("other").take(10, 1)
     (gone,) = diff(before, dataclasses.replace(before, flow=(), parts=())).shape

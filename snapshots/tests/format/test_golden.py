@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,16 @@ import pytest
 from lowtide_snapshots import JobRecord
 from lowtide_snapshots.commits.verification import verify
 from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, type_of
-from lowtide_snapshots.format.parts import DELTA_FORMAT, KINDS, PART_FORMAT, PartHead, decode_part, sha256
+from lowtide_snapshots.format.parts import (
+    DELTA_FORMAT,
+    KINDS,
+    PART_FORMAT,
+    UNITS_FORMAT,
+    PartHead,
+    by_unit,
+    decode_part,
+    sha256,
+)
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
 
 DATA = Path(__file__).parents[1] / "data"
@@ -118,8 +128,20 @@ DELTAS = {
     ),
 }
 """Of format 5: one that applies to the part of an older snapshot, and one of a unit that had no state before."""
+DELTAS_6 = DELTAS | {
+    ("index", unit): pa.table(
+        {
+            "key": pa.array([{"word": word}], WORD),
+            "state": pa.array([{"count": 6, "pages": []}], COUNT),
+            "tick": pa.array([16_999], pa.int64()),
+            "gone": pa.array([False]),
+        }
+    )
+    for unit, word in ((1, "new"), (2, "lost"))
+}
+"""Of format 6: those of index are one part, which does not count for the unit of "lost" any more."""
 SINCE = 16_500
-STATE = {1: FORMAT_1, 2: FORMAT_2, 3: FORMAT_3, 4: FORMAT_4, 5: FORMAT_5}
+STATE = {1: FORMAT_1, 2: FORMAT_2, 3: FORMAT_3, 4: FORMAT_4, 5: FORMAT_5, 6: FORMAT_5}
 TYPES = {
     1: {
         "index": ("scan", (("word", "string"),), COUNT),
@@ -137,7 +159,7 @@ TYPES[2] = TYPES[1] | {
 }
 TYPES[3] = TYPES[2]
 TYPES[4] = TYPES[3] | {"scored": ("call", (("hash_unit", "int64"),), ORDER)}
-TYPES[5] = TYPES[4]
+TYPES[5] = TYPES[6] = TYPES[4]
 OLDER = (16_000, "000001-0002")
 NEWER = (17_000, "000003-0007")
 
@@ -180,19 +202,25 @@ def test_the_manifest_says_what_it_said(manifest: Manifest) -> None:
 
 
 def test_every_part_holds_what_it_held(number: int, manifest: Manifest, store: Store) -> None:
-    whole, deltas = STATE[number], DELTAS if number >= DELTA_FORMAT else {}
+    whole, deltas = STATE[number], DELTAS_6 if number >= UNITS_FORMAT else DELTAS if number >= DELTA_FORMAT else {}
     assert {(part.vertex, part.unit) for part in manifest.parts if part.since is None} == set(whole)
-    assert {(part.vertex, part.unit) for part in manifest.parts if part.since is not None} == set(deltas)
+    changed = [part for part in manifest.parts if part.since is not None]
+    assert {(part.vertex, unit) for part in changed for unit in part.counts_for} | {("index", 2)} & set(deltas) == set(
+        deltas
+    )
+    assert [part.units for part in changed if part.units] == ([(0, 1)] if number >= UNITS_FORMAT else [])
     for part in manifest.parts:
         name = part.name("shop", 25)
         data = store.get(name)
         assert (len(data), sha256(data)) == (part.bytes, part.sha256)
         head, table = decode_part(data, name)
-        assert head == PartHead("shop", part.vertex, part.kind, part.unit, part.tick, 25, part.snapshot, part.since)
+        of = part.vertex, part.kind, part.unit, part.tick, 25, part.snapshot, part.since
+        assert head == PartHead("shop", *of, units=(0, 1, 2) if part.units else ())
         place = part.vertex, part.unit
         assert part.since in (None, SINCE)
         assert (part.tick, part.snapshot) == (OLDER if place == ("index", 0) and part.since is None else NEWER)
-        assert table.equals((whole if part.since is None else deltas)[place])
+        for unit, rows in (by_unit(table) if part.units else {part.unit: table}).items():
+            assert rows.equals((whole if part.since is None else deltas)[part.vertex, unit])
         assert table.num_rows == part.rows
 
 
@@ -206,3 +234,12 @@ def test_the_types_are_those_that_they_were(number: int, manifest: Manifest) -> 
 
 def test_nothing_else_is_there(manifest: Manifest, store: Store) -> None:
     assert {entry.name for entry in store.names("")} == {NAME, *(part.name("shop", 25) for part in manifest.parts)}
+
+
+@pytest.mark.parametrize("units", [(0, 3), (0, 1, 2, 3), ()])
+def test_a_part_that_lacks_a_hash_unit_of_its_manifest_is_damaged(units: tuple[int, ...]) -> None:
+    store = open_store(StoreSetting(str(DATA / "format-6")))
+    manifest = Manifest.from_json(store.get(NAME), NAME)
+    wrong = tuple(dataclasses.replace(part, units=units) if part.units else part for part in manifest.parts)
+    (damage,) = verify(store, dataclasses.replace(manifest, parts=wrong), lambda *_: None)
+    assert "its head says" in damage.why

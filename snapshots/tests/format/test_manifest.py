@@ -11,6 +11,7 @@ import pytest
 
 from lowtide_snapshots import JobRecord
 from lowtide_snapshots.errors import FormatTooNew, ManifestDamaged
+from lowtide_snapshots.format.entries import parts_in
 from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, Part, shape_of, type_of
 
 RECORD = JobRecord("shop", 25, 128, 4, "log", 1, ("orders=shop-orders",))
@@ -32,7 +33,7 @@ MANIFEST = Manifest(
     parts=(
         Part("index", "scan", 3, 17_000, "000003-0007", 2, 1000, "ab" * 32),
         Part("index", "scan", 4, 16_000, "000002-0041", 5, 1500, "cd" * 32),
-        Part("index", "scan", 4, 17_000, "000003-0007", 1, 100, "ef" * 32, 16_500),
+        Part("index", "scan", 4, 17_000, "000003-0007", 1, 100, "ef" * 32, 16_500, (4, 7)),
     ),
 )
 LITERAL = {
@@ -42,7 +43,7 @@ LITERAL = {
     "flow": [
         {"key": [["word", "string"], ["page", "int64"]], "kind": "scan", "state": INDEX.state, "vertex": "index"},
     ],
-    "format": 5,
+    "format": 6,
     "fronts": [
         {"label": 16999, "number": 0, "offset": 41, "partition": 0, "source": "orders", "topic_id": "x7"},
         {"label": None, "number": 1, "offset": 0, "partition": 1, "source": "orders", "topic_id": "x7"},
@@ -57,11 +58,11 @@ LITERAL = {
     "name": "before the sale",
     "parts": [
         {"bytes": 1000, "kind": "scan", "rows": 2, "sha256": "ab" * 32, "snapshot": "000003-0007", "tick": 17000}
-        | {"unit": 3, "vertex": "index", "since": None},
+        | {"unit": 3, "vertex": "index", "since": None, "units": []},
         {"bytes": 1500, "kind": "scan", "rows": 5, "sha256": "cd" * 32, "snapshot": "000002-0041", "tick": 16000}
-        | {"unit": 4, "vertex": "index", "since": None},
+        | {"unit": 4, "vertex": "index", "since": None, "units": []},
         {"bytes": 100, "kind": "scan", "rows": 1, "sha256": "ef" * 32, "snapshot": "000003-0007", "tick": 17000}
-        | {"unit": 4, "vertex": "index", "since": 16500},
+        | {"unit": 4, "vertex": "index", "since": 16500, "units": [4, 7]},
     ],
     "record": {
         "format": 1,
@@ -86,11 +87,20 @@ def test_a_manifest_is_the_json_of_the_document() -> None:
 
 @pytest.mark.parametrize("number", range(1, 5))
 def test_earlier_formats_have_no_deltas(number: int) -> None:
-    parts = [{name: part[name] for name in part if name != "since"} for part in LITERAL["parts"][:2]]  # type: ignore[index]
+    parts = [{name: part[name] for name in part if name not in ("since", "units")} for part in LITERAL["parts"][:2]]  # type: ignore[index]
     earlier = LITERAL | {"format": number, "parts": parts}
     assert Manifest.from_json(json.dumps(earlier), "x").parts == MANIFEST.parts[:2]
     with pytest.raises(ManifestDamaged, match="since"):
         Manifest.from_json(json.dumps(LITERAL | {"format": number}), "x")
+
+
+def test_format_5_has_no_parts_of_several_hash_units() -> None:
+    parts = [{name: part[name] for name in part if name != "units"} for part in LITERAL["parts"]]  # type: ignore[attr-defined]
+    alone = dataclasses.replace(MANIFEST.parts[2], units=())
+    read = Manifest.from_json(json.dumps(LITERAL | {"format": 5, "parts": parts}), "x")
+    assert read.parts == (*MANIFEST.parts[:2], alone)
+    with pytest.raises(ManifestDamaged, match="units"):
+        Manifest.from_json(json.dumps(LITERAL | {"format": 5}), "x")
 
 
 def test_a_manifest_names_itself_and_its_parts() -> None:
@@ -101,7 +111,15 @@ def test_a_manifest_names_itself_and_its_parts() -> None:
         "shop/parts/index/00004/000000000425000-000003-0007.parquet",
     ]
     assert (MANIFEST.rows, MANIFEST.bytes, MANIFEST.min_time_ms) == (8, 2600, 425_000)
-    assert MANIFEST.by_unit() == {("index", 3): MANIFEST.parts[:1], ("index", 4): MANIFEST.parts[1:]}
+    chains = MANIFEST.by_unit()
+    assert chains == {
+        ("index", 3): MANIFEST.parts[:1],
+        ("index", 4): MANIFEST.parts[1:],
+        ("index", 7): MANIFEST.parts[2:],
+    }
+    assert parts_in(chains) == (MANIFEST.parts[1], MANIFEST.parts[0], MANIFEST.parts[2])
+    del chains["index", 4]
+    assert parts_in(chains)[-1].units == (7,), "it keeps the name of unit 4"
 
 
 def test_a_shape_keeps_the_type_of_the_state() -> None:
@@ -157,6 +175,13 @@ def _changed(path: tuple[Any, ...], value: Any) -> str:
         (("parts", 2, "since"), None),
         (("parts", 2, "since"), 17_001),
         (("parts", 2, "tick"), 16_000),
+        (("parts", 0, "units"), [3, 7]),
+        (("parts", 2, "units"), [7, 4]),
+        (("parts", 2, "units"), [4, 4]),
+        (("parts", 2, "units"), [3, 4]),
+        (("parts", 2, "units"), [4, 40_000]),
+        (("parts", 2, "units"), ["4"]),
+        (("parts", 2, "units"), KeyError),
         (("parts", 0, "unit"), -1),
         (("parts", 0, "kind"), "last"),
         (("parts", 0, "vertex"), "totals"),
@@ -189,8 +214,8 @@ def test_a_manifest_that_is_cut_off_anywhere_is_damaged() -> None:
 
 
 def test_a_newer_format_is_refused_as_such_whatever_else_it_says() -> None:
-    with pytest.raises(FormatTooNew, match="format 6; this version of Lowtide reads up to 5"):
-        Manifest.from_json('{"format": 6, "all": "new"}', "x")
+    with pytest.raises(FormatTooNew, match="format 7; this version of Lowtide reads up to 6"):
+        Manifest.from_json('{"format": 7, "all": "new"}', "x")
     with pytest.raises(FormatTooNew, match="record has format 9"):
         Manifest.from_json(_changed(("record", "format"), 9), "x")
 

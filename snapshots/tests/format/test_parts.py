@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lowtide_snapshots.errors import FormatTooNew, PartDamaged, PartRefused
 from lowtide_snapshots.format.names import ObjectName, incarnation_of, manifest_name, parse_name, part_name, snapshot_id
-from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part, sha256
+from lowtide_snapshots.format.parts import PartHead, by_unit, decode_part, encode_part, sha256
 from lowtide_snapshots.keys.hashing import MAX_UNITS
 
 HEAD = PartHead("shop/1", "the index", "scan", 3, 17_000, 25, "000003-0007")
@@ -157,7 +157,7 @@ def test_no_bit_that_flips_does_more_harm_than_damage() -> None:
 def test_state_that_is_changed_in_its_place_is_damaged() -> None:
     table = pa.table({"key": pa.array([{"n": 1}]), "state": pa.array([b"to be or not to be" * 9])})
     sink = pa.BufferOutputStream()
-    said = json.dumps({"format": 5} | dataclasses.asdict(HEAD))
+    said = json.dumps({"format": 6} | dataclasses.asdict(HEAD))
     pq.write_table(
         table.replace_schema_metadata({"lowtide.part": said}),
         sink,
@@ -199,6 +199,8 @@ def test_another_part_under_its_name_is_damaged(change: dict[str, object]) -> No
         {"more": 1},
         {"since": "16500"},
         {"since": True},
+        {"units": None},
+        {"units": [3, 4]},
         {"unit": -1},
         {"snapshot": "x"},
         {"vertex": ""},
@@ -219,11 +221,18 @@ def test_a_parquet_file_of_another_is_damaged() -> None:
 
 @pytest.mark.parametrize("number", range(1, 5))
 def test_a_part_of_an_earlier_format_is_read(number: int) -> None:
-    assert decode_part(_edited("since", format=number), HEAD.name) == (HEAD, SCAN)
+    assert decode_part(_edited("since", "units", format=number), HEAD.name) == (HEAD, SCAN)
     with pytest.raises(PartDamaged, match="its head is"):
-        decode_part(_edited(format=number), HEAD.name)
+        decode_part(_edited("units", format=number), HEAD.name)
     with pytest.raises(PartDamaged, match="its head is"):
         decode_part(_edited("since"), HEAD.name)
+
+
+def test_a_part_of_format_5_has_one_hash_unit() -> None:
+    assert decode_part(_edited("units", format=5), HEAD.name) == (HEAD, SCAN)
+    for part in (_edited(format=5), _edited("units")):
+        with pytest.raises(PartDamaged, match="its head is"):
+            decode_part(part, HEAD.name)
 
 
 def _delta(made: pa.Table, *gone: bool) -> pa.Table:
@@ -252,9 +261,45 @@ def test_a_delta_has_one_column_more_and_no_other_part_has_it(head: PartHead, ma
         encode_part(head, made)
 
 
+OF_SEVERAL = dataclasses.replace(HEAD, since=16_500, units=(3, 7))
+
+
+def _several(*units: int) -> pa.Table:
+    return _delta(SCAN, False, True).append_column("hash_unit", pa.array(units, pa.int32()))
+
+
+def test_a_delta_of_several_hash_units_comes_back_by_unit() -> None:
+    head, table = decode_part(encode_part(OF_SEVERAL, _several(3, 7)), HEAD.name)
+    assert head == OF_SEVERAL
+    delta = _delta(SCAN, False, True)
+    found = by_unit(table)
+    assert list(found) == [3, 7]
+    assert found[3].equals(delta.slice(0, 1))
+    assert found[7].equals(delta.slice(1))
+
+
+@pytest.mark.parametrize(
+    ("head", "made"),
+    [
+        (OF_SEVERAL, _several(7, 3)),
+        (OF_SEVERAL, _several(3, 3)),
+        (OF_SEVERAL, _several(3, 8)),
+        (OF_SEVERAL, _delta(SCAN, False, True)),
+        (dataclasses.replace(OF_SEVERAL, units=()), _several(3, 7)),
+        (dataclasses.replace(OF_SEVERAL, units=(7, 3)), _several(7, 3)),
+        (dataclasses.replace(OF_SEVERAL, unit=7), _several(3, 7)),
+        (dataclasses.replace(OF_SEVERAL, since=None), SCAN),
+    ],
+    ids=["order", "one is missing", "another", "no column", "of one", "units in no order", "name", "whole"],
+)
+def test_the_hash_units_of_a_part_are_those_of_its_rows(head: PartHead, made: pa.Table) -> None:
+    with pytest.raises(PartRefused, match=r"hash unit|its columns are"):
+        encode_part(head, made)
+
+
 def test_a_newer_format_is_refused_as_such() -> None:
-    with pytest.raises(FormatTooNew, match="format 6; this version of Lowtide reads up to 5"):
-        decode_part(_edited(format=6, more="fields"), HEAD.name)
+    with pytest.raises(FormatTooNew, match="format 7; this version of Lowtide reads up to 6"):
+        decode_part(_edited(format=7, more="fields"), HEAD.name)
 
 
 def test_names_are_those_of_the_document() -> None:

@@ -13,6 +13,7 @@ from lowtide.core.fronts.floors import Steps
 from lowtide.status.job_view import Phase, SnapshotView
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import utc
+from lowtide_snapshots.format.entries import parts_in
 from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, Part
 from lowtide_snapshots.format.names import snapshot_id
 from lowtide_snapshots.job.record import JobRecord
@@ -34,7 +35,8 @@ class _Share:
     @property
     def saved(self) -> list[Part]:
         """Return the parts that are written."""
-        return [part for part in self.written.values() if part is not None]
+        parts = {(part.vertex, part.unit): part for part in self.written.values() if part is not None}
+        return list(parts.values())
 
     def lacks(self) -> str:
         """Return what is still missing; empty if nothing is."""
@@ -126,7 +128,7 @@ class Taking:
             case PartCount(parts=parts):
                 share.parts = parts
             case PartWritten(part=part):
-                share.written[part.vertex, part.unit] = part
+                share.written.update({(part.vertex, unit): part for unit in part.counts_for})
             case PartEmpty(vertex=vertex, unit=unit):
                 share.written[vertex, unit] = None
             case ShareSaved():
@@ -202,7 +204,7 @@ class Taking:
             fronts=tuple(self._fronts[number] for number in sorted(self._fronts)),
             floors=self._needed(floors),
             lasts=tuple(self._lasts[lane] for lane in sorted(self._lasts)),
-            parts=tuple(part for key, chain in sorted(parts.items()) if key[0] in known for part in chain),
+            parts=parts_in({key: chain for key, chain in parts.items() if key[0] in known}),
             steps=self._setting.steps,
             generation=self._setting.generation,
         )

@@ -125,7 +125,7 @@ def test_units_that_nobody_wrote_are_those_of_the_base() -> None:
     it.hear("1/0", PartEmpty(1, "count", 2))
     hear(it, "1/0", SAVED, DURABLE)
     manifest = it.seal(base, ())
-    assert [(each.unit, each.snapshot) for each in manifest.parts] == [(1, "000003-0002"), (3, "000003-0001")]
+    assert [(each.unit, each.snapshot) for each in manifest.parts] == [(3, "000003-0001"), (1, "000003-0002")]
     assert manifest.base == "000003-0001"
     view = it.view(1.0)
     assert (view.parts_done, view.rows, view.bytes) == (1, 6, 200)
@@ -156,6 +156,38 @@ def test_a_delta_is_added_to_the_parts_of_the_base() -> None:
         (3, 70, 40),
     ]
     assert Manifest.from_json(manifest.to_json(), "here") == manifest
+
+
+def test_a_part_of_several_hash_units_counts_for_those_that_are_not_written_whole_since() -> None:
+    """It stays as long as it counts for one, and goes with the last."""
+    it = taking(1)
+    it.begin(40, ["1/0"], {})
+    for unit in (1, 2, 3):
+        it.hear("1/0", written(part(unit, 40, "000003-0001")))
+    hear(it, "1/0", SAVED, DURABLE)
+    manifest, said = it.seal(None, ()), []
+    for number, units in ((2, (1, 2, 3)), (3, (2, 3)), (4, ())):
+        tick = 30 + 10 * number
+        it = taking(number)
+        it.begin(tick, ["1/0"], {})
+        it.hear("1/0", pinned(since=tick - 10))
+        made_by = f"000003-{number:04}"
+        if units:
+            delta = replace(part(units[0], tick, made_by), since=tick - 10, units=units)
+            it.hear("1/0", written(delta))
+        whole = {3: (1,), 4: (2, 3)}.get(number, ())
+        for unit in whole:
+            it.hear("1/0", written(part(unit, tick, made_by)))
+        hear(it, "1/0", SAVED, DURABLE)
+        assert it.view(1.0).parts_done == len(whole) + bool(units)
+        manifest = it.seal(manifest, ())
+        assert Manifest.from_json(manifest.to_json(), "here") == manifest
+        said.append([(each.tick, each.unit, each.units) for each in manifest.parts])
+    assert said == [
+        [(40, 1, ()), (40, 2, ()), (40, 3, ()), (50, 1, (1, 2, 3))],
+        [(40, 2, ()), (40, 3, ()), (50, 1, (2, 3)), (60, 1, ()), (60, 2, (2, 3))],
+        [(60, 1, ()), (70, 2, ()), (70, 3, ())],
+    ]
 
 
 def test_a_delta_that_rests_on_more_than_its_snapshot_is_a_mistake() -> None:

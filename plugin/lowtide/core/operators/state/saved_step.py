@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Mapping, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, groupby, islice, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -27,9 +27,9 @@ from lowtide.flow.steps.windows import Span
 from lowtide.flow.time.durations import ticks_of
 from lowtide.flow.time.zones import day_marks, differ
 from lowtide_snapshots.format.manifest import StateSetting, VertexShape, days_of, initial_of, shape_of
-from lowtide_snapshots.format.parts import GONE
+from lowtide_snapshots.format.parts import GONE, UNIT
 
-UNIT = "hash_unit"
+KEYED_BY_UNIT = "hash_unit"
 """The name for the key of a step whose records go by hash unit alone."""
 
 
@@ -64,8 +64,10 @@ class SavedStep:
         self._keys: list[Kind] = []
         if self.kind != "broadcast":
             self._names = plan.key_of(vertex, saved.port)
-            known = schema_of(plan.keyed(vertex, saved.port).gives).kinds if self._names else {UNIT: SCALARS[int]}
-            self._names = self._names or (UNIT,)
+            known = (
+                schema_of(plan.keyed(vertex, saved.port).gives).kinds if self._names else {KEYED_BY_UNIT: SCALARS[int]}
+            )
+            self._names = self._names or (KEYED_BY_UNIT,)
             self._keys = [known[name] for name in self._names]
         types = zip(self._names, self._keys, strict=True)
         self.key = pa.struct([pa.field(name, kind.arrow) for name, kind in types]) if self._names else None
@@ -179,6 +181,18 @@ class SavedStep:
             table = pa.concat_tables([table, keys], promote_options="default")
         return table.append_column(GONE, pa.array(flags, pa.bool_()))
 
+    def deltas(self, changes: Mapping[int, tuple[Sequence[tuple[Key, Any]], Sequence[Key]]]) -> pa.Table:
+        """The changes of several hash units as the columns of one delta part.
+
+        Args:
+            changes: By hash unit what `delta` takes.
+        """
+        tables = []
+        for unit in sorted(changes):
+            table = self.delta(*changes[unit])
+            tables.append(table.append_column(UNIT, pa.repeat(pa.scalar(unit, pa.int32()), table.num_rows)))
+        return pa.concat_tables(tables).combine_chunks()
+
     def applied(self, tables: Sequence[pa.Table], gone: int = FIRST_TICK) -> list[tuple[Key, Any]]:
         """The state of a hash unit from its parts in their order: a whole one, and the deltas after it.
 
@@ -189,15 +203,26 @@ class SavedStep:
         if len(tables) == 1 and GONE not in tables[0].column_names:
             return self.entries(tables[0], gone)
         found: dict[Key, Any] = {}
-        for table in tables:
-            if GONE not in table.column_names:
-                found = dict(self.entries(table, gone))
+        for schema, alike in groupby(tables, key=lambda table: table.schema):
+            if GONE not in schema.names:
+                found = dict(self.entries(next(alike), gone))
                 continue
+            table = self._newest(list(alike))
             flags = table.column(GONE)
             for key in self._keys_of(_whole(table.column("key").filter(flags))):
                 found.pop(key, None)
             found.update(self.entries(table.filter(pc.invert(flags)).drop_columns(GONE), gone))
         return list(found.items())
+
+    def _newest(self, deltas: Sequence[pa.Table]) -> pa.Table:
+        """Return deltas as one, with the rows that each key has in the last of them that has it."""
+        if len(deltas) == 1:
+            return deltas[0]
+        table = pa.concat_tables(deltas).combine_chunks()
+        keys = self._keys_of(_whole(table.column("key")))
+        numbers = [number for number, each in enumerate(deltas) for _ in range(each.num_rows)]
+        last = dict(zip(keys, numbers, strict=True))
+        return table.filter(pa.array([last[key] == number for key, number in zip(keys, numbers, strict=True)]))
 
     def _read(self, table: pa.Table) -> list[tuple[Key, Any]]:
         columns = {name: _whole(table.column(name)) for name in table.column_names}
