@@ -59,7 +59,8 @@ def _after_changes(changing: Mapping[str, Any]) -> Table:
         for label, name, digits in _CHANGING
     ]
     heads = [f"{way}, {each}" for way in changing["ways"] for each in ("mean", "most")]
-    title = f"{changing['snapshots']} snapshots, {changing['changes']:,} records of random keys before each"
+    taken = ", ".join(f"{count} by {way}" for way, count in changing["snapshots"].items())
+    title = f"snapshots: {taken}, {changing['changes']:,} records of random keys before each"
     return Table(title, ("", *heads), rows)
 
 

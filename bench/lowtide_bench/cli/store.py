@@ -46,7 +46,7 @@ class Options(Printed):
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Also save after so many records of random keys, 64 times, by deltas and by whole hash units; of a scan.",
+    help="Also save after so many records of random keys, 64 times by deltas, 8 by whole hash units; of a scan.",
 )
 @click.option("--folder", type=click.Path(), help="Where it is written; by default a temporary folder.")
 @MARKDOWN

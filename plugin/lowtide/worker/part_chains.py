@@ -80,15 +80,22 @@ class PartChains:
         for _, written in self._written.values():
             yield from (part for part in written.values() if part is not None)
 
-    def delta_pays(self, unit: Unit, number: int, changed: int) -> bool:
+    def delta_pays(self, unit: Unit, number: int, changed: int, *, shared: bool) -> bool:
         """Return whether to write a unit as a delta of so many keys, in the life's snapshot of this number.
 
         Units take turns at being written whole, so that no snapshot writes all of them.
+
+        Args:
+            unit: The unit.
+            number: The snapshot's.
+            changed: The number of its keys that have changed.
+            shared: Whether small deltas share parts.
         """
         known = self._chains.get(unit)
         if known is None or not known.pays or changed * CHANGED_SHARE > known[0].rows:
             return False
-        cycle, turns = (MOST_CHANGES + 1, TURNS) if is_small(changed) else (MOST_DELTAS + 1, MOST_DELTAS + 1)
+        often = MOST_DELTAS + 1
+        cycle, turns = (MOST_CHANGES + 1, TURNS) if shared and is_small(changed) else (often, often)
         return len(known) == 1 or number % cycle != unit[1] % turns * cycle // turns
 
     def begin(self, number: int, tick: int) -> None:

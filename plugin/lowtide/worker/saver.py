@@ -69,6 +69,8 @@ PATIENCE_S = 5.0
 NICE = 10
 """The niceness of the writing process after that."""
 READ_BYTES = 1 << 16
+MOST_SHARED_KEYS = 20_000
+"""A part with deltas of several hash units takes no more of them once it has so many keys: it is written as one."""
 
 _encode = msgspec.json.Encoder().encode
 _read_part: Callable[[Raw], tuple[int, Part | None]]
@@ -111,13 +113,21 @@ class _Share:
             pause_ms=pause_ms,
         )
 
-    def deltas(self) -> dict[str, dict[int, set[Key]]]:
-        """Return the keys to be written of hash units of which no more has changed, by step; for some, of none."""
+    def deltas(self, *, shared: bool) -> dict[str, dict[int, set[Key]]]:
+        """Return the keys to be written of hash units of which no more has changed, by step; for some, of none.
+
+        Args:
+            shared: Whether small deltas share parts.
+        """
         if self.base == FIRST_TICK:
             return {}
         number, pays = self.request.number, self.chains.delta_pays
         return {
-            name: {unit: keys for unit, keys in units.items() if not keys or pays((name, unit), number, len(keys))}
+            name: {
+                unit: keys
+                for unit, keys in units.items()
+                if not keys or pays((name, unit), number, len(keys), shared=shared)
+            }
             for name, units in self.core.program.changed_keys(self.base).items()
         }
 
@@ -142,11 +152,6 @@ class _Work(NamedTuple):
     request: Request
     core: WorkerCore
     since: int | None = None
-
-    @property
-    def small(self) -> bool:
-        """True if it may share a part."""
-        return self.since is not None and is_small(len(self.keys))
 
     def content(self) -> tuple[list[tuple[Key, Any]], list[Key]]:
         """Return its keys with their state, and of a delta those that have none any more."""
@@ -472,7 +477,7 @@ class Saver:
     def _work(self, shares: Mapping[str, _Share], number: int, out: int) -> Iterator[Sequence[_Work]]:
         """Yield what each part is to have, worker by worker, reporting how many there are and what is empty."""
         for worker, share in shares.items():
-            core, deltas = share.core, share.deltas()
+            core, deltas = share.core, share.deltas(shared=self._shares_parts)
             state = core.snapshot(share.base, whole=False, but=deltas).state
             changes = self._parted(
                 _Work(worker, share.steps[name], unit, keys, share.request, core, share.base)
@@ -495,14 +500,25 @@ class Saver:
                     else:
                         _write_pipe(out, (worker, PartEmpty(number, vertex, unit)))
 
+    @property
+    def _shares_parts(self) -> bool:
+        """Whether small deltas share parts: not where this machine keeps copies, which are by part and hash unit."""
+        return self.disk is None or self.disk.copies is None
+
     def _parted(self, deltas: Iterable[_Work]) -> list[list[_Work]]:
-        """Return which deltas of a worker share a part: small ones of a step, unless parts have copies here."""
-        apart = self.disk is not None and self.disk.copies is not None
-        parts: dict[tuple[str, int | None], list[_Work]] = {}
-        for work in deltas:
-            place = (work.step.vertex, None if work.small and not apart else work.unit)
-            parts.setdefault(place, []).append(work)
-        return [sorted(part, key=lambda work: work.unit) for part in parts.values()]
+        """Return which deltas of a worker are one part: small ones of a step."""
+        parts: list[list[_Work]] = []
+        shared: dict[str, list[_Work]] = {}
+        for work in sorted(deltas, key=lambda work: work.unit):
+            part = shared.get(work.step.vertex)
+            if not self._shares_parts or not is_small(len(work.keys)):
+                parts.append([work])
+            elif part is None or sum([len(each.keys) for each in part]) >= MOST_SHARED_KEYS:
+                shared[work.step.vertex] = [work]
+                parts.append(shared[work.step.vertex])
+            else:
+                part.append(work)
+        return parts
 
     def _read_from(self, store: PinnedStore) -> None:
         assert self.disk is not None, "its state was pinned"

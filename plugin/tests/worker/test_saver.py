@@ -334,6 +334,21 @@ def test_small_deltas_of_a_step_are_one_part_and_units_take_turns(
     again.hold(tick + 5)
 
 
+def test_a_part_takes_no_more_deltas_once_it_has_many_keys(
+    store: StoreSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_chains, "LEAST_BYTES", 0)
+    monkeypatch.setattr(saver_module, "MOST_SHARED_KEYS", 10)
+    keys, snapshots = [f"key {number}" for number in range(400)], Snapshots(worker(1, "optimistic"), store)
+    snapshots.fill(keys)
+    snapshots.feed([(8, key) for key in keys[:40]])
+    parts = snapshots.take(2, 10)
+    assert sum(part.rows for part in parts) == 40
+    assert 2 <= len(parts) < len(snapshots.chains)
+    snapshots.commit(10)
+    snapshots.hold(10)
+
+
 def test_a_large_delta_has_a_part_of_its_own(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(part_chains, "LEAST_BYTES", 0)
     monkeypatch.setattr(part_chains, "SMALL_KEYS", 3)

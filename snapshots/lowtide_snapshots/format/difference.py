@@ -94,7 +94,7 @@ def _vertices(before: Manifest, after: Manifest) -> tuple[VertexDiff, ...]:
     found = []
     for vertex in sorted(names | {shape.vertex for manifest in (before, after) for shape in manifest.flow}):
         old, new = _units(before, vertex), _units(after, vertex)
-        changed = sum(_names(old.get(unit, ())) != _names(new.get(unit, ())) for unit in old.keys() | new.keys())
+        changed = sum(_alone(old.get(unit, ())) != _alone(new.get(unit, ())) for unit in old.keys() | new.keys())
         sizes = (_rows(before, vertex), _rows(after, vertex), _bytes(before, vertex), _bytes(after, vertex))
         found.append(VertexDiff(vertex, *sizes, len(new), changed))
     return tuple(found)
@@ -108,8 +108,8 @@ def _units(manifest: Manifest, vertex: str) -> Units:
     return {unit: parts for (its, unit), parts in manifest.by_unit().items() if its == vertex}
 
 
-def _names(parts: Sequence[Part]) -> list[Part]:
-    """Return parts as they are the same in both: the hash units whose state rests on one become fewer."""
+def _alone(parts: Sequence[Part]) -> list[Part]:
+    """Return parts without the hash units for which they count, as these become fewer."""
     return [replace(part, units=()) for part in parts]
 
 
