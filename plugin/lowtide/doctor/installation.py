@@ -91,13 +91,18 @@ def own_jar(_: Surroundings) -> Answer:
     return Answer("ok", str(shim_jar()))
 
 
-def class_archives(_: Surroundings) -> Answer:
-    """A job has been rehearsed, so that Spark and an embedded Kafka start in half the time."""
+def class_archives(surroundings: Surroundings) -> Answer:
+    """A job has run or been rehearsed, so that Spark and an embedded Kafka start in half the time."""
+    conf = surroundings.conf
+    if not conf.spark.class_archive:
+        return Answer("ok", "none is used or made ([spark].class_archive is false)")
     if not jars_folder().is_dir():
-        return Answer("warn", "the jars are not fetched yet", "fetch them, then: python -m lowtide.rehearsal")
-    wanted = [driver_archive(), broker_archive()]
+        return Answer("warn", "the jars are not fetched yet", "fetch them: python -m lowtide.jars.third_party")
+    wanted = [driver_archive()]
+    if conf.embedded.enabled:
+        wanted.append(broker_archive())
     missing = [archive.name for archive in wanted if not archive.there]
     if missing:
-        way_out = "start them sooner: python -m lowtide.rehearsal (half a minute, once)"
-        return Answer("warn", f"none of {', '.join(missing)}", way_out)
-    return Answer("ok", str(wanted[0].path.parent.parent))
+        way_out = "make them now: python -m lowtide.rehearsal (half a minute); spark's comes with the first job by itself"
+        return Answer("warn", f"none of {', '.join(missing)}: JVMs take twice as long to start", way_out)
+    return Answer("ok", ", ".join(str(archive.path) for archive in wanted))

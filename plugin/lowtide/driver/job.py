@@ -37,6 +37,7 @@ from lowtide.driver.session import (
     drop_executors,
     executors_with_slots,
     has_executors,
+    keep_classes,
     master_of,
     session_runs,
     start_session,
@@ -298,6 +299,7 @@ class Job:
             time.sleep(0.05)
         self._executors = self.state().totals["executors"]
         self._note.ran, self._note.again = True, False
+        keep_classes(self._conf)
 
     def running(self) -> bool:
         """Return whether the life still runs; LifeEnded if Spark's JVM has gone, which ends it as well."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
@@ -14,6 +15,7 @@ from lowtide.conf import Conf
 from lowtide.conf.store_access import store_setting
 from lowtide.driver.spark_conf import submitted
 from lowtide.errors import InterpreterMismatch, JarDamaged, JarMissing, LifeEnded, SessionTaken
+from lowtide.jars.archiving import archive_later, lists_classes
 from lowtide.jars.class_archive import ClassArchive
 from lowtide.jars.java import find_java
 from lowtide.jars.shim import shim_jar
@@ -62,8 +64,12 @@ def settings(conf: Conf) -> dict[str, str]:
     }
 
 
-def launch_settings(conf: Conf) -> dict[str, str]:
+def launch_settings(conf: Conf, *, lists: bool = False) -> dict[str, str]:
     """Return what has to be known before the JVM starts, and so comes from spark-submit's arguments where that is used.
+
+    Args:
+        conf: The conf.
+        lists: Whether a JVM without a class archive lists what it loads, for `keep_classes`.
 
     Raises:
         JarMissing: see `lowtide.jars.shim`, `lowtide.jars.third_party`.
@@ -79,7 +85,9 @@ def launch_settings(conf: Conf) -> dict[str, str]:
         settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
         if not conf.spark.master.startswith("local-cluster"):
             settings["spark.authenticate"] = "true"  # Where the driver is all there is, Spark draws the secret itself.
-        options = [*LOCAL_JAVA_OPTIONS, *driver_archive().options()]
+        options = [*LOCAL_JAVA_OPTIONS]
+        if conf.spark.class_archive:
+            options += driver_archive().options(lists=lists)
         settings |= {"spark.driver.extraJavaOptions": shlex.join(options)}
     return settings
 
@@ -89,6 +97,23 @@ def driver_archive() -> ClassArchive:
     # Spark's class path has the folder in the order in which it lists itself. The jars of `spark.jars` are not on it:
     # an archive knows their classes by their bytes alone.
     return ClassArchive("spark", (pyspark_folder() / "jars").glob("*.jar"))
+
+
+def keep_classes(conf: Conf) -> None:
+    """Have an archive made of what this program's JVM has loaded, in the background, if it has started without one."""
+    jvm = jvm_process()
+    if conf.spark.class_archive and jvm is not None and lists_classes(jvm.pid):
+        archive_later(driver_archive(), jvm.pid)
+
+
+def jvm_process() -> subprocess.Popen[bytes] | None:
+    """Return the JVM that PySpark has started below this process; under spark-submit it has started none."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    started = getattr(SparkContext._gateway, "proc", None)
+    return started if isinstance(started, subprocess.Popen) else None
 
 
 def jars() -> list[Path]:
@@ -118,7 +143,7 @@ def start_session(conf: Conf, name: str) -> SparkSession:
     builder: Any = SparkSession.builder.appName(name)
     if not submitted() and conf.spark.master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    launch = {} if submitted() else launch_settings(conf)
+    launch = {} if submitted() else launch_settings(conf, lists=True)
     for key, value in {**launch, **settings(conf)}.items():
         builder = builder.config(key, value)
     try:

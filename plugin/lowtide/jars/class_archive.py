@@ -1,7 +1,8 @@
 """A class archive: the classes that a JVM has loaded, in a file that the next JVM maps.
 
-It is Java's dynamic class-data sharing (JEP 350). A JVM that finds its archive made by another Java, or from other
-jars, goes without it. `lowtide.rehearsal` makes the archives; where there is none, all starts as ever, only later.
+It is Java's class-data sharing (JEPs 310 and 350). A JVM that finds its archive made by another Java, or from other
+jars, goes without it. Where there is none, all starts as ever, only later: a job's JVM then lists what it loads, and
+`lowtide.jars.archiving` makes the archive of that list. `lowtide.rehearsal` makes archives before any job runs.
 
 Hard links of the same jars, as uv makes them in all environments over one cache, are the same to the JVM, as long as
 the links that the archive was made from are there. So one archive serves all clones of one version on a machine.
@@ -11,8 +12,11 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 import tempfile
+import time
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +29,10 @@ KEPT = 3
 """Of one name: Java, the jars and the environments that hold them come and go."""
 MAGIC_BYTES = 4
 DRAFT = ".new"
+LIST = ".list"
+LISTS_KEPT_S = 3_600.0
+"""Time after its last class at which a list counts as left behind."""
+LISTS = "-XX:DumpLoadedClassList="
 MADE_FROM = "made-from"
 QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
@@ -57,12 +65,33 @@ class ClassArchive:
         except OSError:
             return False
 
-    def options(self) -> list[str]:
-        """Return the JVM's options for using the archive, or making it; none where neither is due."""
+    def options(self, *, lists: bool = False) -> list[str]:
+        """Return the JVM's options for using the archive, or making it; none where neither is due.
+
+        Args:
+            lists: Whether a JVM without an archive lists what it loads, for `lowtide.jars.archiving`.
+        """
         draft = _making.get(self.path)
         if draft is not None:
             return [f"-XX:ArchiveClassesAtExit={draft}", *QUIET]
-        return [f"-XX:SharedArchiveFile={self.path}", *QUIET] if self.there else []
+        if self.there:
+            return [f"-XX:SharedArchiveFile={self.path}", *QUIET]
+        return [f"{LISTS}{self._new_list()}"] if lists and self._may_be_made() else []
+
+    @property
+    def files(self) -> list[Path]:
+        """Java and the jars; nothing where there is no Java."""
+        return list(self._files)
+
+    def _new_list(self) -> Path:
+        return self.path.parent.with_name(f"{self.path.parent.name}-{uuid.uuid4().hex[:8]}{LIST}")
+
+    def _may_be_made(self) -> bool:
+        """Return whether the cache takes one; a cache that others have filled may be read-only."""
+        folder = self.path.parent.parent
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+        return bool(self._files) and os.access(folder, os.W_OK)
 
     @contextmanager
     def made(self) -> Iterator[None]:
@@ -79,6 +108,7 @@ class ClassArchive:
                 finally:
                     del _making[self.path]
                 if _whole(draft):
+                    _sync(draft)
                     draft.with_name(MADE_FROM).write_text("".join(f"{path}\n" for path in self._files))
                     self._put(draft.parent)
             _tidy(makers)
@@ -104,11 +134,17 @@ def _whole(draft: Path) -> bool:
         return False
 
 
+def _sync(draft: Path) -> None:
+    """Have the disk hold it before it gets its name: a JVM crashes on pages that a loss of power has left empty."""
+    with draft.open("rb") as archive:
+        os.fsync(archive.fileno())
+
+
 @contextmanager
 def _lock() -> Iterator[IO[str]]:
     """Share a lock with all makers of archives: it ends with the process, so a draft without it is abandoned."""
     locks = cache_folder() / "locks"
-    locks.mkdir(exist_ok=True)
+    locks.mkdir(parents=True, exist_ok=True)
     with (locks / "classes").open("w") as makers:
         fcntl.flock(makers, fcntl.LOCK_SH)
         yield makers
@@ -120,13 +156,19 @@ def _tidy(makers: IO[str]) -> None:
         fcntl.flock(makers, fcntl.LOCK_EX | fcntl.LOCK_NB)
         whole: dict[str, list[Path]] = {}
         for path in sorted((cache_folder() / "classes").iterdir(), key=lambda path: path.stat().st_mtime):
-            if path.suffix == DRAFT:
+            if path.suffix == DRAFT or _is_left_list(path):
                 _remove(path)
+            elif path.suffix == LIST:
+                continue
             else:
                 whole.setdefault(path.name.rpartition("-")[0], []).append(path)
         for paths in whole.values():
             for path in paths[:-KEPT]:
                 _remove(path)
+
+
+def _is_left_list(path: Path) -> bool:
+    return path.suffix == LIST and time.time() - path.stat().st_mtime > LISTS_KEPT_S
 
 
 def _remove(path: Path) -> None:

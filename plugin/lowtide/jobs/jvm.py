@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from lowtide.driver.session import jvm_process
 from lowtide.process.identity import Process
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -15,7 +15,7 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 
 def child_jvm() -> Process | None:
     """Return the JVM; None if there is none, or if it is this program's parent, as under spark-submit."""
-    started = _started()
+    started = jvm_process()
     return Process.of(started.pid) if started is not None and started.poll() is None else None
 
 
@@ -25,7 +25,7 @@ def end_jvm(limit_s: float) -> bool:
     Returns:
         True if PySpark started one itself: not under spark-submit, nor when it was interrupted while starting one.
     """
-    started = _started()
+    started = jvm_process()
     if started is None:
         return False
     if started.stdin is not None:
@@ -55,15 +55,6 @@ def lead_output(file: Path) -> bool:
     jvm.System.setProperty("lowtide.console", "off")
     jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure()
     return True
-
-
-def _started() -> subprocess.Popen[bytes] | None:
-    if "pyspark" not in sys.modules:
-        return None
-    from pyspark import SparkContext
-
-    started = getattr(SparkContext._gateway, "proc", None)
-    return started if isinstance(started, subprocess.Popen) else None
 
 
 def said_of(error: BaseException) -> str:
