@@ -65,6 +65,7 @@ READ_RECORDS = 10_000
 QUEUED_RECORDS = 50_000
 """Written ahead of what the broker has taken."""
 READ_S = 0.2
+END_WAIT_MS = 10
 FIRST_ANSWER_S = 2.0
 """Waited for the first answer about a topic, and twice as long each time: a request may go unanswered."""
 SAY_EVERY_S = 5.0
@@ -240,6 +241,8 @@ def newest(
         **settings, "group.id": "lowtide", "enable.auto.commit": False, "log_level": 0,
         "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest",
         "allow.auto.create.topics": False,
+        # The end shows in an answer without records, which the broker holds back for half a second by default.
+        "fetch.wait.max.ms": END_WAIT_MS, "fetch.queue.backoff.ms": 1,
     })
     # fmt: on
     try:
@@ -276,7 +279,9 @@ def _newest(
         if now > say_at:
             say(f'read {position} of {end} offsets of topic "{topic}"')
             say_at = now + SAY_EVERY_S
-        for message in consumer.consume(READ_RECORDS, min(READ_S, limit_s)):
+        # Waited for the first one alone: for more than are there, the client waits until its time is over.
+        came = consumer.consume(1, min(READ_S, limit_s))
+        for message in [*came, *consumer.consume(READ_RECORDS, 0)] if came else []:
             error = message.error()
             if error is None:
                 _put(table, message.key(), message.value())
