@@ -11,6 +11,7 @@ from lowtide.errors import LowtideError
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.runner import Runner
 from lowtide.process.mark import new_life
+from lowtide.process.pandas_later import leave_pandas_for_later
 from lowtide_bench.called import called
 from lowtide_bench.child import Parent
 from lowtide_bench.flows import FLOWS
@@ -20,6 +21,7 @@ from lowtide_bench.outlets.stores import OUTLETS
 def main() -> int:
     """Run the task's flow until it is stopped; the job's folder shows its state."""
     task = Parent().task
+    leave_pandas_for_later()
     # A file of the run's own folder, written by its own parent.
     conf = pickle.loads(Path(task["conf"]).read_bytes())  # noqa: S301
     make = OUTLETS.get(task["flow"]) or FLOWS[task["flow"]].make
