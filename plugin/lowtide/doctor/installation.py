@@ -103,6 +103,6 @@ def class_archives(surroundings: Surroundings) -> Answer:
         wanted.append(broker_archive())
     missing = [archive.name for archive in wanted if not archive.there]
     if missing:
-        way_out = "make them now: python -m lowtide.rehearsal (half a minute); spark's comes with the first job by itself"
+        way_out = "the first job has spark's made; or make them now: python -m lowtide.rehearsal (half a minute)"
         return Answer("warn", f"none of {', '.join(missing)}: JVMs take twice as long to start", way_out)
     return Answer("ok", ", ".join(str(archive.path) for archive in wanted))

@@ -2,8 +2,8 @@
 
 A process of its own does it, at a niceness that leaves the job its cores: it waits until the JVM has met what a job
 needs, copies the list, and has a second JVM load those classes and write them (`-Xshare:dump`). The job's JVM is not
-asked for anything. It takes some 20 s of CPU, once for each Java and list of jars; whoever runs out of memory meanwhile,
-the kernel ends this process first. Whatever goes wrong, there is no archive, and the next start tries again.
+asked for anything. It takes some 25 s of CPU, once for each Java and list of jars; where memory runs out meanwhile, the
+kernel ends this process first. Whatever goes wrong, there is no archive, and the next start tries again.
 """
 
 from __future__ import annotations
