@@ -129,6 +129,9 @@ def test_a_savepoint_that_is_overtaken_is_kept_beside_the_newer_one(spark: Spark
     """R16, R17: both are committed and whole whatever is swept, and a life goes on right from either."""
     shop = Shop.open("beside", spark.kafka, spark.settings(), letters=2)
     name = shop.name
+    told: list[str] = []
+    flow = shop.flow()
+    flow.hooks["out"] = lambda news: told.append(news.data["snapshot"])
 
     def committed(client: ControlClient, *ids: str) -> bool:
         phases = {view.id: view.phase for view in client.snapshots()}
@@ -158,12 +161,15 @@ def test_a_savepoint_that_is_overtaken_is_kept_beside_the_newer_one(spark: Spark
         assert damages(shop.conf, name) == []
     for start, begins in ((StartFrom(commit="before 2.0"), savepoint.id), (StartFrom(), newest)):
         said: list[str] = []
-        job = Job.start(shop.flow(), shop.conf, said.append, start)
+        job = Job.start(flow, shop.conf, said.append, start)
         try:
             assert any(f"commit {begins}" in each for each in said), said
             assert shop.judge.right()
         finally:
             job.stop()
+        with opened(shop.conf, name) as (place, _):
+            commits = [commit.id for commit in place.log.commits()]
+        assert told == commits, "the first life that has the function tells all that are there, and no later one again"
 
 
 def test_a_job_that_is_rewound_delivers_again_what_came_behind_the_commit(spark: Spark) -> None:

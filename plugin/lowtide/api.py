@@ -39,6 +39,7 @@ class Flow(FlowGraph):
     Attributes:
         name: The flow's name, which is also the job's.
         dead_letters: The sink for records that cannot be parsed or whose step raised; without one they stop the job.
+        hooks: By sink the function that hears of commits, `on_commit=` of its `write`; under "" that of the flow.
 
     Example:
         >>> flow = lt.Flow("shop", dead_letters=lt.kafka("shop.dead-letters", lt.raw()))

@@ -26,6 +26,7 @@ from lowtide.driver.bounds import has_an_end
 from lowtide.driver.broker_watch import BrokerWatch
 from lowtide.driver.causes import error_of, error_of_query, exception_of
 from lowtide.driver.checkpoints import CheckpointFolder
+from lowtide.driver.commit_hooks import CommitHooks
 from lowtide.driver.connections import protections_of
 from lowtide.driver.frozen import settled
 from lowtide.driver.life_note import LifeNote
@@ -63,6 +64,8 @@ POLL_MS = 200
 """Interval of checks that the job still runs; a signal waits as long at most."""
 END_POLL_S = 0.5
 """Interval at which a job whose sources end asks its service whether it has finished."""
+HOOKS_LIMIT_S = 5.0
+"""Wait at a stop for functions that hear of commits."""
 CAUSE_LIMIT_S = 1.0
 """Wait for the service's own cause of an end when Spark has already ended the query."""
 
@@ -110,6 +113,7 @@ class Job:
         """None before it is asked."""
         self._checkpoints = CheckpointFolder(Path(conf.spark.checkpoint_folder), plan.name)
         self._opened = False
+        self._hooks: CommitHooks | None = None
         self._query: Any = None
         self._load_limit_s = 0.0
         self._brokers = BrokerWatch(conf.kafka)
@@ -248,6 +252,10 @@ class Job:
             self._session, plan, conf, fronts, incarnation=self.incarnation, checkpoint=self._checkpoints.path
         )
         self._side.watch(str(self._query.runId()))
+        if plan.hooks:
+            place = ZooKeeperAccess.of(conf.zookeeper).store(plan.name)
+            self._hooks = CommitHooks(plan.hooks, place, self.incarnation)
+            self._hooks.start()
 
     def _wait_for_executors(self) -> None:
         context = self._session.sparkContext
@@ -447,6 +455,8 @@ class Job:
                 if killed:
                     LOG.warning("workers did not end in time and were killed: %s", ", ".join(killed))
         finally:
+            if self._hooks is not None:
+                self._hooks.close(HOOKS_LIMIT_S)
             if self._service is not None:
                 self._service.close()
             self._note.over()

@@ -338,6 +338,23 @@ class JobStore:
         data = to_bytes(places, self._paths.places)
         self._put(incarnation, self._paths.places, data, data.__ne__)
 
+    def told(self) -> dict[str, list[str]]:
+        """Return by function of the flow the commits that it has heard of; empty if none has."""
+        node = self._zk.get(self._paths.told)
+        return dict(value_of(node.data, self._paths.told)) if node else {}
+
+    def set_told(self, incarnation: int, told: Mapping[str, Sequence[str]]) -> None:
+        """Record the commits that functions of the flow have heard of.
+
+        Args:
+            incarnation: the life.
+            told: by function, see `told` in `snapshots/README.md`.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        self._replace(incarnation, self._paths.told, told)
+
     def published(self) -> int | None:
         """Return the largest published delivered time; None if there is none."""
         node = self._zk.get(self._paths.published)

@@ -91,7 +91,7 @@ def compile_flow(
     vertices = tuple(_Layout(flow, inference).vertices())
     levels = 1 + max(vertex.level for vertex in vertices)
     size = levels, units, lanes, parallelism
-    plan = Plan(flow.name, vertices, *size, flow.dead_letters, slack_ms, grouping, dict(flow.parameters))
+    plan = Plan(flow.name, vertices, *size, flow.dead_letters, slack_ms, grouping, dict(flow.parameters), flow.hooks)
     if findings := _unordered(plan):
         raise FlowRefused(flow.name, findings)
     return _with_depths(plan)

@@ -14,6 +14,7 @@ from lowtide.flow.formats.endpoints import KafkaSink
 from lowtide.flow.parameters import Value
 from lowtide.flow.site import Site
 from lowtide.flow.steps.calls import S_co
+from lowtide.flow.steps.hooks import Hooks
 from lowtide.flow.steps.steps import (
     Answers,
     Ask,
@@ -115,6 +116,7 @@ class Plan:
         slack_ms: Length of a tick in ms.
         grouping: The way stateful steps come to the right order.
         parameters: The value of each parameter that the flow has asked for.
+        hooks: Functions that hear of commits, in the driver.
     """
 
     name: str
@@ -127,6 +129,7 @@ class Plan:
     slack_ms: int = 2
     grouping: Grouping = "optimistic"
     parameters: Mapping[str, Value] = field(default_factory=dict, hash=False)
+    hooks: Hooks = field(default_factory=Hooks, hash=False)
 
     def children(self, vertex: int) -> tuple[Vertex, ...]:
         """Return the vertices that take this one's records, in the order they were written.

@@ -11,6 +11,7 @@ from lowtide.flow.formats.endpoints import Kafka
 from lowtide.flow.parameters import Value
 from lowtide.flow.site import Site, user_site
 from lowtide.flow.steps.calls import Call, sink_of
+from lowtide.flow.steps.hooks import OF_THE_FLOW, Hook, Hooks, hook_of
 from lowtide.flow.steps.steps import Step
 
 DEAD_LETTERS = "dead-letters"
@@ -32,9 +33,10 @@ class FlowGraph:
         parameters: The value of each parameter that the flow has asked for.
         defaults: The default of each, with the place where it was asked for.
         keyed: The call of each key_by, by the call it takes records from, its columns and its given name.
+        hooks: Functions that hear of commits.
     """
 
-    def __init__(self, name: str, *, dead_letters: Kafka[Any] | None = None) -> None:
+    def __init__(self, name: str, *, dead_letters: Kafka[Any] | None = None, on_commit: Hook | None = None) -> None:
         self.site = user_site()
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise FlowError(f"{name!r} is not a valid flow name", where=str(self.site), way_out=NAME_RULE)
@@ -42,6 +44,9 @@ class FlowGraph:
         self.dead_letters = None if dead_letters is None else sink_of(dead_letters, "Flow")
         self.parameters: dict[str, Value] = {}
         self.defaults: dict[str, tuple[Value, Site]] = {}
+        self.hooks = Hooks()
+        if on_commit is not None:
+            self.hooks[OF_THE_FLOW] = hook_of(on_commit, "Flow")
         self.calls: list[Call] = []
         self.keyed: dict[tuple[int, tuple[str, ...], str | None], int] = {}
 

@@ -12,6 +12,7 @@ from lowtide.flow.formats.endpoints import Kafka, Sink
 from lowtide.flow.site import Site, check_text, count_of, function_of, name_of, user_site, written
 from lowtide.flow.steps import steps
 from lowtide.flow.steps.calls import sink_elsewhere, sink_of
+from lowtide.flow.steps.hooks import Hook, hook_of
 from lowtide.flow.steps.steps import Step
 from lowtide.flow.steps.timers import flat_scan_of
 from lowtide.flow.steps.windows import Windows
@@ -469,15 +470,18 @@ class Stream(Generic[T]):
         step = steps.Again(function_of(again), limit)
         return Stream(self._flow, tail._write_down(step, name, site=site, back=head._call))
 
-    def write(self, name: str, sink: Kafka[T] | Sink) -> None:
+    def write(self, name: str, sink: Kafka[T] | Sink, *, on_commit: Hook | None = None) -> None:
         """Write the records to a sink, e.g. `kafka("totals", json(Total), key="user")`.
 
         Args:
             name: The sink's name; a job that runs remembers by it what it has delivered.
             sink: What `lt.kafka(topic, format)` returned, or the sink of another store.
+            on_commit: Called in the driver with each commit of the job, at least once, in order and once the commit is
+                durable: for what an outside system commits by itself. All that came of records before its `time_ms`,
+                in ms of log time, is in the sink for good by then.
 
         Raises:
-            FlowError: it is not a sink.
+            FlowError: it is not a sink, or `on_commit` not a function.
 
         Example:
             >>> orders.write("chosen", lt.kafka("chosen", lt.json(Order), key="user"))
@@ -486,6 +490,8 @@ class Stream(Generic[T]):
         """
         taken = sink_of(sink, "write") if isinstance(sink, Kafka) else sink_elsewhere(sink)
         self._write_down(steps.Write(taken), name)
+        if on_commit is not None:
+            self._flow.hooks[name] = hook_of(on_commit, "write")
 
     def _then(self, step: Step, name: str | None) -> Stream[Any]:
         return Stream(self._flow, self._write_down(step, name))
