@@ -54,6 +54,7 @@ class KafkaConf:
 
     The file never holds a secret: `…_env` names an environment variable that holds it, `…_file` a file.
     `properties` are further ones of the clients, by librdkafka's names; `lowtide.conf.client_properties` has which.
+    `report_lag_to` names a consumer group that gets the sources' offsets of each commit, for tools that show its lag.
     """
 
     bootstrap_servers: Addresses = "127.0.0.1:9092"
@@ -62,6 +63,7 @@ class KafkaConf:
     outage_limit_ms: Positive = 60_000
     transaction_pace_ms: Milliseconds = 0
     transactions: Literal["auto", "v1", "v2"] = "auto"
+    report_lag_to: Text | None = None
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: Text | None = None

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from lowtide.driver.bounds import has_an_end
 from lowtide.driver.broker_watch import BrokerWatch
 from lowtide.driver.causes import error_of, error_of_query, exception_of
 from lowtide.driver.checkpoints import CheckpointFolder
-from lowtide.driver.commit_hooks import CommitHooks
+from lowtide.driver.commit_followers import CommitFollowers, Follower
+from lowtide.driver.commit_hooks import tell
 from lowtide.driver.connections import protections_of
 from lowtide.driver.frozen import settled
+from lowtide.driver.lag_group import LagGroup
 from lowtide.driver.life_note import LifeNote
 from lowtide.driver.opening import begin_life, open_life
 from lowtide.driver.query import start_query
@@ -64,8 +67,8 @@ POLL_MS = 200
 """Interval of checks that the job still runs; a signal waits as long at most."""
 END_POLL_S = 0.5
 """Interval at which a job whose sources end asks its service whether it has finished."""
-HOOKS_LIMIT_S = 5.0
-"""Wait at a stop for functions that hear of commits."""
+FOLLOWERS_LIMIT_S = 5.0
+"""Wait at a stop for what follows commits."""
 CAUSE_LIMIT_S = 1.0
 """Wait for the service's own cause of an end when Spark has already ended the query."""
 
@@ -113,7 +116,7 @@ class Job:
         """None before it is asked."""
         self._checkpoints = CheckpointFolder(Path(conf.spark.checkpoint_folder), plan.name)
         self._opened = False
-        self._hooks: CommitHooks | None = None
+        self._followers: CommitFollowers | None = None
         self._query: Any = None
         self._load_limit_s = 0.0
         self._brokers = BrokerWatch(conf.kafka)
@@ -252,10 +255,19 @@ class Job:
             self._session, plan, conf, fronts, incarnation=self.incarnation, checkpoint=self._checkpoints.path
         )
         self._side.watch(str(self._query.runId()))
+        self._follow_commits()
+
+    def _follow_commits(self) -> None:
+        plan, group = self.plan, self._conf.kafka.report_lag_to
+        place = ZooKeeperAccess.of(self._conf.zookeeper).store(plan.name)
+        followers: dict[str, Follower] = {}
+        if group is not None:
+            followers["[kafka] report_lag_to"] = LagGroup(self._conf, group).follow
         if plan.hooks:
-            place = ZooKeeperAccess.of(conf.zookeeper).store(plan.name)
-            self._hooks = CommitHooks(plan.hooks, place, self.incarnation)
-            self._hooks.start()
+            followers["on_commit"] = partial(tell, plan.hooks, place, self.incarnation)
+        if followers:
+            self._followers = CommitFollowers(place, followers)
+            self._followers.start()
 
     def _wait_for_executors(self) -> None:
         context = self._session.sparkContext
@@ -455,8 +467,8 @@ class Job:
                 if killed:
                     LOG.warning("workers did not end in time and were killed: %s", ", ".join(killed))
         finally:
-            if self._hooks is not None:
-                self._hooks.close(HOOKS_LIMIT_S)
+            if self._followers is not None:
+                self._followers.close(FOLLOWERS_LIMIT_S)
             if self._service is not None:
                 self._service.close()
             self._note.over()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from hanging import HANGS_S
 from kept_snapshots import commit, record, seal
 
 import lowtide as lt
-from lowtide.driver.commit_hooks import CommitHooks, tell
+from lowtide.driver.commit_followers import CommitFollowers
+from lowtide.driver.commit_hooks import tell
 from lowtide.errors import FlowError
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.flow.steps.hooks import OF_THE_FLOW, Hooks
@@ -47,7 +49,7 @@ class Place:
         return manifest.id
 
     def tell(self, **hooks: Any) -> bool:
-        return tell(Hooks(hooks), self.log, self.store, self.life)
+        return tell(Hooks(hooks), self.store, self.life, self.log)
 
     def another(self) -> JobStore:
         return JobStore(self._zookeeper, self.job)
@@ -112,7 +114,7 @@ def test_a_life_that_is_over_notes_nothing(place: Place) -> None:
     before = place.life
     place.live()
     with pytest.raises(Fenced):
-        tell(Hooks(out=lambda news: heard.append(news.data["snapshot"])), place.log, place.store, before)
+        tell(Hooks(out=lambda news: heard.append(news.data["snapshot"])), place.store, before, place.log)
     assert place.tell(out=lambda news: heard.append(news.data["snapshot"]))
     assert heard == [here, here]
 
@@ -126,7 +128,8 @@ def test_a_thread_tells_what_comes_and_at_its_end_what_is_left(place: Place) -> 
         heard.append(news.data["snapshot"])
         told.set()
 
-    hooks = CommitHooks(Hooks({OF_THE_FLOW: hear}), place.another(), place.life)
+    another = place.another()
+    hooks = CommitFollowers(another, {"on_commit": partial(tell, Hooks({OF_THE_FLOW: hear}), another, place.life)})
     first = place.commit(1)
     hooks.start()
     assert told.wait(HANGS_S)
