@@ -502,7 +502,7 @@ class Saver:
 
     @property
     def _shares_parts(self) -> bool:
-        """Whether small deltas share parts: not where this machine keeps copies, which are by part and hash unit."""
+        """True if small deltas share parts: not where this machine keeps copies, which are by part and hash unit."""
         return self.disk is None or self.disk.copies is None
 
     def _parted(self, deltas: Iterable[_Work]) -> list[list[_Work]]:

@@ -344,7 +344,7 @@ class Stream:
         step.level = max(1, step.level + (label is not None), through._step.level)
         return stream
 
-    def write(self, name: str, sink: Kafka) -> None:
+    def write(self, name: str, sink: Kafka, *, on_commit: Any = None) -> None:
         self._then("write", name, sink=sink)
 
 
@@ -406,7 +406,7 @@ class Windowed:
 class Flow:
     """A flow, and what it gives."""
 
-    def __init__(self, name: str, *, dead_letters: Kafka | None = None) -> None:
+    def __init__(self, name: str, *, dead_letters: Kafka | None = None, on_commit: Any = None) -> None:
         self.name, self.dead_letters = name, dead_letters
         self.steps: list[Step] = []
 
@@ -984,8 +984,9 @@ def kafka(
     stop: Any = None,
     preload: bool = False,
     compacted: bool = False,
+    timestamps: str | None = None,
 ) -> Kafka:
-    """What is there is what is given, so nothing comes after a stop, and nothing is compacted."""
+    """What is there is what is given: nothing comes after a stop, nothing is compacted, and times are what they are."""
     return Kafka(topic, record, key, preload)
 
 
