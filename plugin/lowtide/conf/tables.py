@@ -331,9 +331,8 @@ class TrackerConf:
     jobs of the graph share. With `tls:` before `host:port` in `graph`, its tracker and the jobs talk under TLS.
 
     `flush_ms` is the local trackers' window: a host gathers acks and heartbeats for so long before it sends them, so it
-    bounds what tracking adds to a record's latency at each level, and the messages of a host to 2000 / `flush_ms` a
-    second: half of them may be early ones, sent at once as min time may move by them. It changes no output and may
-    change at each start.
+    bounds what tracking adds to a record's latency at each level, and the messages of a host to 1000 / `flush_ms` a
+    second. It changes no output and may change at each start.
     """
 
     shards: Annotated[int, Meta(ge=1, le=64, description="from 1 to 64")] = 1

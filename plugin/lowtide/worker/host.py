@@ -422,7 +422,7 @@ class LevelHost:
         line = self.line
         if line.fileno() < 0 and not line.mend(now_s):
             return emitted
-        if self.dirty and self._pace.due(now_s, lowest := self._lowest, more=self.local.unflushed):
+        if self.dirty and self._pace.due_s(now_s, lowest := self._lowest, more=self.local.unflushed) <= 0.0:
             self._pace.flushed(now_s, lowest)
             for stage in self._fronts:
                 stage.core.report()
