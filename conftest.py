@@ -205,7 +205,8 @@ class Budgets:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Keeps what a process has left out: all have the same."""
-        self._left_out = node.workeroutput.get(LEFT_OUT, self._left_out)
+        # One that was killed has said nothing.
+        self._left_out = getattr(node, "workeroutput", {}).get(LEFT_OUT, self._left_out)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
