@@ -34,8 +34,8 @@ def tell(hooks: Hooks, store: JobStore, incarnation: int, log: CommitLog) -> boo
         SnapshotsError: ZooKeeper does not answer.
     """
     commits = log.commits()
-    there = {commit.id for commit in commits}
-    told = {name: there & set(store.told().get(name, ())) for name in hooks}
+    there, heard = {commit.id for commit in commits}, store.told()
+    told = {name: there & set(heard.get(name, ())) for name in hooks}
     done = True
     for name, hook in hooks.items():
         what = "on_commit of the flow" if name == OF_THE_FLOW else f'on_commit of sink "{name}"'
