@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lowtide.cli.options import as_json
-from lowtide_bench.cli.options import MARKDOWN, Names, Printed, gathered
+from lowtide_bench.cli.options import MARKDOWN, PLOTS, Names, Printed, gathered
 from lowtide_bench.cli.running import ended_by_sigterm, progress, show
 
 SWEPT = ("fronts", "parallelism", "both", "records", "keys", "ticks", "state-keys", "state-bytes", "changes")
@@ -24,9 +24,7 @@ class Options(Printed):
 
 @click.command()
 @Names(SWEPT).option("--sweeps", "Count these.")
-@click.option(
-    "--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw the counts into this folder, as SVG."
-)
+@PLOTS
 @MARKDOWN
 @as_json
 @gathered(Options)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -184,3 +185,6 @@ TRIES = click.option(
     help="Repeat a measurement that other processes disturb, up to this many in all.",
 )
 MARKDOWN = click.option("--markdown", is_flag=True, help="Print the tables as markdown.")
+PLOTS = click.option(
+    "--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw the figures into this folder, as SVG."
+)

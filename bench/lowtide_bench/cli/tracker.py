@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lowtide.cli.options import as_json
-from lowtide_bench.cli.options import MARKDOWN, Printed, Rates, gathered
+from lowtide_bench.cli.options import MARKDOWN, PLOTS, Printed, Rates, gathered
 from lowtide_bench.cli.running import ended_by_sigterm, progress, show
 from lowtide_bench.tracking.asked import Asked
 
@@ -38,9 +38,7 @@ class Options(Asked, Printed):
     "--records", type=Rates(), default="10,100,1000,10000,100000", show_default=True, help="Of a worker, a second."
 )
 @click.option("--shards", type=Rates(), default="1,2,4,8", show_default=True, help="For work by shards.")
-@click.option(
-    "--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw the figures into this folder, as SVG."
-)
+@PLOTS
 @MARKDOWN
 @as_json
 @gathered(Options)

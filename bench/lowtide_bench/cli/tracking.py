@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lowtide.cli.options import as_json
-from lowtide_bench.cli.options import MARKDOWN, Printed, Rates, gathered
+from lowtide_bench.cli.options import MARKDOWN, PLOTS, Printed, Rates, gathered
 from lowtide_bench.cli.running import ended_by_sigterm, progress, show
 from lowtide_bench.mechanisms.asked import Asked, Setting
 
@@ -71,9 +71,7 @@ class Options(Printed):
     show_default=True,
     help="Ms between flushes otherwise; a job has 2.",
 )
-@click.option(
-    "--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw the figures into this folder, as SVG."
-)
+@PLOTS
 @MARKDOWN
 @as_json
 @gathered(Options)

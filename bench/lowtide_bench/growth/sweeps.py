@@ -59,51 +59,43 @@ def _open_ticks(rounds: int) -> dict[str, float]:
 _OF_TRACKER = ("flushes", "flush bytes", "acks", "notices", "notice bytes")
 _SMALL = (2, 4, 8, 16, 32)
 
+
+def _of_rounds(*, frames: str, frame_bytes: str, tracker: str) -> dict[str, str]:
+    """The classes of what `_rounds` counts; closed ticks leave no sums, whatever grows."""
+    of_tracker = dict.fromkeys(_OF_TRACKER, tracker)
+    return {"frames": frames, "frame bytes": frame_bytes, **of_tracker, "sums in the table": CONSTANT}
+
+
 SWEEPS = {
     "fronts": Sweep(
         "fronts",
         _SMALL,
         lambda n: _rounds(fronts=n),
-        {"frames": LINEAR, "frame bytes": LINEAR, **dict.fromkeys(_OF_TRACKER, LINEAR), "sums in the table": CONSTANT},
+        _of_rounds(frames=LINEAR, frame_bytes=LINEAR, tracker=LINEAR),
     ),
     "parallelism": Sweep(
         "workers of level 1",
         _SMALL,
         lambda n: _rounds(parallelism=n),
-        {
-            "frames": LINEAR,
-            "frame bytes": CONSTANT,
-            **dict.fromkeys(_OF_TRACKER, LINEAR),
-            "sums in the table": CONSTANT,
-        },
+        _of_rounds(frames=LINEAR, frame_bytes=CONSTANT, tracker=LINEAR),
     ),
     "both": Sweep(
         "fronts, and as many workers of level 1",
         _SMALL,
         lambda n: _rounds(fronts=n, parallelism=n),
-        {"frames": SQUARE, "frame bytes": LINEAR, **dict.fromkeys(_OF_TRACKER, LINEAR), "sums in the table": CONSTANT},
+        _of_rounds(frames=SQUARE, frame_bytes=LINEAR, tracker=LINEAR),
     ),
     "records": Sweep(
         "records of a round at each front",
         (128, 256, 512, 1_024, 2_048),
         lambda n: _rounds(records=n),
-        {
-            "frames": CONSTANT,
-            "frame bytes": LINEAR,
-            **dict.fromkeys(_OF_TRACKER, CONSTANT),
-            "sums in the table": CONSTANT,
-        },
+        _of_rounds(frames=CONSTANT, frame_bytes=LINEAR, tracker=CONSTANT),
     ),
     "keys": Sweep(
         "keys of the records",
         (500, 1_000, 2_000, 4_000, 8_000),
         lambda n: _rounds(keys=n),
-        {
-            "frames": CONSTANT,
-            "frame bytes": CONSTANT,
-            **dict.fromkeys(_OF_TRACKER, CONSTANT),
-            "sums in the table": CONSTANT,
-        },
+        _of_rounds(frames=CONSTANT, frame_bytes=CONSTANT, tracker=CONSTANT),
     ),
     "ticks": Sweep(
         "rounds that a front stands still, of four ticks",

@@ -12,14 +12,13 @@ from typing import Any
 from msgspec import convert, json, to_builtins
 
 from lowtide_bench.child import Child
-from lowtide_bench.core import versions
+from lowtide_bench.core import Say, versions
 from lowtide_bench.machine import load, machine
 from lowtide_bench.mechanisms.asked import MECHANISMS, NOTHING, TRACKER, Asked, Said, Setting, Task
 from lowtide_bench.processes import busy_s, cpu_s
 from lowtide_bench.tracking.script import START
 from lowtide_bench.tracking.served import Served
 
-Say = Callable[[str], None]
 CONNECT_LIMIT_S = 60.0
 ANSWER_LIMIT_S = 120.0
 

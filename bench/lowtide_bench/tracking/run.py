@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from statistics import quantiles
 from typing import Any
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_bench.child import Child
-from lowtide_bench.core import versions
+from lowtide_bench.core import Say, versions
 from lowtide_bench.machine import load, machine
 from lowtide_bench.processes import busy_s, cpu_s
 from lowtide_bench.tracking.asked import Asked
@@ -22,8 +21,6 @@ from lowtide_bench.tracking.program import Swarm, SwarmSaid
 from lowtide_bench.tracking.script import fronts
 from lowtide_bench.tracking.served import Served
 from lowtide_bench.tracking.sharded import served
-
-Say = Callable[[str], None]
 
 CONNECT_LIMIT_S = 120.0
 ANSWER_LIMIT_S = 120.0
