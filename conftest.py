@@ -155,10 +155,34 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _reschedule(self, node: Any) -> None:
             # A test begins when its process knows the next one: one more than that would wait for a long one.
-            if not self.workqueue or self._pending_of(self.assigned_work[node]) < KNOWN_AHEAD:
+            given = self.assigned_work[node]
+            while self.workqueue and not node.shutting_down and self._pending_of(given) < KNOWN_AHEAD:
+                self._assign_work_unit(node)
+            if not self.workqueue:
                 super()._reschedule(node)
 
+        def remove_node(self, node: Any) -> str | None:
+            # xdist gives out all that the process has ever had: who gets a file whose tests are done waits for ever.
+            running, left = open_of(self.assigned_work.pop(node))
+            self.workqueue.update(left)
+            for other in self.nodes:
+                self._reschedule(other)
+            return running
+
     return SparkFirst(config, log)
+
+
+def open_of(given: dict[str, dict[str, bool]]) -> tuple[str | None, dict[str, dict[str, bool]]]:
+    """Returns the test at which a process stands, if any, and the tests after it, by what they were given out with.
+
+    Args:
+        given: by the same, whether each test is done.
+    """
+    rest = [(scope, test) for scope, tests in given.items() for test, done in tests.items() if not done]
+    after: dict[str, dict[str, bool]] = {}
+    for scope, test in rest[1:]:
+        after.setdefault(scope, {})[test] = False
+    return (rest[0][1] if rest else None), after
 
 
 @cache

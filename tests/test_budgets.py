@@ -48,6 +48,22 @@ def test_child_that_goes_on() -> None:
     child = subprocess.Popen([sys.executable, "-c", WORK + "\nprint(flush=True)\ninput()"], stdin=-1, stdout=-1)
     child.stdout.readline()
 """
+KILLED = """
+import os
+import signal
+
+import pytest
+
+@pytest.mark.parametrize("nth", range(20))
+def test_unit(nth: int) -> None:
+    pass
+
+def test_killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def test_after() -> None:
+    pass
+"""
 
 
 def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -86,3 +102,11 @@ def test_a_test_costs_what_the_processes_below_it_cost(tmp_path: Path) -> None:
     done = run(tmp_path, BUSY)
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("unit "))
     assert 2 <= float(line.split()[1]) < 4, done.stdout + done.stderr
+
+
+def test_a_process_that_is_killed_costs_the_run_one_test(tmp_path: Path) -> None:
+    for name in "abcdefgh":
+        (tmp_path / f"test_{name}.py").write_text("def test_it() -> None:\n    pass\n")
+    done = run(tmp_path, KILLED, "-p", "xdist", "-n", "2", "--dist", "loadscope")
+    assert "1 failed, 29 passed" in done.stdout, done.stdout + done.stderr
+    assert "test_some.py::test_killed" in done.stdout
