@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 
@@ -31,9 +33,7 @@ flow.read("docs", lt.kafka("docs", lt.json(Doc))).write("out", lt.kafka("out", l
 
 
 @pytest.mark.zookeeper
-def test_a_job_without_a_commit_is_refused_and_leaves_nothing(
-    zookeeper: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_without_a_commit_is_refused_and_leaves_nothing(zookeeper: str, tmp_path: Path) -> None:
     job = f"words-{uuid.uuid4().hex[:8]}"
     (tmp_path / "flow.py").write_text(FLOW.format(job=job))
     mute = socket.create_server(("127.0.0.1", 0))
@@ -41,32 +41,33 @@ def test_a_job_without_a_commit_is_refused_and_leaves_nothing(
     settings = {
         "zookeeper.hosts": zookeeper,
         "snapshots.url": tmp_path / "snapshots",
+        "job.folder": tmp_path / "jobs",
         "kafka.bootstrap_servers": f"127.0.0.1:{mute.getsockname()[1]}",
         "kafka.reach_limit_ms": 200,
     }
 
-    def start(folder: str) -> int:
-        """Start it; a program holds its job's folder until it ends, so each of ours has its own."""
-        capfd.readouterr()
-        given = {**settings, "job.folder": tmp_path / folder}
-        conf = [text for key, value in given.items() for text in ("--set", f"{key}={value}")]
-        return run(["run", str(tmp_path / "flow.py"), "--require-state", *conf])
+    def start() -> tuple[int, str]:
+        """Start it in a process of its own, as a run ends with its process: its limits end that, too."""
+        conf = [text for key, value in settings.items() for text in ("--set", f"{key}={value}")]
+        command = [sys.executable, "-m", "lowtide.cli", "run", str(tmp_path / "flow.py"), "--require-state", *conf]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        return done.returncode, done.stderr
 
-    assert start("never") == 2
-    assert f'job "{job}" has no commit, and --require-state refuses' in capfd.readouterr().err
+    code, said = start()
+    assert code == 2
+    assert f'job "{job}" has no commit, and --require-state refuses' in said
     with JobStore(zookeeper, job) as store:
         assert store.record() is None
         store.freeze(record(job))
         store.take_lease("test", 1.0, lambda _: None)
         store.raise_incarnation()
-    assert start("lived") == 2, "a life alone is no state"
+    assert start()[0] == 2, "a life alone is no state"
     with JobStore(zookeeper, job) as store:
         store.take_lease("test", 1.0, lambda _: None)
         commit(ZooKeeperCommitLog(store), seal(open_store(StoreSetting(str(tmp_path / "snapshots"))), job, 1, tick=10))
-    assert start("committed") == 3
-    assert "was started with other values" in capfd.readouterr().err, (
-        "with a commit, the next check is that of the record"
-    )
+    code, said = start()
+    assert code == 3
+    assert "was started with other values" in said, "with a commit, the next check is that of the record"
     mute.close()
 
 
