@@ -400,7 +400,7 @@ def logging_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tupl
 def check_late_commit(sink: Sink, proxy: KafkaProxy, *, logs_in_again: bool = False) -> None:
     """Hold a commit back, and let it through into the id's next transaction."""
     with contextlib.closing(sink):
-        worker = sink.worker()
+        worker = sink.worker(limit_ms=120_000)  # The client logs in again in its own time.
         for number in range(2):
             worker.put(sink.packet(0, range(number, number + 1)))
             hear(worker)

@@ -61,7 +61,7 @@ def test_the_groups_lag_is_what_a_start_would_read_again(
 
         assert lag.follow(log), "there is nothing to report yet"
         commit(1, 4, 7)
-        assert lag.follow(log)
+        wait_until(lambda: lag.follow(log), HANGS_S, "the broker has loaded what it knows of groups")
         assert committed() == [4, 7]
         commit(2, 9, 10)
         assert lag.follow(log)
