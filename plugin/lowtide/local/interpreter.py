@@ -150,9 +150,11 @@ class Run:
 
     def _sign(self, source: Vertex[Read], item: Item) -> None:
         """Show a message, readable or not, to clocks."""
-        at = moment(item.order.tick * self._plan.slack_ms * 1_000)
-        for sign in self._plan.signs_of(source):
-            self._walk(sign, item.becomes(Sighted(sign.step.striking.name, at)))
+        signs = self._plan.signs_of(source)
+        if signs:  # A label that no job has capped yet may be no moment at all.
+            at = moment(item.order.tick * self._plan.slack_ms * 1_000)
+            for sign in signs:
+                self._walk(sign, item.becomes(Sighted(sign.step.striking.name, at)))
 
     def finish(self) -> None:
         """Advance time after the last record."""
