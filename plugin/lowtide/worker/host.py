@@ -31,7 +31,6 @@ from lowtide.status.gauges import DiskGauges, LineGauges, WorkerGauges
 from lowtide.worker.asking import asking_of
 from lowtide.worker.delivered_times import DeliveredTimes
 from lowtide.worker.exporting import Exporting
-from lowtide.worker.flush_pace import FlushPace
 from lowtide.worker.protocol import Emitted, Frames, Reported
 from lowtide.worker.rounds import Rounds
 from lowtide.worker.shares import Share, SharedDelivery
@@ -126,8 +125,9 @@ class LevelHost:
         self._request: Request | None = None
         """The newest notice received."""
         self._news: list[Reported] = []
-        self._pace = FlushPace(deployment.flush_ms / 1000)
-        self._kept_s = self._heard_s = self._caught_up_s = self._asked_s = 0.0
+        self._window_s = deployment.flush_ms / 1000
+        """Least time between two flushes: what others wait for is late by no more."""
+        self._flushed_s = self._kept_s = self._heard_s = self._caught_up_s = self._asked_s = 0.0
         self._delivered = DeliveredTimes()
 
     # -- workers ---------------------------------------------------------------------------------------------------
@@ -422,8 +422,8 @@ class LevelHost:
         line = self.line
         if line.fileno() < 0 and not line.mend(now_s):
             return emitted
-        if self.dirty and self._pace.due_s(now_s, lowest := self._lowest, more=self.local.unflushed) <= 0.0:
-            self._pace.flushed(now_s, lowest)
+        if self.dirty and now_s - self._flushed_s >= self._window_s:
+            self._flushed_s = now_s
             for stage in self._fronts:
                 stage.core.report()
             flush = self.local.flush()
@@ -431,15 +431,6 @@ class LevelHost:
             self.dirty = flush is None and self.local.unflushed
             line.flush(flush)
         return emitted
-
-    @property
-    def _lowest(self) -> dict[str, int]:
-        """By source topic the lowest heartbeat of its fronts here."""
-        lowest: dict[str, int] = {}
-        for stage in self._fronts:
-            topic, tick = stage.topic, stage.heartbeat
-            lowest[topic] = min(tick, lowest.get(topic, tick))
-        return lowest
 
     def _go_on(self) -> Emitted:
         """Let workers without a portion in this turn do one more of what min time has freed."""
@@ -472,7 +463,7 @@ class LevelHost:
             return 0.0
         if self.line.fileno() < 0:
             return MEND_S
-        flush_s = self._pace.due_s(now_s, self._lowest, more=self.local.unflushed) if self.dirty else 1.0
+        flush_s = self._flushed_s + self._window_s - now_s if self.dirty else 1.0
         reached_s = min([stage.reached_at_s() for stage in self._fronts], default=math.inf) - now_s
         return max(0.0, min(flush_s, reached_s))
 

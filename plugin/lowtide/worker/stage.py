@@ -252,13 +252,6 @@ class LevelStage:
         front = self.core.front
         return front is None or (front.pulling and time.monotonic() >= self._rests_until_s)
 
-    @property
-    def heartbeat(self) -> int:
-        """The tick below which its front labels nothing more; level 0 has one."""
-        front = self.core.front
-        assert front is not None, "only level 0 has a front"
-        return front.heartbeat
-
     def reached_ms(self) -> int | None:
         """Return the time of the log up to which the partition is read (ms since 1970); None for later levels."""
         front = self.core.front

@@ -34,7 +34,6 @@ from lowtide.core.fronts.front import Window
 from lowtide.core.operators.faults.limits import Limits
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.worker import stage as stage_module
-from lowtide.worker.flush_pace import LATE_FLUSH_S
 from lowtide.worker.host import KEEP_FLOORS_S
 from lowtide_tracker import Flush
 
@@ -124,38 +123,6 @@ def test_flushes_keep_their_distance(rig: Rig, monkeypatch: pytest.MonkeyPatch) 
     assert flush.heartbeats == ((1, 14),), "R5: the heartbeat goes with the acks of what it closes"
     tick(stage, 101.0)
     assert len(sent) == 1, "nothing is left"
-
-
-def test_heartbeats_go_late_unless_they_raise_the_lowest_of_the_host(
-    tracker: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rise of another front of the source moves no min time: it goes with the next flush, or some time later."""
-    rig = Rig.of(deployment(), tracker.address, hosts=1)
-    first, second = rig.stages["0/orders-0"], rig.stages["0/orders-1"]
-    tick(first, 100.0)
-    first.host.news(100.0)
-    sent = flushes_of(first, monkeypatch)
-    for at in (5, 6):
-        list(first.rows(packed(orders(1), 0, first=at - 5, tick=at), NOW))
-        rig.route(first.host.handed())
-        tick(first, 100.0 + FLUSH_S * at)
-        assert sent == []
-    first.host.news(100.0 + FLUSH_S * 6)
-    assert FLUSH_S < first.host.due_s(100.0 + FLUSH_S * 6) < LATE_FLUSH_S
-    first.core.tracker.fold(1, [9], 1)
-    assert first.host.due_s(100.0 + FLUSH_S * 6) == 0.0, "an ack waits no longer than the window"
-    first.core.tracker.fold(1, [9], 1)
-    list(second.rows(packed(orders(1), 1, tick=3), NOW))
-    rig.route(first.host.handed())
-    tick(first, now := 100.0 + FLUSH_S * 6.1)
-    (flush,) = sent
-    assert (flush.acks, dict(flush.heartbeats)) == ((), {0: 6, 1: 3})
-    list(first.rows(packed(orders(1), 0, first=2, tick=8), NOW))
-    rig.route(first.host.handed())
-    tick(first, now + LATE_FLUSH_S * 0.9)
-    assert len(sent) == 1
-    tick(first, now + LATE_FLUSH_S * 1.001)
-    assert dict(sent[1].heartbeats) == {0: 8}
 
 
 @pytest.mark.parametrize("flush_ms", [0.5, 2.0, 8.0])
