@@ -175,7 +175,7 @@ def test_a_token_of_ones_own_comes_from_a_file(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_label_is_waited_for(tmp_path: Path) -> None:
-    shape = replace(SHAPE, labels={"indexed": "str"})
+    shape = replace(SHAPE, labels={"indexed": {"name": "str"}})
     with controlled(shape, EventLog("index", 3)) as job:
         published(job, tmp_path)
         job.tell(waits)

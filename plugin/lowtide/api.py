@@ -233,18 +233,23 @@ def min_time(step: str | None = None) -> Subject:
     return Subject("min_time" if step is None else f"segment:{step}")
 
 
-def done(step: str, label: str | int) -> Subject:
+def done(step: str, label: Asked) -> Subject:
     """The end of a label's substream, once all that came of it is delivered.
 
     Args:
         step: The name of the flow's `when_done(step, ..., label=...)`.
-        label: The value of its column.
+        label: The value of its column; of several columns a dict.
 
     Example:
         >>> lt.done("read", "order-17")
         Subject(text='done:read:order-17')
+        >>> lt.done("read", {"shop": "acme", "order": 17})
+        Subject(text='done:read:{"order":"17","shop":"acme"}')
     """
-    return Subject(f"done:{step}:{label}")
+    from lowtide.flow.steps.labels import label_text
+    from lowtide.status.key_state import texts_of
+
+    return Subject(f"done:{step}:{label_text(texts_of(label))}")
 
 
 def subscribe(

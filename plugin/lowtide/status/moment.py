@@ -52,7 +52,7 @@ class JobShape:
         segments: Number to the names of the steps that receive its frames; or `OUTLET`.
         sinks: Name to (level, lanes).
         delivery: "exactly_once" or "at_least_once".
-        labels: By `when_done` with a label what its labels are: the type of the column.
+        labels: By `when_done` with a label its columns, each with the name of its type.
         steps: The flow's, those before others first; exchanges are left out, as they are no steps to a user.
         connections: By kind of connection what protects it between machines.
         stores: By sink its store, as `Sink.store` names it.
@@ -66,7 +66,7 @@ class JobShape:
     segments: Mapping[int, str]
     sinks: Mapping[str, tuple[int, int]]
     delivery: str = "exactly_once"
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     steps: tuple[StepShape, ...] = ()
     connections: Mapping[str, str] = field(default_factory=dict)
     stores: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class JobShape:
             segments={each: ", ".join(steps) or OUTLET for each, steps in names.items()},
             sinks={sink.name: (sink.level, plan.lanes) for sink in plan.sinks()},
             delivery=delivery,
-            labels={each.name: _label_of(each) for each in plan.those(WhenDone) if each.step.label is not None},
+            labels={each.name: _label_of(each) for each in plan.those(WhenDone) if each.step.label},
             steps=_steps_of(plan, found),
             connections=dict(connections),
             stores={sink.name: sink.step.sink.store for sink in plan.sinks()},
@@ -134,11 +134,11 @@ def _steps_of(plan: Plan, segments: Segments) -> tuple[StepShape, ...]:
     return tuple(steps)
 
 
-def _label_of(vertex: Vertex[WhenDone]) -> str:
+def _label_of(vertex: Vertex[WhenDone]) -> dict[str, str]:
     from lowtide.flow.schema.schema import schema_of
 
-    assert vertex.step.label is not None
-    return schema_of(vertex.takes).kinds[vertex.step.label].name
+    kinds = schema_of(vertex.takes).kinds
+    return {column: kinds[column].name for column in vertex.step.label}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

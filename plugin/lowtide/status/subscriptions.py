@@ -24,6 +24,7 @@ from itertools import count
 
 from lowtide.core.fronts.floors import LAST_TICK
 from lowtide.errors import LowtideError
+from lowtide.flow.steps.labels import label_columns
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.record import Commit
 from lowtide_snapshots.job.news import COMMIT, DELIVERED, DONE, END, LIFE, MIN_TIME, SEGMENT, News
@@ -51,7 +52,7 @@ class Hub:
         slack_ms: The length of a tick.
         start_ms: The time at which the life begins: segments go back to it. None if it begins with nothing.
         segments: Names by number, as `JobShape.segments` has them.
-        labels: The description of its labels by `when_done`, as `JobShape.labels` has them.
+        labels: The columns of its labels by `when_done`, as `JobShape.labels` has them.
 
     Attributes:
         on_label: Called when a subscriber comes that waits for a label's end.
@@ -65,7 +66,7 @@ class Hub:
         slack_ms: int,
         start_ms: int | None,
         segments: Mapping[int, str],
-        labels: Mapping[str, str] | None = None,
+        labels: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.incarnation = incarnation
         self._slack_ms = slack_ms
@@ -249,10 +250,15 @@ class Hub:
                 f"no when_done with labels of this job is called {step[:100]!r}",
                 way_out=f"its labels are those of {there}" if there else "give the flow's when_done a label=",
             )
-        if not label or len(label) > MAX_LABEL_CHARACTERS or (self._labels[step] == "int" and not _is_int(label)):
+        kinds = self._labels[step]
+        texts = label_columns(list(kinds), label) if 0 < len(label) <= MAX_LABEL_CHARACTERS else None
+        if texts is None or any(kinds[name] == "int" and not _is_int(text) for name, text in texts.items()):
+            one = len(kinds) == 1
+            said = kinds.values() if one else (f"{name} ({kind})" for name, kind in kinds.items())
+            value = "a value of its column as text" if one else "a JSON object of its columns, their values as text"
             raise SubscriptionRefused(
-                f'{label[:100]!r} is not a label of "{step}", whose labels are {self._labels[step]}',
-                way_out=f"write {DONE}:{step}:LABEL, with a value of its column as text",
+                f'{label[:100]!r} is not a label of "{step}", whose labels are {", ".join(said)}',
+                way_out=f"write {DONE}:{step}:LABEL, with {value}",
             )
 
     def _position(self, last_id: str, known: Sequence[str]) -> _Position:

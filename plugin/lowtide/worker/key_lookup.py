@@ -15,6 +15,7 @@ from lowtide.core.operators.state.keyed_state import NOTHING
 from lowtide.core.operators.state.saved_step import KeyUnreadable, SavedStep, saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.formats.json_writable import sayable
+from lowtide.flow.steps.labels import label_columns
 from lowtide.flow.steps.when_done import ENDED
 
 LOG = logging.getLogger(__name__)
@@ -83,13 +84,14 @@ class KeyLookup:
         step = self._steps.get(f"{asked.step}/{ENDED}")
         if step is None or step.key is None:
             return {}
-        (column,) = [field.name for field in step.key]
-        labels: dict[Key, str] = {}
+        names = [field.name for field in step.key]
+        labels: dict[Key, list[str]] = {}  # One label may be written in several ways.
         for label in asked.labels:
+            columns = label_columns(names, label)
             with suppress(KeyUnreadable):
-                labels[step.keys_of([{column: label}])[0]] = label
+                labels.setdefault(step.keys_of([columns or {}])[0], []).append(label)
         ended = self._core.program.ended(step.vertex, list(labels), self._core.settled_time)
-        return {labels[key]: tick for key, tick in ended.items()}
+        return {label: tick for key, tick in ended.items() for label in labels[key]}
 
 
 def _rows(step: SavedStep, entries: list[tuple[Key, Any]]) -> list[str]:

@@ -154,10 +154,29 @@ def test_a_stream_that_has_nothing_of_the_records_is_refused() -> None:
     assert "'others' has no records that come from 'documents' or its sources" in str(finding)
 
 
+def test_a_label_may_have_several_columns() -> None:
+    flow, documents, index = started()
+    documents.when_done("done", through=index, label=("name", "text"))
+    documents.key_by("text", "name").when_done("keyed", through=index, label=["text", "name"])
+    plan = compile_flow(flow, parallelism=2)
+    by_name = {vertex.name: vertex for vertex in plan.vertices}
+    for step, columns in {"done": ("name", "text"), "keyed": ("text", "name")}.items():
+        assert plan.key_of(by_name[step]) == plan.key_of(by_name[f"{step}/ended"]) == columns
+    assert "done/by-name-text" in by_name
+    assert "keyed/by-text-name" not in by_name, "it is keyed by them already"
+    assert by_name["done"].step.does == "when done, labelled by name, text"
+
+
 @pytest.mark.parametrize(
-    ("label", "match"), [("nome", "has no column 'nome'; it has name, text"), ("score", "cannot be a label")]
+    ("label", "match"),
+    [
+        ("nome", "has no column 'nome'; it has name, text"),
+        (("name", "nome"), "has no column 'nome'; it has name, text"),
+        ("score", "cannot be a label"),
+        (("name", "score"), "label='score' is float, which cannot be a label"),
+    ],
 )
-def test_a_label_is_a_column_that_can_be_a_key(label: str, match: str) -> None:
+def test_a_label_is_a_column_that_can_be_a_key(label: Any, match: str) -> None:
     flow, documents, index = started()
     documents.when_done("done", through=index, label=label).write("done", lt.kafka("done", lt.json(Document)))
     (finding,) = check(flow)
@@ -171,8 +190,9 @@ def test_streams_of_other_flows_and_no_streams_are_refused() -> None:
         documents.when_done("done", through=other)
     with pytest.raises(FlowError, match="takes streams, found 'index'"):
         documents.when_done("done", through="index")
-    with pytest.raises(FlowError, match="name of a column"):
-        documents.when_done("done", through=documents, label=7)
+    for label in (7, (), ("name", 7), ("name", "name"), {"name"}):
+        with pytest.raises(FlowError, match="name of a column"):
+            documents.when_done("done", through=documents, label=label)
 
 
 def test_a_loop_has_no_ends_inside() -> None:

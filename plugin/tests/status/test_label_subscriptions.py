@@ -2,11 +2,12 @@
 
 import pytest
 
+import lowtide as lt
 from lowtide.status.subscriptions import Hub, Subscription, SubscriptionRefused
 
 
 def hub(incarnation: int = 3) -> Hub:
-    labels = {"indexed": "str", "paid": "int"}
+    labels = {"indexed": {"name": "str"}, "paid": {"order": "int"}, "read": {"shop": "str", "order": "int"}}
     return Hub(incarnation=incarnation, slack_ms=2, start_ms=None, segments={1: "index"}, labels=labels)
 
 
@@ -88,6 +89,10 @@ def test_a_label_may_have_any_characters() -> None:
         ("done:indexed", "'' is not a label"),
         ("done:indexed:", "'' is not a label"),
         ("done:paid:seven", "'seven' is not a label of \"paid\", whose labels are int"),
+        ("done:read:acme", r"'acme' is not a label of \"read\", whose labels are shop \(str\), order \(int\)"),
+        ('done:read:{"shop":"acme"}', "is not a label"),
+        ('done:read:{"shop":"acme","order":"x"}', "is not a label"),
+        ('done:read:{"shop":"acme","order":"7","more":"x"}', "is not a label"),
         (f"done:indexed:{'x' * 1_001}", "is not a label"),
     ],
 )
@@ -95,3 +100,6 @@ def test_what_is_no_label_is_refused(subject: str, match: str) -> None:
     with pytest.raises(SubscriptionRefused, match=match):
         hub().subscribe([subject])
     assert hub().subscribe(["done:paid:-7"], at_ms=0).known == ("done:paid:-7",)
+    several = 'done:read:{"order":"7","shop":"a:b"}'
+    assert hub().subscribe([several], at_ms=0).known == (several,)
+    assert hub().subscribe([lt.done("read", {"shop": "a:b", "order": 7}).text]).known == (several,)

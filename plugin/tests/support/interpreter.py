@@ -336,12 +336,11 @@ class Stream:
         head._step.crosses = any(step.kind == "key_by" for step in self._flow.steps[before:])
         return tail
 
-    def when_done(
-        self, name: str, *, through: Stream, label: str | None = None, keep: timedelta = timedelta(0)
-    ) -> Stream:
+    def when_done(self, name: str, *, through: Stream, label: Any = None, keep: timedelta = timedelta(0)) -> Stream:
+        label = () if label is None else (label,) if isinstance(label, str) else tuple(label)
         stream = self._then("when_done", name, label=label)
         step = stream._step
-        step.level = max(1, step.level + (label is not None), through._step.level)
+        step.level = max(1, step.level + bool(label), through._step.level)
         return stream
 
     def write(self, name: str, sink: Kafka, *, on_commit: Any = None) -> None:
@@ -823,8 +822,8 @@ class Run:
     def _waits(self, step: Step, record: Record) -> list[Record]:
         """Lay a record aside until the next tick begins."""
         label = step.rest["label"]
-        key = () if label is None else (getattr(record.value, label),)
-        unit = record.unit if label is None else unit_of(key, self._units)
+        key = tuple(getattr(record.value, column) for column in label)
+        unit = unit_of(key, self._units) if label else record.unit
         assert unit is not None
         tick = record.tick + 1
         self._kept[step].setdefault((tick, unit), []).append((whole_bytes(key), record.place, record.value))

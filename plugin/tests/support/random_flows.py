@@ -684,7 +684,7 @@ class Writer:
         self._add(through, stream)
         if dice.random() < 0.4:
             stream = stream.map(rekeyed, name=self._name("rekeyed"))
-        label = dice.choice([None, None, "key", "number", "at", "mood"])
+        label = dice.choice([None, None, "key", "number", ("at",), ("mood", "key"), ("number", "key", "at")])
         self._add(stream.when_done(self._name("done"), through=through, label=label))
         self._open = [each for each in self._open if each is not stream]
 

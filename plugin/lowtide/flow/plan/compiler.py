@@ -160,15 +160,15 @@ class _Layout:
         """
         stream, through = parents
         label = call.step.label
-        if label is not None and stream.step != KeyBy((label,)):
-            stream = self._add(f"{call.name}/by-{label}", KeyBy((label,)), [stream], stream.gives, call.site)
+        if label and stream.step != KeyBy(label):
+            stream = self._add(f"{call.name}/by-{'-'.join(label)}", KeyBy(label), [stream], stream.gives, call.site)
         through = self._add(f"{call.name}/through", Through(), [through], through.gives, call.site)
         level = max(1, stream.level, through.level)
         return [self._lifted(call, port, each, level) for port, each in enumerate((stream, through))]
 
     def _ended(self, call: Call[WhenDone], vertex: Vertex) -> None:
         """Add what keeps the labels that a `when_done` has ended."""
-        if call.step.label is not None:
+        if call.step.label:
             ended = ended_of(call.step, vertex.gives)
             self._add(f"{call.name}/{ENDED}", ended, [vertex], vertex.gives, call.site)
 

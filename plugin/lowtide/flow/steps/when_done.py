@@ -27,17 +27,25 @@ class Ends:
     times: int = 0
 
 
-def when_done_of(name: str, label: str | None, keep: timedelta) -> WhenDone:
+def when_done_of(name: str, label: str | Sequence[str] | None, keep: timedelta) -> WhenDone:
     """Make the step of `when_done(...)`; its windows are a tick long, which only the compiler knows."""
     check_text("when_done", name)
-    if label is not None and not isinstance(label, str):
-        raise FlowError(
-            f"when_done takes label=, the name of a column, found {label!r}",
-            where=str(user_site()),
-            way_out="name the column that says which document, session or request a record opens",
-        )
     duration_of("when_done", "keep", keep)
-    return WhenDone(Tumbling(timedelta(milliseconds=1)), None, result=Applied(_again), label=label, keep=keep)
+    return WhenDone(Tumbling(timedelta(milliseconds=1)), None, result=Applied(_again), label=_columns(label), keep=keep)
+
+
+def _columns(label: object) -> tuple[str, ...]:
+    """Return the columns of a label, as a user gave them."""
+    given = (label,) if isinstance(label, str) else () if label is None else label
+    columns = tuple(given) if isinstance(given, Sequence) else ()
+    sound = columns and all(isinstance(each, str) for each in columns) and len(set(columns)) == len(columns)
+    if label is not None and not sound:
+        raise FlowError(
+            f"when_done takes label=, the name of a column or of several different ones, found {label!r}",
+            where=str(user_site()),
+            way_out="name the columns that say which document, session or request a record opens",
+        )
+    return columns
 
 
 def typed_done(step: WhenDone, takes: type | None, slack_ms: int) -> WhenDone:
@@ -58,12 +66,12 @@ def done_fault(
 ) -> str | None:
     """Return the fault of a `when_done` whose streams are sound; None if it has none."""
     stream, through = calls[index].parents
-    if step.label is not None and takes is not None:
-        kind = schema_of(takes).kinds.get(step.label)
+    for column in step.label if takes is not None else ():
+        kind = schema_of(takes).kinds.get(column)
         if kind is None:
-            return f"{takes.__qualname__} has no column {step.label!r}; it has {', '.join(schema_of(takes).kinds)}"
+            return f"{takes.__qualname__} has no column {column!r}; it has {', '.join(schema_of(takes).kinds)}"
         if not kind.can_be_key:
-            return f"label={step.label!r} is {kind.name}, which cannot be a label; use str, int, UUID or another key"
+            return f"label={column!r} is {kind.name}, which cannot be a label; use str, int, UUID or another key"
     between = _between(calls, stream, through)
     if between is None:
         return (

@@ -165,7 +165,7 @@ class WhenDone(WindowBy):
     It is a window of one tick in log time, over all records of a label or, without labels, of a hash unit.
 
     Attributes:
-        label: The column that names the substream which a record opens; None for none.
+        label: The columns that name the substream which a record opens; none for no labels.
         keep: The time for which an ended label is remembered.
     """
 
@@ -176,18 +176,18 @@ class WhenDone(WindowBy):
         "when_done cannot be in the loop {loop}: it gives records at the next tick; put it after the loop"
     )
 
-    label: str | None = None
+    label: tuple[str, ...] = ()
     keep: timedelta = ZERO
 
     @property
     @override
     def durations(self) -> dict[str, timedelta]:
-        return {} if self.label is None else {"keep": self.keep}
+        return {"keep": self.keep} if self.label else {}
 
     @property
     @override
     def by_unit(self) -> bool:
-        return self.label is None
+        return not self.label
 
     @override
     def taken(self, parents: Sequence[int]) -> Sequence[int]:
@@ -196,12 +196,12 @@ class WhenDone(WindowBy):
     @property
     @override
     def does(self) -> str:
-        return f"when done{'' if self.label is None else f', labelled by {self.label}'}"
+        return f"when done{', labelled by ' + ', '.join(self.label) if self.label else ''}"
 
     @override
     def unused(self, parents: Sequence[str]) -> str | None:
         # A flow that only wants its labels need not take its records.
-        return None if self.label is not None else WindowBy.unused(self, parents)
+        return None if self.label else WindowBy.unused(self, parents)
 
 
 @dataclass(frozen=True, slots=True)

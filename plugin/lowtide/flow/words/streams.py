@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypeVar, get_args, overload
 
@@ -392,7 +392,12 @@ class Stream(Generic[T]):
         return Broadcast(self._flow, self._write_down(steps.Broadcast(function_of(function), initial), name))
 
     def when_done(
-        self, name: str, *, through: Stream[Any], label: str | None = None, keep: timedelta = timedelta(hours=1)
+        self,
+        name: str,
+        *,
+        through: Stream[Any],
+        label: str | Sequence[str] | None = None,
+        keep: timedelta = timedelta(hours=1),
     ) -> Stream[T]:
         """Give each record again when everything of its tick, and so all that came of it, has left another stream.
 
@@ -402,7 +407,8 @@ class Stream(Generic[T]):
         Args:
             name: The step's name.
             through: A stream that is made of these records, with no window, timer or join on the way.
-            label: The column that names the substream which a record opens: a document, a session, a request.
+            label: The column, or the columns, that name the substream which a record opens: a document, a session, a
+                request.
             keep: For so much log time it is known of a label that it has ended.
 
         Example:

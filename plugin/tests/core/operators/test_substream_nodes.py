@@ -42,6 +42,7 @@ def plan_of(every: Any = None, tz: str | None = None) -> Plan:
     documents.when_done("done", through=totals).write("done-out", lt.kafka("done", lt.json(Document)))
     labelled = documents.map(size).when_done("labelled", through=totals, label="key", keep=lt.millis(200))
     labelled.write("labelled-out", lt.kafka("labelled", lt.json(Count)))
+    documents.map(size, name="both").when_done("two", through=totals, label=("key", "count"))
     return compile_flow(flow, units=8, lanes=1, parallelism=1, slack_ms=SLACK_MS)
 
 
@@ -193,6 +194,18 @@ def test_labels_are_known_from_their_end_on_as_long_as_they_are_kept() -> None:
     assert rig.worker.program.look("labelled/ended", "b", 608) is NOTHING, "kept for 100 ticks"
     assert rig.worker.program.look("labelled/ended", "a", 608)[1] == 526
     assert looking.look_for_labels(LookForLabels(1, "done", ["a"])).ended == {}, "it has no labels"
+
+
+def test_a_label_of_several_columns_is_asked_for_by_their_names() -> None:
+    rig = Rig(plan_of())
+    rig.read([(1_010, "a")])
+    rig.come_to(520, 520)
+    right, wrong = lt.done("two", {"count": 5, "key": "a"}).text, lt.done("two", {"count": 4, "key": "a"}).text
+    assert right == 'done:two:{"count":"5","key":"a"}'
+    labels = [each.split(":", 2)[2] for each in (right, wrong)]
+    odd = ['{"key":"a","count":5}', '{"key":"a"}', '{"key":"a","count":"x"}', "a", "{"]
+    ended = KeyLookup(rig.worker).look_for_labels(LookForLabels(1, "two", [*labels, *odd])).ended
+    assert ended == {labels[0]: 506, odd[0]: 506}, "it is written in two ways"
 
 
 def test_a_label_that_is_waited_for_is_not_forgotten_before_it_is_reported() -> None:

@@ -31,7 +31,13 @@ class Workers:
         self.ended: dict[str, dict[str, int]] = {"0/documents-0": {}, "1/0": {}, "1/1": {}}
         self.asked: list[tuple[str, LookForLabels]] = []
         self.published: int | None = None
-        self.hub = Hub(incarnation=1, slack_ms=2, start_ms=None, segments={}, labels={"indexed": "str", "paid": "int"})
+        self.hub = Hub(
+            incarnation=1,
+            slack_ms=2,
+            start_ms=None,
+            segments={},
+            labels={"indexed": {"name": "str"}, "paid": {"order": "int"}},
+        )
         self.it = EndedLabels(Crew(register, self.send, 2), self.hub, lambda: self.published, 2)
 
     def send(self, worker: str, order: WorkerOrder) -> None:
