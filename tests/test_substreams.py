@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -73,6 +74,10 @@ def flow_of(name: str, source: str, sinks: dict[str, str]) -> lt.Flow:
     index.write("index", lt.kafka(sinks["index"], lt.json(Word), key="word"))
     done = documents.when_done("indexed", through=index, label="name", keep=lt.days(1))
     done.write("done", lt.kafka(sinks["done"], lt.json(Document), key="name"))
+    seen = documents.when_begun("seen", label=("name", "text"), keep=lt.days(1))
+    seen.write("seen", lt.kafka(sinks["seen"], lt.json(Document), key="name"))
+    after = documents.when_done("after", order="stream", label=("text", "name"))
+    after.write("after", lt.kafka(sinks["after"], lt.json(Document), key="name"))
     return flow
 
 
@@ -100,14 +105,14 @@ class Lives:
             raise NotRunning("it is between two lives")
         return job.client()
 
-    def wait_for(self, *labels: str, delivered: Callable[[str], bool]) -> None:
+    def wait_for(self, *labels: str, delivered: Callable[[str], bool], step: str = "indexed") -> None:
         """Subscribe to the ends of labels; of each it is noted whether it was delivered when it was published."""
-        about = [f"done:indexed:{label}" for label in labels]
+        about = [f"done:{step}:{label}" for label in labels]
 
         def listen() -> None:
             for each in follow(self.client, about, at_ms=0, limit_s=TOLD_WITHIN_S):
                 if each.kind == DONE:
-                    label = str(each.data["about"]).split(":")[2]
+                    label = str(each.data["about"]).split(":", 2)[2]
                     self.delivered[label] = delivered(label)
                     self.news.setdefault(label, []).append(each)
 
@@ -123,7 +128,7 @@ class Lives:
 def test_labels_are_reported_when_they_are_delivered_and_clocks_strike_over_a_kill(spark: Spark) -> None:
     """One subscriber comes before the label does and sees the kill, others come after their labels have ended."""
     source = spark.kafka.topic("documents", 3)
-    sinks = {name: spark.kafka.topic(name, LANES) for name in ("moments", "index", "done")}
+    sinks = {name: spark.kafka.topic(name, LANES) for name in ("moments", "index", "done", "seen", "after")}
     conf = spark.conf(job__parallelism=2, job__lanes=LANES)
     write(conf, source, 0, range(0, COUNT, 2))
     write(conf, source, 1, range(1, COUNT, 2))
@@ -134,11 +139,20 @@ def test_labels_are_reported_when_they_are_delivered_and_clocks_strike_over_a_ki
         found = (each for lane in read_output(conf.kafka, sinks["index"]).values() for each in lane)
         return sum(f'"{label}"'.encode() in (each.value or b"") for each in found) == 3
 
+    def has_come(label: str) -> bool:
+        name = json.loads(label)["name"].encode()
+        return any(
+            name in (each.value or b"") for lane in read_output(conf.kafka, sinks["seen"]).values() for each in lane
+        )
+
+    seven, eight = ({"name": f"document-{each}", "text": f"a w{each % 7} w{each % 3}"} for each in (7, 8))
+    begun, marked = (json.dumps(each, sort_keys=True, separators=(",", ":")) for each in (seven, eight))
     late = f"document-{COUNT - 10}"
     lives.job = job = Job.start(flow, conf)
     try:
         job.wait_for_workers(HANGS_S)
         lives.wait_for(late, "document-3", delivered=is_delivered)
+        lives.wait_for(begun, step="seen/begun", delivered=has_come)
         job.wait(lambda: committed(conf, sinks["done"]) < 100)
         assert not job.finished, "it is to be killed before"
         os.kill(next(each["pid"] for each in job.status()["workers"] if each["worker"] == "1/0"), signal.SIGKILL)
@@ -151,6 +165,7 @@ def test_labels_are_reported_when_they_are_delivered_and_clocks_strike_over_a_ki
     try:
         job.wait_for_workers(HANGS_S)
         lives.wait_for("document-5", delivered=is_delivered)
+        lives.wait_for(marked, step="after", delivered=has_come)
         job.wait(until(120.0))
         assert job.finished
     finally:
@@ -158,7 +173,8 @@ def test_labels_are_reported_when_they_are_delivered_and_clocks_strike_over_a_ki
         job.stop()
         lives.join()
     assert Judge(flow, conf).right() > 4 * COUNT
-    assert {label: len(news) for label, news in lives.news.items()} == {late: 1, "document-3": 1, "document-5": 1}
+    told = (late, "document-3", "document-5", begun, marked)
+    assert {label: len(news) for label, news in lives.news.items()} == dict.fromkeys(told, 1)
     assert all(lives.delivered.values()), "published is what is in the sinks"
     at = BEGAN + timedelta(seconds=COUNT - 10)
     assert lives.news[late][0].time_ms == int(at.timestamp() * 1000) + 2, "a tick after the record's"

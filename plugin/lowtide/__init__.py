@@ -7,7 +7,7 @@ Importing this package loads none of Spark, Arrow, numpy or a service's client: 
 
 from typing import TYPE_CHECKING, Any
 
-from lowtide.api import Flow, Subject, committed, delivered, done, main, min_time, state, subscribe
+from lowtide.api import Flow, Subject, begun, committed, delivered, done, main, min_time, state, subscribe
 from lowtide.calls.inside import CallRefused, call_key
 from lowtide.errors import (
     ConfError,
@@ -105,6 +105,7 @@ __all__ = [
     "__version__",
     "agg",
     "avro",
+    "begun",
     "calendar",
     "call_key",
     "committed",

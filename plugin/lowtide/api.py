@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lowtide.status.key_state import Asked, KeyState
     from lowtide_snapshots.job.news import News
 
-__all__ = ["Flow", "Subject", "committed", "delivered", "done", "main", "min_time", "state", "subscribe"]
+__all__ = ["Flow", "Subject", "begun", "committed", "delivered", "done", "main", "min_time", "state", "subscribe"]
 
 _TAKEN = frozenset({"self", "inputs", "until", "states", "answers"})
 """Names that would be taken for arguments of `run_locally`."""
@@ -252,6 +252,20 @@ def done(step: str, label: Asked) -> Subject:
     return Subject(f"done:{step}:{label_text(texts_of(label))}")
 
 
+def begun(step: str, label: Asked) -> Subject:
+    """The beginning of a label's substream, once its first record, and what came of its tick, is delivered.
+
+    Args:
+        step: The name of the flow's `when_begun(step, label=...)`.
+        label: The value of its column; of several columns a dict.
+
+    Example:
+        >>> lt.begun("customers", "ada")
+        Subject(text='done:customers/begun:ada')
+    """
+    return done(f"{step}/begun", label)
+
+
 def subscribe(
     job: str,
     *about: Subject,
@@ -264,7 +278,8 @@ def subscribe(
 
     Args:
         job: Its name.
-        *about: One or more of `lt.delivered()`, `lt.committed()`, `lt.min_time()` and `lt.done(step, label)`.
+        *about: One or more of `lt.delivered()`, `lt.committed()`, `lt.min_time()`, `lt.done(step, label)` and
+            `lt.begun(step, label)`.
         at: Tell of each of them once, when it has come to this moment, and end when all have; of a label, when it has
             ended at this moment or later.
         last_id: The id of the last news of an earlier subscription to the same, which this one goes on after.

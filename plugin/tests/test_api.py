@@ -14,8 +14,15 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_what_can_be_subscribed_to_is_a_value_that_the_control_api_takes_as_text() -> None:
-    subjects = [lt.delivered(), lt.committed(), lt.min_time(), lt.min_time("count"), lt.done("indexed", 7)]
-    texts = ["delivered", "commit", "min_time", "segment:count", "done:indexed:7"]
+    subjects = [
+        lt.delivered(),
+        lt.committed(),
+        lt.min_time(),
+        lt.min_time("count"),
+        lt.done("indexed", 7),
+        lt.begun("seen", 7),
+    ]
+    texts = ["delivered", "commit", "min_time", "segment:count", "done:indexed:7", "done:seen/begun:7"]
     assert [subject.text for subject in subjects] == texts
 
 

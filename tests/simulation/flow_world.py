@@ -440,6 +440,8 @@ class FlowWorld(World):
             for node in core.program.holding:
                 if not isinstance(node, WindowNode) or not isinstance(node.vertex.step, WhenDone):
                     continue
+                if len(node.vertex.parents) == 1:
+                    continue  # It waits for no other stream.
                 through = plan.vertices[node.vertex.parents[1]]
                 while not isinstance(through.step, Through):
                     through = plan.vertices[through.parents[0]]

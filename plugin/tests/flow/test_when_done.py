@@ -13,6 +13,7 @@ from lowtide.flow.plan.check import check_flow as check
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.flow.plan.segments import segments_of
 from lowtide.flow.steps.steps import Through
+from lowtide.status.moment import JobShape
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,42 @@ def test_a_stream_that_has_nothing_of_the_records_is_refused() -> None:
     documents.when_done("done", through=others).write("done", lt.kafka("done", lt.json(Document)))
     (finding,) = check(flow)
     assert "'others' has no records that come from 'documents' or its sources" in str(finding)
+
+
+def test_the_order_of_the_stream_waits_for_no_other_and_gives_the_same() -> None:
+    found = []
+    for before_next in (True, False):
+        flow, documents, index = started()
+        rest: dict[str, Any] = {"through": index} if before_next else {"order": "stream"}
+        done = documents.when_done("done", label=("name", "text"), **rest).map(named)
+        done.merge(index, name="both").write("both", lt.kafka("both", lt.json(Word)))
+        found.append(flow.run_locally(documents=LOG))
+        plan = compile_flow(flow, parallelism=2)
+        (vertex,) = [each for each in plan.vertices if each.name == "done"]
+        assert any(isinstance(each.step, Through) for each in plan.vertices) == before_next
+        assert len(vertex.parents) == 1 + before_next
+        assert segments_of(plan).waits[vertex.id]
+    assert found[0] == found[1]
+
+
+def test_an_order_has_a_stream_to_wait_for_or_none() -> None:
+    _, documents, index = started()
+    for rest in ({}, {"through": index, "order": "stream"}):
+        with pytest.raises(FlowError, match="through= or order='stream'"):
+            documents.when_done("done", **rest)
+    with pytest.raises(FlowError, match="order='before_next' or 'stream', found 'none'"):
+        documents.when_done("done", order="none", through=index)
+
+
+def test_the_first_record_of_a_label_is_given_and_subscribers_may_wait_for_it() -> None:
+    flow, documents, _ = started()
+    begun = documents.when_begun("seen", label=("name", "text"), keep=lt.minutes(5))
+    begun.write("seen", lt.kafka("seen", lt.json(Document)))
+    again = [*LOG, lt.Stamped(Document("a", "x y"), at("10:04")), lt.Stamped(Document("b", "y"), at("10:06"))]
+    assert [each.name for each in flow.run_locally(documents=again)["seen"]] == ["a", "b", "c", "b"]
+    shape = JobShape.of(compile_flow(flow), incarnation=1, started_ms=0)
+    assert shape.labels == {"seen/begun": {"name": "str", "text": "str"}}
+    assert lt.begun("seen", {"name": "a", "text": "y"}).text.startswith("done:seen/begun:")
 
 
 def test_a_label_may_have_several_columns() -> None:

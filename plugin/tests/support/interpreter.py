@@ -336,12 +336,24 @@ class Stream:
         head._step.crosses = any(step.kind == "key_by" for step in self._flow.steps[before:])
         return tail
 
-    def when_done(self, name: str, *, through: Stream, label: Any = None, keep: timedelta = timedelta(0)) -> Stream:
+    def when_done(
+        self,
+        name: str,
+        *,
+        through: Stream | None = None,
+        label: Any = None,
+        order: str = "",
+        keep: timedelta = timedelta(0),
+    ) -> Stream:
         label = () if label is None else (label,) if isinstance(label, str) else tuple(label)
         stream = self._then("when_done", name, label=label)
         step = stream._step
-        step.level = max(1, step.level + bool(label), through._step.level)
+        step.level = max(1, step.level + bool(label), 0 if through is None else through._step.level)
         return stream
+
+    def when_begun(self, name: str, *, label: Any, keep: timedelta) -> Stream:
+        columns = (label,) if isinstance(label, str) else label
+        return self.key_by(*columns, name=f"{name}/by").deduplicate(name, within=keep)
 
     def write(self, name: str, sink: Kafka, *, on_commit: Any = None) -> None:
         self._then("write", name, sink=sink)

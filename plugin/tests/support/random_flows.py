@@ -685,7 +685,13 @@ class Writer:
         if dice.random() < 0.4:
             stream = stream.map(rekeyed, name=self._name("rekeyed"))
         label = dice.choice([None, None, "key", "number", ("at",), ("mood", "key"), ("number", "key", "at")])
-        self._add(stream.when_done(self._name("done"), through=through, label=label))
+        if dice.random() < 0.3:
+            done = stream.when_done(self._name("after"), order="stream", label=label)
+        else:
+            done = stream.when_done(self._name("done"), through=through, label=label)
+        self._add(done)
+        if label is not None and dice.random() < 0.4:
+            self._add(done.when_begun(self._name("begun"), label=label, keep=self._package.millis(40)))
         self._open = [each for each in self._open if each is not stream]
 
     def _windowed(self, stream: Any) -> None:

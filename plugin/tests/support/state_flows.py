@@ -527,7 +527,12 @@ def through(flow: Flow) -> None:
     done = documents.when_done("done", through=totals, label="name", keep=millis(30))
     done.write("done", kafka("done", json(Document), key="name"))
     far = documents.map(size).when_done("far", through=lettered)
-    far.merge(lettered, name="both").key_by("key").scan("again", total, 0).write("out", kafka("out", json(Count)))
+    after = documents.map(size, name="sizes").when_done(
+        "after", order="stream", label=("key", "count"), keep=millis(30)
+    )
+    far.merge(lettered, after, name="both").key_by("key").scan("again", total, 0).write(
+        "out", kafka("out", json(Count))
+    )
 
 
 FLOWS: list[Callable[[Flow], None]] = [

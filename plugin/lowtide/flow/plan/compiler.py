@@ -154,17 +154,17 @@ class _Layout:
         return [self._add(f"{call.name}/by-clock", KeyBy(("clock",)), [sign], Sighted, call.site)]
 
     def _awaited(self, call: Call[WhenDone], parents: list[Vertex]) -> list[Vertex]:
-        """Bring the parents of a `when_done` to one level, that of the lower one.
+        """Bring the parents of a `when_done`, two or its stream alone, to one level, that of the lower one.
 
         The stream waited for sends no records: its exchanges are there for the segments that they feed.
         """
-        stream, through = parents
+        stream, *others = parents
         label = call.step.label
         if label and stream.step != KeyBy(label):
             stream = self._add(f"{call.name}/by-{'-'.join(label)}", KeyBy(label), [stream], stream.gives, call.site)
-        through = self._add(f"{call.name}/through", Through(), [through], through.gives, call.site)
-        level = max(1, stream.level, through.level)
-        return [self._lifted(call, port, each, level) for port, each in enumerate((stream, through))]
+        throughs = [self._add(f"{call.name}/through", Through(), [each], each.gives, call.site) for each in others]
+        level = max(1, *[each.level for each in (stream, *throughs)])
+        return [self._lifted(call, port, each, level) for port, each in enumerate((stream, *throughs))]
 
     def _ended(self, call: Call[WhenDone], vertex: Vertex) -> None:
         """Add what keeps the labels that a `when_done` has ended."""

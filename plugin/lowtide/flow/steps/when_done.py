@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 from lowtide.errors import FlowError
 from lowtide.flow.schema.schema import schema_of
 from lowtide.flow.site import check_text, user_site
 from lowtide.flow.steps.calls import Call
 from lowtide.flow.steps.steps import Applied, Ended, WhenDone
+from lowtide.flow.steps.window_by import Order
 from lowtide.flow.steps.windows import Tumbling, Window
 from lowtide.flow.time.durations import duration_of
 from lowtide.flow.time.moments import ZERO
 
+ORDERS = get_args(Order)
+BEGUN = "begun"
+"""The suffix for the step that tells subscribers of labels that have begun, after the name of a `when_begun`."""
 ENDED = "ended"
 """The suffix for the step that keeps ended labels, after the name of its `when_done`."""
 
@@ -27,11 +31,26 @@ class Ends:
     times: int = 0
 
 
-def when_done_of(name: str, label: str | Sequence[str] | None, keep: timedelta) -> WhenDone:
+def when_done_of(
+    name: str, label: str | Sequence[str] | None, keep: timedelta, order: Order, *, through: bool
+) -> WhenDone:
     """Make the step of `when_done(...)`; its windows are a tick long, which only the compiler knows."""
     check_text("when_done", name)
     duration_of("when_done", "keep", keep)
-    return WhenDone(Tumbling(timedelta(milliseconds=1)), None, result=Applied(_again), label=_columns(label), keep=keep)
+    if order not in ORDERS:
+        way_out = "write one of them, or leave it out for the first"
+        raise FlowError(
+            f"when_done takes order={' or '.join(map(repr, ORDERS))}, found {order!r}", str(user_site()), way_out
+        )
+    if through != (order == "before_next"):
+        raise FlowError(
+            "when_done takes through= or order='stream', and one of the two",
+            where=str(user_site()),
+            way_out="name the stream that it waits for; or give order='stream' to wait for none",
+        )
+    return WhenDone(
+        Tumbling(timedelta(milliseconds=1)), None, result=Applied(_again), label=_columns(label), keep=keep, order=order
+    )
 
 
 def _columns(label: object) -> tuple[str, ...]:
@@ -52,7 +71,7 @@ def typed_done(step: WhenDone, takes: type | None, slack_ms: int) -> WhenDone:
     """Return the step as a plan has it."""
     size = timedelta(milliseconds=slack_ms)
     return WhenDone(
-        Tumbling(size), None, ZERO, ZERO, None, "close", Applied(_again, takes), step.label, step.keep
+        Tumbling(size), None, ZERO, ZERO, None, "close", Applied(_again, takes), step.label, step.keep, step.order
     )  # fmt: skip
 
 
@@ -65,13 +84,15 @@ def done_fault(
     calls: Sequence[Call], index: int, step: WhenDone, names: Sequence[str], takes: type | None
 ) -> str | None:
     """Return the fault of a `when_done` whose streams are sound; None if it has none."""
-    stream, through = calls[index].parents
     for column in step.label if takes is not None else ():
         kind = schema_of(takes).kinds.get(column)
         if kind is None:
             return f"{takes.__qualname__} has no column {column!r}; it has {', '.join(schema_of(takes).kinds)}"
         if not kind.can_be_key:
             return f"label={column!r} is {kind.name}, which cannot be a label; use str, int, UUID or another key"
+    if step.order == "stream":
+        return None
+    stream, through = calls[index].parents
     between = _between(calls, stream, through)
     if between is None:
         return (

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from lowtide.flow.steps.aggregation import Aggregation
 
 
+Order = Literal["before_next", "stream"]
+"""The order of the end of a substream: before anything later is looked at, or by its place alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """The way to make a window's result; `saves` is the kind of part that holds what windows keep."""
@@ -160,13 +164,14 @@ class WindowBy(Step):
 
 @dataclass(frozen=True, slots=True)
 class WhenDone(WindowBy):
-    """Gives every record again when everything of its tick has left the stream at port 1.
+    """Gives every record again after everything of its tick: once that has left the stream at port 1, if there is one.
 
     It is a window of one tick in log time, over all records of a label or, without labels, of a hash unit.
 
     Attributes:
         label: The columns that name the substream which a record opens; none for no labels.
         keep: The time for which an ended label is remembered.
+        order: "stream" if it waits for no other stream: only its place in the order says that it comes after its tick.
     """
 
     word: ClassVar[str] = "when_done"
@@ -178,6 +183,7 @@ class WhenDone(WindowBy):
 
     label: tuple[str, ...] = ()
     keep: timedelta = ZERO
+    order: Order = "before_next"
 
     @property
     @override
@@ -196,7 +202,8 @@ class WhenDone(WindowBy):
     @property
     @override
     def does(self) -> str:
-        return f"when done{', labelled by ' + ', '.join(self.label) if self.label else ''}"
+        done = "when done" if self.order == "before_next" else "after its tick"
+        return f"{done}{', labelled by ' + ', '.join(self.label) if self.label else ''}"
 
     @override
     def unused(self, parents: Sequence[str]) -> str | None:

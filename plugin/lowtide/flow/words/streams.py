@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lowtide.flow.steps.agg import Aggregate
     from lowtide.flow.steps.ask import CallFailed
     from lowtide.flow.steps.graph import FlowGraph
+    from lowtide.flow.steps.window_by import Order
     from lowtide.flow.time.event_time import EventTime, EventTimes
     from lowtide.flow.words.joins import Joined, Table
     from lowtide.flow.words.windowed import Windowed
@@ -395,9 +396,10 @@ class Stream(Generic[T]):
         self,
         name: str,
         *,
-        through: Stream[Any],
+        through: Stream[Any] | None = None,
         label: str | Sequence[str] | None = None,
         keep: timedelta = timedelta(hours=1),
+        order: Order = "before_next",
     ) -> Stream[T]:
         """Give each record again when everything of its tick, and so all that came of it, has left another stream.
 
@@ -410,6 +412,8 @@ class Stream(Generic[T]):
             label: The column, or the columns, that name the substream which a record opens: a document, a session, a
                 request.
             keep: For so much log time it is known of a label that it has ended.
+            order: "stream" waits for no other stream, so give no `through`: a record comes again sooner, and its place
+                says that it is after its tick. Steps and sinks that it meets others in get the same.
 
         Example:
             >>> doubled = orders.map(lambda order: Total(order.user, 2 * order.amount), name="doubled", returns=Total)
@@ -420,9 +424,33 @@ class Stream(Generic[T]):
         """
         from lowtide.flow.steps.when_done import when_done_of
 
-        step = when_done_of(name, label, keep)
+        step = when_done_of(name, label, keep, order, through=through is not None)
+        if through is None:
+            return Stream(self._flow, self._write_down(step, name))
         self._check_ours(through, "when_done")
         return self._then_beside(step, name, through)
+
+    def when_begun(self, name: str, *, label: str | Sequence[str], keep: timedelta = timedelta(hours=1)) -> Stream[T]:
+        """Give the first record of each label, at its own place: a substream has emerged.
+
+        A subscriber outside of the job can wait for that, too: `lt.subscribe(job, lt.begun(name, label))`.
+
+        Args:
+            name: The step's name.
+            label: The column, or the columns, that name the substream which a record belongs to.
+            keep: For so much log time a label is known; one that comes later begins again.
+
+        Example:
+            >>> orders.when_begun("customers", label="user", keep=lt.days(1)).write("chosen", to_chosen)
+            >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6), Order("bob", 1)])["chosen"]
+            [Order(user='ada', amount=5), Order(user='bob', amount=1)]
+        """
+        from lowtide.flow.steps.when_done import BEGUN, when_done_of
+
+        step = when_done_of(f"{name}/{BEGUN}", label, keep, "stream", through=False)
+        first = self.key_by(*step.label, name=f"{name}/by").deduplicate(name, within=keep)
+        first._write_down(step, f"{name}/{BEGUN}")
+        return first
 
     def _then_beside(self, step: Step, name: str, other: Stream[Any]) -> Stream[Any]:
         return Stream(self._flow, self._write_down(step, name, also=[other._call]))
