@@ -186,7 +186,11 @@ def test_the_first_record_of_a_label_is_given_and_subscribers_may_wait_for_it() 
     begun.write("seen", lt.kafka("seen", lt.json(Document)))
     again = [*LOG, lt.Stamped(Document("a", "x y"), at("10:04")), lt.Stamped(Document("b", "y"), at("10:06"))]
     assert [each.name for each in flow.run_locally(documents=again)["seen"]] == ["a", "b", "c", "b"]
-    shape = JobShape.of(compile_flow(flow), incarnation=1, started_ms=0)
+    plan = compile_flow(flow)
+    by_name = {vertex.name: vertex for vertex in plan.vertices}
+    assert by_name["seen"].level == by_name["seen/begun"].level == 1, "records are sent once"
+    assert plan.key_of(by_name["seen/begun"]) == ("name", "text")
+    shape = JobShape.of(plan, incarnation=1, started_ms=0)
     assert shape.labels == {"seen/begun": {"name": "str", "text": "str"}}
     assert lt.begun("seen", {"name": "a", "text": "y"}).text.startswith("done:seen/begun:")
 

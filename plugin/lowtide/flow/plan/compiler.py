@@ -21,6 +21,7 @@ from lowtide.flow.steps.steps import (
     Answers,
     Ask,
     Clock,
+    Deduplicate,
     Feedback,
     KeyBy,
     Late,
@@ -160,11 +161,17 @@ class _Layout:
         """
         stream, *others = parents
         label = call.step.label
-        if label and stream.step != KeyBy(label):
+        if label and not self._is_keyed(stream, label):
             stream = self._add(f"{call.name}/by-{'-'.join(label)}", KeyBy(label), [stream], stream.gives, call.site)
         throughs = [self._add(f"{call.name}/through", Through(), [each], each.gives, call.site) for each in others]
         level = max(1, *[each.level for each in (stream, *throughs)])
         return [self._lifted(call, port, each, level) for port, each in enumerate((stream, *throughs))]
+
+    def _is_keyed(self, vertex: Vertex, columns: tuple[str, ...]) -> bool:
+        """Return whether records come by these columns: from their `key_by`, or as the first of each of its keys."""
+        while isinstance(vertex.step, Deduplicate):
+            vertex = self._vertices[vertex.parents[0]]
+        return vertex.step == KeyBy(columns)
 
     def _ended(self, call: Call[WhenDone], vertex: Vertex) -> None:
         """Add what keeps the labels that a `when_done` has ended."""

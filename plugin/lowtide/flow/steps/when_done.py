@@ -38,9 +38,10 @@ def when_done_of(
     check_text("when_done", name)
     duration_of("when_done", "keep", keep)
     if order not in ORDERS:
-        way_out = "write one of them, or leave it out for the first"
         raise FlowError(
-            f"when_done takes order={' or '.join(map(repr, ORDERS))}, found {order!r}", str(user_site()), way_out
+            f"when_done takes order={' or '.join(map(repr, ORDERS))}, found {order!r}",
+            where=str(user_site()),
+            way_out="write one of them, or leave it out for the first",
         )
     if through != (order == "before_next"):
         raise FlowError(
@@ -84,14 +85,9 @@ def done_fault(
     calls: Sequence[Call], index: int, step: WhenDone, names: Sequence[str], takes: type | None
 ) -> str | None:
     """Return the fault of a `when_done` whose streams are sound; None if it has none."""
-    for column in step.label if takes is not None else ():
-        kind = schema_of(takes).kinds.get(column)
-        if kind is None:
-            return f"{takes.__qualname__} has no column {column!r}; it has {', '.join(schema_of(takes).kinds)}"
-        if not kind.can_be_key:
-            return f"label={column!r} is {kind.name}, which cannot be a label; use str, int, UUID or another key"
-    if step.order == "stream":
-        return None
+    fault = None if takes is None else _label_fault(step.label, takes)
+    if fault is not None or step.order == "stream":
+        return fault
     stream, through = calls[index].parents
     between = _between(calls, stream, through)
     if between is None:
@@ -107,6 +103,18 @@ def done_fault(
             "record has another tick, so it is unknown when all of it is through; give through= a stream before it, "
             "or take the records from after it"
         )
+    return None
+
+
+def _label_fault(label: Sequence[str], takes: type) -> str | None:
+    """Return the fault of a label's columns; None if they have none."""
+    kinds = schema_of(takes).kinds
+    for column in label:
+        kind = kinds.get(column)
+        if kind is None:
+            return f"{takes.__qualname__} has no column {column!r}; it has {', '.join(kinds)}"
+        if not kind.can_be_key:
+            return f"label={column!r} is {kind.name}, which cannot be a label; use str, int, UUID or another key"
     return None
 
 

@@ -447,6 +447,7 @@ class Stream(Generic[T]):
         """
         from lowtide.flow.steps.when_done import BEGUN, when_done_of
 
+        check_text("when_begun", name)
         step = when_done_of(f"{name}/{BEGUN}", label, keep, "stream", through=False)
         first = self.key_by(*step.label, name=f"{name}/by").deduplicate(name, within=keep)
         first._write_down(step, f"{name}/{BEGUN}")
