@@ -263,7 +263,9 @@ def begun(step: str, label: Asked) -> Subject:
         >>> lt.begun("customers", "ada")
         Subject(text='done:customers/begun:ada')
     """
-    return done(f"{step}/begun", label)
+    from lowtide.flow.steps.window_by import BEGUN
+
+    return done(f"{step}/{BEGUN}", label)
 
 
 def subscribe(

@@ -353,7 +353,7 @@ class Stream:
 
     def when_begun(self, name: str, *, label: Any, keep: timedelta) -> Stream:
         columns = (label,) if isinstance(label, str) else label
-        return self.key_by(*columns, name=f"{name}/by").deduplicate(name, within=keep)
+        return self.key_by(*columns, name=f"{name}.by").deduplicate(name, within=keep)
 
     def write(self, name: str, sink: Kafka, *, on_commit: Any = None) -> None:
         self._then("write", name, sink=sink)

@@ -18,10 +18,9 @@ from lowtide.flow.time.durations import duration_of
 from lowtide.flow.time.moments import ZERO
 
 ORDERS = get_args(Order)
-BEGUN = "begun"
-"""The suffix for the step that tells subscribers of labels that have begun, after the name of a `when_begun`."""
 ENDED = "ended"
 """The suffix for the step that keeps ended labels, after the name of its `when_done`."""
+_LABEL = "name the columns that say which document, session or request a record opens"
 
 
 @dataclass(frozen=True)
@@ -49,21 +48,34 @@ def when_done_of(
             where=str(user_site()),
             way_out="name the stream that it waits for; or give order='stream' to wait for none",
         )
+    return _made(_columns("when_done", label), keep, order)
+
+
+def begun_of(label: str | Sequence[str], keep: timedelta) -> WhenDone:
+    """Make the step of `when_begun(...)` that tells subscribers: the end of the one record that opens a substream."""
+    columns = _columns("when_begun", label)
+    if not columns:
+        raise FlowError("when_begun takes label=, found None", where=str(user_site()), way_out=_LABEL)
+    duration_of("when_begun", "keep", keep)
+    return _made(columns, keep, "stream")
+
+
+def _made(label: tuple[str, ...], keep: timedelta, order: Order) -> WhenDone:
     return WhenDone(
-        Tumbling(timedelta(milliseconds=1)), None, result=Applied(_again), label=_columns(label), keep=keep, order=order
+        Tumbling(timedelta(milliseconds=1)), None, result=Applied(_again), label=label, keep=keep, order=order
     )
 
 
-def _columns(label: object) -> tuple[str, ...]:
+def _columns(word: str, label: object) -> tuple[str, ...]:
     """Return the columns of a label, as a user gave them."""
     given = (label,) if isinstance(label, str) else () if label is None else label
     columns = tuple(given) if isinstance(given, Sequence) else ()
     sound = columns and all(isinstance(each, str) for each in columns) and len(set(columns)) == len(columns)
     if label is not None and not sound:
         raise FlowError(
-            f"when_done takes label=, the name of a column or of several different ones, found {label!r}",
+            f"{word} takes label=, the name of a column or of several different ones, found {label!r}",
             where=str(user_site()),
-            way_out="name the columns that say which document, session or request a record opens",
+            way_out=_LABEL,
         )
     return columns
 

@@ -445,12 +445,12 @@ class Stream(Generic[T]):
             >>> flow.run_locally(orders=[Order("ada", 5), Order("ada", 6), Order("bob", 1)])["chosen"]
             [Order(user='ada', amount=5), Order(user='bob', amount=1)]
         """
-        from lowtide.flow.steps.when_done import BEGUN, when_done_of
+        from lowtide.flow.steps.when_done import begun_of
 
         check_text("when_begun", name)
-        step = when_done_of(f"{name}/{BEGUN}", label, keep, "stream", through=False)
-        first = self.key_by(*step.label, name=f"{name}/by").deduplicate(name, within=keep)
-        first._write_down(step, f"{name}/{BEGUN}")
+        step = begun_of(label, keep)
+        first = self.key_by(*step.label, name=f"{name}.by").deduplicate(name, within=keep)
+        first._write_down(step, None)
         return first
 
     def _then_beside(self, step: Step, name: str, other: Stream[Any]) -> Stream[Any]:
