@@ -8,9 +8,12 @@ from typing import Any
 from lowtide.core import worker as worker_module
 from lowtide.core.operators import program as program_module
 from lowtide.core.operators.keyed.beside import BesideNode
+from lowtide.core.operators.node import Feed
+from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.state.group import Key
 from lowtide.core.operators.timers.clock_node import ClockNode
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
+from lowtide.core.operators.windows.window_node import WindowNode
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan import segments as segments_module
 from lowtide.flow.plan.plan import Plan
@@ -46,6 +49,18 @@ def not_through() -> list[Patch]:
         return replace(segments, waits=waits)
 
     return [(program_module, "segments_of", found)]
+
+
+def before_its_tick_is_over() -> list[Patch]:
+    """A `when_done` in the stream's order gives a tick's records while others of the tick are under way."""
+    real = WindowNode.go_on
+
+    def go_on(self: WindowNode, min_time: int, feed: Feed, portion: Portion) -> int:
+        step = self.vertex.step
+        early = 2 * (isinstance(step, WhenDone) and step.order == "stream")
+        return min(min_time, real(self, min_time + early, feed, portion))
+
+    return [(WindowNode, "go_on", go_on)]
 
 
 def not_restored() -> list[Patch]:
@@ -86,5 +101,6 @@ SUBSTREAMS = [
     flow("clock-early", "R4", "a clock strikes before all of earlier times is there", a_tick_early, flow="clocks"),
     flow("clock-stopped", "R6b", "a clock stands still in the next life", not_restored, flow="clocks", snapshots=4),
     flow("done-not-through", "R7", "a substream is done when its opening is", not_through, flow="through"),
+    flow("end-in-its-tick", "R4", "an end comes before its tick is over", before_its_tick_is_over, flow="through"),
     flow("holds-forgotten", "R6", "holds stay where nothing is held any more", holds_forgotten, flow="through"),
 ]

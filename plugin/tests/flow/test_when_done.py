@@ -186,7 +186,7 @@ def test_the_first_record_of_a_label_is_given_and_subscribers_may_wait_for_it() 
     begun.write("seen", lt.kafka("seen", lt.json(Document)))
     again = [*LOG, lt.Stamped(Document("a", "x y"), at("10:04")), lt.Stamped(Document("b", "y"), at("10:06"))]
     assert [each.name for each in flow.run_locally(documents=again)["seen"]] == ["a", "b", "c", "b"]
-    plan = compile_flow(flow)
+    plan = compile_flow(flow, parallelism=2)
     by_name = {vertex.name: vertex for vertex in plan.vertices}
     assert by_name["seen"].level == by_name["seen/begun"].level == 1, "records are sent once"
     assert plan.key_of(by_name["seen/begun"]) == ("name", "text")
