@@ -42,6 +42,7 @@ FIRST = {
     "last-by-tick": 2,
     "last-tick-only": 2,
     "left-first": 2,
+    "left-unsaid": 24,
     "listens-upstream": 18,
     "mark-relied-on-by-nobody": 48,
     "never-reported": 38,

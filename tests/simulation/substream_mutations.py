@@ -10,7 +10,8 @@ from lowtide.core.operators import program as program_module
 from lowtide.core.operators.keyed.beside import BesideNode
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.portion import Portion
-from lowtide.core.operators.state.group import Key
+from lowtide.core.operators.state.group import Group, Key
+from lowtide.core.operators.state.keyed_state import KeyedState
 from lowtide.core.operators.timers.clock_node import ClockNode
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
 from lowtide.core.operators.windows.window_node import WindowNode
@@ -63,6 +64,22 @@ def before_its_tick_is_over() -> list[Patch]:
     return [(WindowNode, "go_on", go_on)]
 
 
+def gone_with_its_time() -> list[Patch]:
+    """A snapshot leaves out the keys that are forgotten at its tick, though nobody has been told yet."""
+    real = KeyedState._below
+
+    def below(self: KeyedState, group: Group, tick: int) -> Any:
+        ttl = self._ttl
+        if isinstance(self, TimedScanNode) and ttl is not None:
+            self._ttl = ttl - 1
+        try:
+            return real(self, group, tick)
+        finally:
+            self._ttl = ttl
+
+    return [(KeyedState, "_below", below)]
+
+
 def not_restored() -> list[Patch]:
     """A clock of a snapshot waits for the next sign before it strikes again."""
     return [(ClockNode, "restore", BesideNode.restore)]
@@ -102,5 +119,6 @@ SUBSTREAMS = [
     flow("clock-stopped", "R6b", "a clock stands still in the next life", not_restored, flow="clocks", snapshots=4),
     flow("done-not-through", "R7", "a substream is done when its opening is", not_through, flow="through"),
     flow("end-in-its-tick", "R4", "an end comes before its tick is over", before_its_tick_is_over, flow="through"),
+    flow("left-unsaid", "R14", "a key leaves unsaid at a snapshot", gone_with_its_time, flow="leaving", snapshots=4),
     flow("holds-forgotten", "R6", "holds stay where nothing is held any more", holds_forgotten, flow="through"),
 ]

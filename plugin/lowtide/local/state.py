@@ -11,7 +11,7 @@ from lowtide.core.operators.state.states import States
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.site import Function
-from lowtide.flow.steps.steps import Broadcast, Deduplicate, Last, Scan, Step
+from lowtide.flow.steps.steps import Broadcast, Deduplicate, Last, Scan, Step, TimedScan
 from lowtide.flow.time.durations import ticks_of
 from lowtide.local.calls import Failed, called
 from lowtide.local.items import Item
@@ -59,11 +59,17 @@ class _Age:
 
     def __init__(self, plan: Plan, vertex: Vertex[Last | Scan]) -> None:
         self._ttl = None if vertex.step.ttl is None else ticks_of(vertex.step.ttl, plan.slack_ms)
+        if self._ttl is not None and isinstance(vertex.step, TimedScan):
+            self._ttl += vertex.step.longer
         self._ticks: dict[Hashable, int] = {}
 
     def is_over(self, key: Hashable, tick: int) -> bool:
         """Return whether a key has been forgotten at a tick."""
         return self._ttl is not None and tick - self._ticks.get(key, tick) >= self._ttl
+
+    def touched(self, key: Hashable, tick: int) -> int:
+        """Return the tick at which a key was touched last; if none is known, the given one."""
+        return self._ticks.get(key, tick)
 
     def touch(self, key: Hashable, tick: int) -> None:
         """Note that a record of a tick, even one that fails, came for a key."""

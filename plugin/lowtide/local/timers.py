@@ -9,7 +9,7 @@ from lowtide.core.operators.faults.failure import Failure
 from lowtide.core.operators.order.keys import plain
 from lowtide.core.operators.order.order import CLOCK, Position
 from lowtide.core.operators.state.key_dues import KeyDues
-from lowtide.core.operators.timers.timing import Timing
+from lowtide.core.operators.timers.timing import timing_of
 from lowtide.core.operators.windows.folding import Refused
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan, Vertex
@@ -37,7 +37,7 @@ class TimedScanned(Scanned):
     def __init__(self, plan: Plan, vertex: Vertex[TimedScan]) -> None:
         super().__init__(plan, vertex)
         self._vertex = vertex
-        self._timing = Timing(vertex, plan.slack_ms)
+        self._timing = timing_of(vertex, plan.slack_ms)
         self._first, self._units = vertex.id * plan.units, plan.units
         self._dues = KeyDues()
         self._calls = 0
@@ -54,7 +54,7 @@ class TimedScanned(Scanned):
     def begin(self, key: tuple[Any, ...], state: object) -> None:
         """Do as `Scanned.begin`; the key asks for its call as after a restore."""
         super().begin(key, state)
-        asked = self._timing.asks(state, None, Position(CLOCK, 0))
+        asked = self._timing.asks(state, None, Position(CLOCK, 0), None)
         self._ask(key, hash_unit(key, self._units), asked, BEFORE)
 
     def take(self, item: Item) -> list[Item]:
@@ -66,7 +66,7 @@ class TimedScanned(Scanned):
         before = self._states.kept(key)
         outs = super().take(item)
         try:
-            asked = self._timing.asks(self._states.kept(key), item.record, item.message.position)
+            asked = self._timing.asks(self._states.kept(key), item.record, item.message.position, item.order.tick)
         except Refused as refused:
             self._states.keep(key, self._initial if over else before)
             raise Failed(item.record, refused.failure) from None
@@ -96,6 +96,10 @@ class TimedScanned(Scanned):
             tick, unit, asked, _, key = self._dues.pop()
             if self._age.is_over(key, tick):
                 self._states.forget(key)
+                continue
+            later = self._timing.put_off(asked, self._age.touched(key, tick))
+            if later is not None:  # A record of it has failed since.
+                self._ask(key, unit, later, tick)
                 continue
             if limited:
                 self._count()

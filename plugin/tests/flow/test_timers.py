@@ -155,6 +155,57 @@ def test_until_leaves_open_what_is_due_later() -> None:
     assert run(a_flow(), event(1, 0, 5), until=moment(4.9)) == [(-1, 0)]
 
 
+def left(asked: Asked) -> list[Said]:
+    return [Said(asked.number, BEGAN)]
+
+
+def leaving(scan: Callable[..., Any] = on_event, on_forgotten: Callable[..., Any] = left, **rest: Any) -> lt.Flow:
+    flow = lt.Flow("leaving", dead_letters=lt.kafka("letters", lt.raw()))
+    keyed = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key")
+    said = keyed.flat_scan("asked", scan, Asked(), on_forgotten=on_forgotten, **{"ttl": lt.seconds(5), **rest})
+    said.write("said", lt.kafka("said", lt.json(Said)))
+    return flow
+
+
+def test_the_end_of_a_key_s_life_is_announced_before_the_records_of_its_tick() -> None:
+    assert run(leaving(), event(1, 0, None), event(2, 5, None, "b"), event(3, 5, None)) == [
+        (-1, 0), (1, 0), (-2, 5), (-3, 5), (3, 0), (2, 0),
+    ] or run(leaving(), event(1, 0, None), event(2, 5, None, "b"), event(3, 5, None)) == [
+        (-1, 0), (1, 0), (-2, 5), (-3, 5), (2, 0), (3, 0),
+    ]  # fmt: skip
+    assert run(leaving(), event(1, 0, None), event(2, 4.998, None), until=moment(9)) == [(-1, 0), (-2, 4.998)]
+
+
+def test_a_record_that_fails_keeps_a_key_alive() -> None:
+    assert run(leaving(), event(1, 0, None), event(-1, 3, None), until=moment(7.9)) == [(-1, 0)]
+    assert run(leaving(), event(1, 0, None), event(-1, 3, None), until=moment(8.1)) == [(-1, 0), (1, 0)]
+
+
+def test_a_key_with_the_initial_state_leaves_in_silence() -> None:
+    assert run(leaving(), event(0, 0, None)) == [(0, 0)]
+
+
+def test_a_state_to_begin_with_counts_from_the_key_s_next_record() -> None:
+    begin = {"asked": {"a": Asked(7)}}
+    assert run(leaving(), states=begin) == []
+    assert run(leaving(), event(1, 0, None, "b"), event(2, 9, None), states=begin)[-1] == (2, 0)
+
+
+def test_what_fails_at_the_end_of_a_key_s_life_names_its_function() -> None:
+    out = leaving(on_forgotten=lambda asked: [1]).run_locally(events=lt.stamped([event(1, 0, None)], by="at"))
+    (letter,) = out["dead-letters"]
+    assert "on_forgotten= gave int, expected Said" in letter.error
+    assert letter.timestamp == moment(5).timestamp() * 1000
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"), [({"ttl": None}, "without ttl="), ({"timer": asks, "on_timer": on_timer}, "beside a timer")]
+)
+def test_only_a_key_that_is_forgotten_by_time_is_announced(rest: Any, said: str) -> None:
+    with pytest.raises(FlowError, match=f"flat_scan has on_forgotten= {said}"):
+        leaving(**rest)
+
+
 # -- what fails --------------------------------------------------------------------------------------------------------
 
 
@@ -254,6 +305,10 @@ def takes_one(asked: Asked) -> tuple[Asked, list[Said]]:
     return asked, []
 
 
+def events_left(asked: Asked) -> list[Event]:
+    return []
+
+
 def at_an_int(asked: Asked, now: int) -> tuple[Asked, list[Said]]:
     return asked, []
 
@@ -266,6 +321,9 @@ REFUSED: list[tuple[lt.Flow, str]] = [
     (a_flow(other_state), "on_timer= other_state returns the state Said, but the step keeps Asked"),
     (a_flow(takes_one), "on_timer= takes_one must take two arguments, state and moment"),
     (a_flow(at_an_int), "on_timer= at_an_int takes int, but datetime arrives"),
+    (leaving(on_forgotten=of_said), "on_forgotten= of_said takes Said, but the state is Asked"),
+    (leaving(on_forgotten=to_int), "on_forgotten= to_int must return an iterable such as list[Record]"),
+    (leaving(on_forgotten=events_left), "on_forgotten= events_left gives Event, but the step's function gives Said"),
     (a_flow(ttl=timedelta(microseconds=1)), "ttl=1 us is shorter than a tick"),
 ]
 
@@ -303,6 +361,7 @@ def test_functions_of_timers_that_cannot_be_sent_to_workers_are_named() -> None:
 def test_the_plan_says_that_a_step_has_a_timer_and_travels() -> None:
     plan = compile_flow(a_flow(), parallelism=2)
     assert "with the state Asked, with a timer" in explain(plan)
+    assert "with outputs for a key that is, forgotten after" in explain(compile_flow(leaving(), parallelism=2))
     assert plan.clocked == {vertex.id for vertex in plan.vertices if vertex.name == "asked"}
     again = load_plan(dump_plan(plan))
     out = run_plan(again, {"events": lt.stamped([event(1, 0, 5)], by="at")})

@@ -236,7 +236,8 @@ class Stream:
         return stream
 
     def flat_scan(self, name: str, function: Any, initial: Any, **rest: Any) -> Stream:
-        timers: dict[str, Any] = {word: rest.pop(word) for word in ("timer", "on_timer") if word in rest}
+        words = ("timer", "on_timer", "on_forgotten")
+        timers: dict[str, Any] = {word: rest.pop(word) for word in words if word in rest}
         stream = self.scan(name, function, initial, **rest)
         stream._step.rest["flat"] = True
         stream._step.rest |= timers
@@ -763,7 +764,7 @@ class Run:
         keyed = {each.gives: each.keys for each in before_it.parents} if before_it.kind == "connect" else {}
         columns = keyed.get(type(value), step.keys)
         key, kept, rest = tuple(getattr(value, column) for column in columns), self._kept[step], step.rest
-        if rest["ttl"] is not None and self._age(step, key, record) >= rest["ttl"]:
+        if rest["ttl"] is not None and self._age(step, key, record) >= rest["ttl"] and "on_forgotten" not in rest:
             kept.pop(key, None)
             self._asked[step].pop(key, None)
         self._touched[step][key] = record.tick
@@ -777,7 +778,7 @@ class Run:
             if any(type(each) is not step.gives for each in outputs):
                 raise Failed(value)
             kept[key] = state
-            if "timer" in rest:
+            if "timer" in rest or "on_forgotten" in rest:
                 self._units_of[step, key] = record.unit or 0
                 self._ask(step, key, record.tick)
             return [record._replace(value=each).below(number) for number, each in enumerate(outputs, 1)]
@@ -790,10 +791,15 @@ class Run:
     def _ask(self, step: Step, key: Any, tick: int) -> None:
         """What the state asks for takes the place of what was asked; the past comes a tick on."""
         state = self._kept[step][key]
-        moment = None if state == step.rest["initial"] else step.rest["timer"](state)
+        slack = timedelta(milliseconds=self._slack_ms)
+        if state == step.rest["initial"]:
+            moment = None
+        elif "timer" in step.rest:
+            moment = step.rest["timer"](state)
+        else:
+            moment = EPOCH + (tick - -step.rest["ttl"] // slack) * slack
         self._asked[step].pop(key, None)
         if moment is not None:
-            slack = timedelta(milliseconds=self._slack_ms)
             due = max(-((EPOCH - moment) // slack), tick + 1)
             self._asked[step][key] = due, moment
             unit = self._units_of[step, key]
@@ -810,7 +816,11 @@ class Run:
         for moment, _, key in sorted(due, key=lambda each: each[:2]):
             del self._asked[step][key]
             ttl = step.rest["ttl"]
-            if ttl is not None and self._age(step, key, clock) >= ttl:
+            says_so = "on_forgotten" in step.rest
+            if says_so and self._age(step, key, clock) < ttl:
+                self._ask(step, key, self._touched[step][key])
+                continue
+            if ttl is not None and self._age(step, key, clock) >= ttl and not says_so:
                 continue
             state = self._kept[step][key]
             self._touched[step][key] = clock.tick
@@ -934,6 +944,8 @@ def asked(function: Any, record: Any) -> Any:
 
 
 def call_of_time(step: Step, state: Any, moment: datetime) -> tuple[Any, list[Any]]:
+    if "on_forgotten" in step.rest:
+        return flat((step.rest["initial"], step.rest["on_forgotten"](state)))
     return flat(step.rest["on_timer"](state, moment))
 
 

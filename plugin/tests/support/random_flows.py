@@ -394,6 +394,16 @@ def called(asked: Asked, moment: datetime) -> tuple[Asked, Iterator[Timed]]:
     return replace(asked, trail=asked.trail * 7 % PRIME, count=asked.count + 1, until=moment + step), outs
 
 
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def left(asked: Asked) -> Iterator[Timed]:
+    """Fails now and then; else gives none, one or two."""
+    if asked.trail % 17 == 5:
+        raise ValueError("not at the end")
+    return (Timed(asked.key, asked.trail + number, asked.until or NEVER) for number in range(asked.trail % 3))
+
+
 class Writer:
     """Writes one flow; with dice of the same seed the same flow, whatever the package."""
 
@@ -658,6 +668,8 @@ class Writer:
             *dice.choice([("key",), ("number",), ("number", "key")]), name=self._name("by")
         )
         rest: dict[str, Any] = {"ttl": self._ttl(), "timer": asks, "on_timer": called}
+        if rest["ttl"] is not None and dice.random() < 0.5:
+            rest = {"ttl": rest["ttl"], "on_forgotten": left}
         if dice.random() < 0.3:
             other = self._dice.choice(self._streams)
             beside = other.broadcast(self._name("newest"), newest, 0)

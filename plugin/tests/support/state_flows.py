@@ -420,6 +420,23 @@ def forgetting(flow: Flow) -> None:
     pairs.key_by("count").last(3, ttl=millis(16), name="same").map(first).write("out", kafka("out", json(Count)))
 
 
+def kept(state: Count, count: Count) -> tuple[Count, list[Count]]:
+    """A state that is the initial one again after a count that divides by 7."""
+    return (Count("", 0) if count.count % 7 == 0 else Count(count.key, state.count + count.count)), []
+
+
+def left(state: Count) -> list[Count]:
+    return [Count(state.key[:1], state.count)] * (1 + state.count % 2)
+
+
+def leaving(flow: Flow) -> None:
+    """The sums of keys at the ends of their lives, between what is counted of others."""
+    lettered = source(flow).flat_map(words).flat_map(letters)
+    ends = lettered.key_by("key", "count").flat_scan("ends", kept, Count("", 0), on_forgotten=left, ttl=millis(14))
+    both = ends.merge(lettered, name="both")
+    both.key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
 def is_long(count: Count) -> bool:
     return count.count > 12
 

@@ -105,4 +105,4 @@ def clock_of(name: str, every: timedelta, tz: str | None) -> Clock:
             way_out = "make every= a part of a day, such as lt.hours(6), or whole days; or leave out tz="
             raise refuse(f"multiples of {every} do not fall on the same times each day in a time zone", way_out)
     striking = Striking(name, Every(every, tz))
-    return Clock(striking.see, Run(), Run, Moment, None, striking.asks, striking.strike, striking)
+    return Clock(striking.see, Run(), Run, Moment, None, striking.asks, striking.strike, striking=striking)

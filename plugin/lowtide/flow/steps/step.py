@@ -23,6 +23,7 @@ class Saved:
         content: The type of the state's values.
         port: Where the records come in by whose key it is kept.
         ttl: How long a key stays without a record.
+        longer: So many ticks longer it stays: until it has been called for its end.
         setting: What else decides what the state means.
         tz: The zone by whose days it goes; empty for none.
         initial: The state of a key that has none.
@@ -32,6 +33,7 @@ class Saved:
     content: Any
     port: int = 0
     ttl: timedelta | None = None
+    longer: int = 0
     setting: str = ""
     tz: str = ""
     initial: Any = None
@@ -201,7 +203,7 @@ class Asked:
 
 def functions_in(holder: object) -> dict[str, Function]:
     """Return the functions among a value's fields, by their names."""
-    words = ("function", "timer", "on_timer", "merge", "finish")
+    words = ("function", "timer", "on_timer", "on_forgotten", "merge", "finish")
     found = {word: getattr(holder, word, None) for word in words}
     return {word: function for word, function in found.items() if function is not None}
 

@@ -25,6 +25,7 @@ class TimedScan(FlatScan):
     Attributes:
         timer: `timer(state)` returns when a key wants to be called: a moment of log time, or None.
         on_timer: `on_timer(state, moment) -> (state, outputs)`.
+        on_forgotten: `on_forgotten(state) -> outputs`, once `ttl` has forgotten a key; then it has no other timer.
     """
 
     waits: ClassVar[bool] = True
@@ -34,11 +35,25 @@ class TimedScan(FlatScan):
 
     timer: Function | None = None
     on_timer: Function | None = None
+    on_forgotten: Function | None = None
+
+    @property
+    def longer(self) -> int:
+        """The ticks for which a key stays after its `ttl`, so that it can be called."""
+        return int(self.on_forgotten is not None)
+
+    @override
+    def saved(self, takes: Sequence[Any], port: int = 0) -> Saved:
+        return replace(FlatScan.saved(self, takes), longer=self.longer)
 
     @override
     def shows(self, gives: str, others: Sequence[str]) -> str:
         beside = "".join(f" beside {other}" for other in others)
-        return f"{beside} -> {gives}, with the state {said(self.state)}, with a timer{said_ttl(self.ttl)}"
+        return f"{beside} -> {gives}, with the state {said(self.state)}{self._said_timer}{said_ttl(self.ttl)}"
+
+    @property
+    def _said_timer(self) -> str:
+        return ", with a timer" if self.on_forgotten is None else ", with outputs for a key that is"
 
 
 @dataclass(frozen=True, slots=True)

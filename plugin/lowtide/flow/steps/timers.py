@@ -19,8 +19,19 @@ def flat_scan_of(
     ttl: timedelta | None,
     timer: Callable[..., Any] | None,
     on_timer: Callable[..., Any] | None,
+    on_forgotten: Callable[..., Any] | None = None,
 ) -> steps.FlatScan:
-    """Make the step of `flat_scan(...)`; raises FlowError for half a timer."""
+    """Make the step of `flat_scan(...)`; raises FlowError for half a timer, and for a key that is never forgotten."""
+    if on_forgotten is not None:
+        if ttl is None or timer is not None or on_timer is not None:
+            raise FlowError(
+                f"flat_scan has on_forgotten= {'without ttl=' if ttl is None else 'beside a timer'}",
+                where=str(user_site()),
+                way_out="give it with ttl=, after which a key is forgotten, and without timer= and on_timer=",
+            )
+        return steps.TimedScan(
+            function_of(function), initial, returns=returns, ttl=ttl, on_forgotten=function_of(on_forgotten)
+        )
     if timer is None and on_timer is None:
         return steps.FlatScan(function_of(function), initial, returns=returns, ttl=ttl)
     if timer is None or on_timer is None:
@@ -42,8 +53,11 @@ def flat_scan_of(
 
 def timer_fault(step: steps.TimedScan) -> str | None:
     """Return what does not fit in a timer's functions, given the types of state and outputs; None if all fits."""
-    for argument, function, check in (("timer", step.timer, _timer_fault), ("on_timer", step.on_timer, _call_fault)):
-        assert function is not None, "half a timer is refused"
+    checks = ("timer", _timer_fault), ("on_timer", _call_fault), ("on_forgotten", _forgotten_fault)
+    for argument, check in checks:
+        function = getattr(step, argument)
+        if function is None:
+            continue
         try:
             fault = check(step, function)
         except Unreadable as problem:
@@ -59,6 +73,16 @@ def _timer_fault(step: steps.TimedScan, function: Function) -> str | None:
         return f"takes {said(signature.takes[0])}, but the state is {said(step.state)}"
     if not (says_nothing(signature.returns) or accepts(datetime | None, signature.returns)):
         return f"must return datetime | None, its annotation says {said(signature.returns)}"
+    return None
+
+
+def _forgotten_fault(step: steps.TimedScan, function: Function) -> str | None:
+    signature = signature_of(function, "state")
+    if not accepts(signature.takes[0], step.state):
+        return f"takes {said(signature.takes[0])}, but the state is {said(step.state)}"
+    output = NOTHING if says_nothing(signature.returns) else element_of(signature.returns)
+    if not says_nothing(output) and output != step.returns:
+        return f"gives {said(output)}, but the step's function gives {said(step.returns)}"
     return None
 
 

@@ -678,6 +678,7 @@ class KeyedStream(Stream[T]):
         *,
         timer: Callable[[S], datetime | None] | None = None,
         on_timer: Callable[[S, datetime], tuple[S, Iterable[U]]] | None = None,
+        on_forgotten: Callable[[S], Iterable[U]] | None = None,
         ttl: timedelta | None = None,
         broadcast: None = None,
         returns: type[U] | None = None,
@@ -692,6 +693,7 @@ class KeyedStream(Stream[T]):
         *,
         timer: Callable[[S], datetime | None] | None = None,
         on_timer: Callable[[S, datetime], tuple[S, Iterable[U]]] | None = None,
+        on_forgotten: Callable[[S], Iterable[U]] | None = None,
         ttl: timedelta | None = None,
         broadcast: Broadcast[B],
         returns: type[U] | None = None,
@@ -705,11 +707,12 @@ class KeyedStream(Stream[T]):
         *,
         timer: Callable[[Any], datetime | None] | None = None,
         on_timer: Callable[[Any, datetime], tuple[Any, Iterable[Any]]] | None = None,
+        on_forgotten: Callable[[Any], Iterable[Any]] | None = None,
         ttl: timedelta | None = None,
         broadcast: Broadcast[Any] | None = None,
         returns: type[Any] | None = None,
     ) -> Stream[Any]:
-        """Scan with any number of outputs for each record, and with timers that call a key without one.
+        """Scan with any number of outputs for each record, and with calls by time: of timers, and at a key's end.
 
         Args:
             name: See `scan`, as for all arguments that are not said here.
@@ -720,7 +723,9 @@ class KeyedStream(Stream[T]):
                 it, so it must depend on the state alone.
             on_timer: Takes the state and that moment, returns what `function` does. It is called before all records of
                 that moment, on a quiet topic too; where the moment has passed already, one tick later.
-            ttl: See `scan`; a call of time counts as a record does. What is forgotten is not called.
+            on_forgotten: Takes the last state of a key that `ttl` has forgotten, returns outputs: the end of the key's
+                life. It is called when the time is over, before all records of that moment; takes the place of timers.
+            ttl: See `scan`; a call of time counts as a record does. What is forgotten is not called by a timer.
             broadcast: See `scan`.
             returns: See `scan`.
 
@@ -732,7 +737,7 @@ class KeyedStream(Stream[T]):
             [Total(user='ada', amount=10), Total(user='ada', amount=20)]
         """
         also, kept = self._beside(name, "flat_scan", ttl, broadcast)
-        step = flat_scan_of(function, initial, returns, kept, timer, on_timer)
+        step = flat_scan_of(function, initial, returns, kept, timer, on_timer, on_forgotten)
         return Stream(self._flow, self._write_down(step, name, also=also))
 
     def reduce(self, name: str, function: Callable[[T, T], T], *, ttl: timedelta | None = None) -> Stream[T]:

@@ -69,6 +69,18 @@ def on_timer(asked: Asked, now: datetime) -> tuple[Asked, Iterator[Call]]:
     return after, iter([Call(now, asked.times)])
 
 
+def left(asked: Asked) -> list[Call]:
+    return [Call(asked.until or BEGAN, asked.times)]
+
+
+def a_plan_of_leaving() -> Plan:
+    flow = lt.Flow("test")
+    keyed = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key")
+    scan = keyed.flat_scan("scan", on_event, Asked(), on_forgotten=left, ttl=lt.millis(TTL * SLACK_MS))
+    scan.write("out", lt.kafka("out", lt.json(Call)))
+    return compile_flow(flow, parallelism=1, units=8, slack_ms=SLACK_MS)
+
+
 def a_plan(ttl: bool, timer: Any = asks) -> Plan:
     flow = lt.Flow("test")
     keyed = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key")
@@ -172,6 +184,44 @@ def test_each_key_is_called_when_it_asks_whatever_is_pruned_and_saved(
     restored.restore(by_way_of_parts(plan, captured), captured_at)
     given_to(restored, [each for each in arrivals if each[0] >= captured_at])
     assert advanced(restored, END) == [each for each in expected(arrivals, ttl) if each[0] >= captured_at]
+
+
+def leavers(arrivals: list[Arrival]) -> list[Given]:
+    """Tick by tick: a key leaves where it has had no record for so long, unless its last one left nothing."""
+    found = []
+    states: dict[str, tuple[int, int, int]] = {}
+    for tick in range(END):
+        gone = [(UNIT[key], key) for key, (touched, _, _) in states.items() if tick - touched == TTL]
+        for unit, key in sorted(gone):
+            _, after, times = states.pop(key)
+            found.append((tick, CLOCK, unit, Call(moment(after), times)))
+        for at, key, after, times in arrivals:
+            if at == tick:
+                states.pop(key, None)
+                if times:
+                    states[key] = tick, after, times
+    return found
+
+
+@settings(deadline=None)
+@given(logs, times, st.data())
+def test_each_key_that_is_forgotten_leaves_once_whatever_is_pruned_and_saved(
+    arrivals: list[Arrival], ticks: list[int], data: st.DataObject
+) -> None:
+    """As above: a snapshot at the very tick at which a key leaves still has it."""
+    pruned_at, captured_at, released = ticks
+    plan = a_plan_of_leaving()
+    node, restored = a_scan(plan), a_scan(plan)
+    given_to(node, data.draw(st.permutations(arrivals)))
+    found = [each for tick in (pruned_at, captured_at, released) for each in advanced(node, tick)]
+    node.prune(pruned_at)
+    captured = node.capture(captured_at)
+    assert found + advanced(node, END) == leavers(arrivals)
+    restored.restore(by_way_of_parts(plan, captured), captured_at)
+    assert restored.due_tick == min((each[0] for each in leavers(
+        [each for each in arrivals if each[0] < captured_at]) if each[0] >= captured_at), default=None)  # fmt: skip
+    given_to(restored, [each for each in arrivals if each[0] >= captured_at])
+    assert advanced(restored, END) == [each for each in leavers(arrivals) if each[0] >= captured_at]
 
 
 @settings(deadline=None)

@@ -57,7 +57,7 @@ class SavedStep:
         self._kind = kind_of(saved.content, f"the state of {vertex.name}")
         self._setting = saved.setting
         self._initial = saved.initial
-        self._ttl = None if saved.ttl is None else ticks_of(saved.ttl, plan.slack_ms)
+        self._ttl = None if saved.ttl is None else ticks_of(saved.ttl, plan.slack_ms) + saved.longer
         self._tz = saved.tz
         self._days = day_marks(saved.tz) if saved.tz else ""
         self._names: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from lowtide.core.operators.state.group import Group, Key
 from lowtide.core.operators.state.key_dues import KeyDues
 from lowtide.core.operators.state.packing import Packing
 from lowtide.core.operators.state.shelf import Shelf, Shelves
-from lowtide.core.operators.timers.timing import Timing
+from lowtide.core.operators.timers.timing import timing_of
 from lowtide.core.operators.windows.folding import Refused
 from lowtide.core.operators.windows.window_node import Made
 from lowtide.flow.plan.plan import Plan, Vertex
@@ -46,9 +46,9 @@ class TimedScanNode(BesideNode):
         self, vertex: Vertex[TimedScan], beside: Vertex[Broadcast] | None, plan: Plan, ttl: int | None = None
     ) -> None:
         columns = plan.key_of(vertex)
-        super().__init__(vertex, beside, columns, ttl)
+        super().__init__(vertex, beside, columns, None if ttl is None else ttl + vertex.step.longer)
         self._several = len(columns) > 1
-        self._timing = Timing(vertex, plan.slack_ms)
+        self._timing = timing_of(vertex, plan.slack_ms)
         self._clock = ClockKeys(plan, vertex)
         self._slack_ms = plan.slack_ms
         self._dues = KeyDues()
@@ -113,7 +113,7 @@ class TimedScanNode(BesideNode):
                 self._dues.drop(group.key)  # It had been forgotten, and its timer with it.
             return after, out
         try:
-            asked = self._timing.asks(after, row, position_of(at))
+            asked = self._timing.asks(after, row, position_of(at), tick_of(at))
         except Refused as refused:
             if self._scan.states.is_initial(state):
                 self._dues.drop(group.key)
@@ -143,6 +143,10 @@ class TimedScanNode(BesideNode):
             _, its_unit, asked, _, key = self._dues.pop()
             group = self._groups.get(key)
             if group is None or self._is_gone(group, tick):
+                continue
+            later = self._timing.put_off(asked, group.newest_tick())
+            if later is not None:  # A record of it has failed since.
+                self._ask(key, its_unit, later, self._timing.fires(later, tick))
                 continue
             if its_unit != unit:
                 unit, number = its_unit, 0
@@ -188,18 +192,21 @@ class TimedScanNode(BesideNode):
         super().restore(parts, tick)
         for group in self._groups.values():  # Of a shelved step there are none.
             if group.unit in parts:
-                due = self._asks_again(group.key, group.unit, group.base, tick)
+                due = self._asks_again(group.key, group.unit, group.base, tick, group.touched)
                 if due is not None:
                     self._dues.put(group.key, group.unit, *due, self._key_bytes)
 
     def _asks_of_saved(self, key: Key, unit: int, saved: Any, tick: int) -> tuple[int, int] | None:
-        return self._asks_again(key, unit, saved if self._ttl is None else saved[0], tick)
+        if self._ttl is None:
+            return self._asks_again(key, unit, saved, tick, tick - 1)
+        state, touched = saved
+        return self._asks_again(key, unit, state, tick, tick - 1 if touched is None else touched)
 
-    def _asks_again(self, key: Key, unit: int, state: Any, tick: int) -> tuple[int, int] | None:
+    def _asks_again(self, key: Key, unit: int, state: Any, tick: int, touched: int) -> tuple[int, int] | None:
         """Return when a key is due as its state asks for that was saved at a tick: tick and moment; None for never."""
         position = self._clock.position(unit)
         try:
-            asked = self._timing.asks(state, {"key": key, "state": state}, position)
+            asked = self._timing.asks(state, {"key": key, "state": state}, position, touched)
         except Refused as refused:
             raise UserError(self.vertex, position, refused.failure) from None
         return None if asked is None else (self._timing.fires_again(asked, tick), asked)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from typing_extensions import override
+
 from lowtide.core.operators.faults.failure import Failure, raised, shortened
 from lowtide.core.operators.keyed.scan import Listing
 from lowtide.core.operators.order.order import Position
@@ -17,6 +19,7 @@ from lowtide.flow.plan.plan import Vertex
 from lowtide.flow.site import Function
 from lowtide.flow.steps.signature import said
 from lowtide.flow.steps.steps import TimedScan
+from lowtide.flow.time.durations import ticks_of
 from lowtide.flow.time.moments import FIRST_US, LAST_US, micros_of, moment, tick_due
 
 _LATER = "return None or a later moment from timer= for the state that on_timer= returns"
@@ -32,13 +35,21 @@ class Timing:
 
     def __init__(self, vertex: Vertex[TimedScan], slack_ms: int) -> None:
         step = vertex.step
-        assert step.timer is not None, "half a timer is refused"
-        assert step.on_timer is not None, "half a timer is refused"
         self._slack_us = slack_ms * 1_000
-        self._timer, self._on_timer = step.timer, step.on_timer
-        self._listing = Listing(step.on_timer, vertex.gives)
+        self._word, self._function = self._called(step)
+        self._listing = Listing(self._listed(step), vertex.gives)
         self._gives = vertex.gives.__qualname__
         self._states = States(vertex, step.state)
+        self._timer = step.timer
+
+    def _called(self, step: TimedScan) -> tuple[str, Function]:
+        """Return the function that time calls, after its argument."""
+        assert step.on_timer is not None, "half a timer is refused"
+        return "on_timer", step.on_timer
+
+    def _listed(self, step: TimedScan) -> Function:
+        """Return the same as a function of state and moment that returns state and outputs."""
+        return self._function
 
     def fires(self, asked: int, tick: int) -> int:
         """The tick at which a moment is due that was asked for at a tick: one in the past comes one tick on."""
@@ -48,13 +59,18 @@ class Timing:
         """The same of a moment that was asked for before a tick and had not come at it: of a state that was saved."""
         return max(tick_due(asked, self._slack_us), tick)
 
-    def asks(self, state: Any, record: object, position: Position) -> int | None:
+    def put_off(self, asked: int, touched: int) -> int | None:
+        """Return the later moment of a key that was to be called at one, and touched at a tick; None if that stays."""
+        return None
+
+    def asks(self, state: Any, record: object, position: Position, touched: int | None) -> int | None:
         """Return when a state wants to be called; None for never.
 
         Args:
             state: The state; the initial one never does, and its function is not asked.
             record: What it failed with if the function fails.
             position: Where that stands.
+            touched: The tick at which its key was touched last; None if that is unknown.
 
         Raises:
             Refused: the function raised, or gave no moment.
@@ -62,6 +78,7 @@ class Timing:
         """
         if self._states.is_initial(state):
             return None
+        assert self._timer is not None, "half a timer is refused"
         looked = self._looked(state)
         try:
             asked = self._timer(state)
@@ -99,14 +116,14 @@ class Timing:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
             raise Refused(raised(0, shown, error)) from None
         finally:
-            self._check(self._on_timer, state, looked, shown, position)
+            self._check(self._function, state, looked, shown, position)
         if type(outs) is not tuple:
             found = "None" if outs[0] is None else type(outs[0]).__qualname__
-            raise Refused(Failure(0, shown, f"on_timer= gave {found}, expected {self._gives}"))
+            raise Refused(Failure(0, shown, f"{self._word}= gave {found}, expected {self._gives}"))
         failure = self._states.fault(shown, after, looked)
         if failure is not None:
             raise Refused(failure)
-        again = self.asks(after, shown, position)
+        again = self.asks(after, shown, position, due // self._slack_us)
         if again is not None and again <= due:
             text = f"the timer of key {shortened(key)} fired for {at} and asks for {moment(again)} again"
             raise Refused(Failure(0, shown, f"{text}, so it would never go on: {_LATER}"))
@@ -118,3 +135,47 @@ class Timing:
     def _check(self, function: Function, state: Any, looked: bytes | None, record: object, position: Position) -> None:
         if not self._states.same([state], looked):
             raise self._states.changed(function, position, record)
+
+
+class Forgetting(Timing):
+    """The timer of a step that says what it forgets: a key is called when its `ttl` is over, and has no state then.
+
+    Args:
+        vertex: The step.
+        slack_ms: How long a tick is.
+    """
+
+    def __init__(self, vertex: Vertex[TimedScan], slack_ms: int) -> None:
+        super().__init__(vertex, slack_ms)
+        assert vertex.step.ttl is not None, "it is refused without"
+        self._ttl = ticks_of(vertex.step.ttl, slack_ms)
+
+    @override
+    def _called(self, step: TimedScan) -> tuple[str, Function]:
+        assert step.on_forgotten is not None, "it has this timer for it"
+        return "on_forgotten", step.on_forgotten
+
+    @override
+    def _listed(self, step: TimedScan) -> Function:
+        function, initial = self._function, step.initial
+        return lambda state, _moment: (initial, function(state))
+
+    @override
+    def put_off(self, asked: int, touched: int) -> int | None:
+        later = self._over(touched)
+        return later if later > asked else None
+
+    @override
+    def asks(self, state: Any, record: object, position: Position, touched: int | None) -> int | None:
+        if touched is None or self._states.is_initial(state):
+            return None
+        over = self._over(touched)
+        return over if over <= LAST_US else None
+
+    def _over(self, touched: int) -> int:
+        return (touched + self._ttl) * self._slack_us
+
+
+def timing_of(vertex: Vertex[TimedScan], slack_ms: int) -> Timing:
+    """Return the timer of a step."""
+    return (Timing if vertex.step.on_forgotten is None else Forgetting)(vertex, slack_ms)
