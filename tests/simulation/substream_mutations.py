@@ -118,7 +118,7 @@ SUBSTREAMS = [
     flow("clock-early", "R4", "a clock strikes before all of earlier times is there", a_tick_early, flow="clocks"),
     flow("clock-stopped", "R6b", "a clock stands still in the next life", not_restored, flow="clocks", snapshots=4),
     flow("done-not-through", "R7", "a substream is done when its opening is", not_through, flow="through"),
-    flow("end-in-its-tick", "R4", "an end comes before its tick is over", before_its_tick_is_over, flow="through"),
+    flow("end-in-its-tick", "R4", "an end comes before its tick is over", before_its_tick_is_over, flow="in_order"),
     flow("left-unsaid", "R14", "a key leaves unsaid at a snapshot", gone_with_its_time, flow="leaving", snapshots=4),
     flow("holds-forgotten", "R6", "holds stay where nothing is held any more", holds_forgotten, flow="through"),
 ]

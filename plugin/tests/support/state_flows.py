@@ -544,12 +544,16 @@ def through(flow: Flow) -> None:
     done = documents.when_done("done", through=totals, label="name", keep=millis(30))
     done.write("done", kafka("done", json(Document), key="name"))
     far = documents.map(size).when_done("far", through=lettered)
-    after = documents.map(size, name="sizes").when_done(
-        "after", order="stream", label=("key", "count"), keep=millis(30)
-    )
-    far.merge(lettered, after, name="both").key_by("key").scan("again", total, 0).write(
-        "out", kafka("out", json(Count))
-    )
+    far.merge(lettered, name="both").key_by("key").scan("again", total, 0).write("out", kafka("out", json(Count)))
+
+
+def in_order(flow: Flow) -> None:
+    """Documents at their beginning, and after their tick, between what is counted of them."""
+    documents = source(flow).map(size)
+    begun = documents.when_begun("begun", label=("key", "count"), keep=millis(20))
+    after = documents.when_done("after", order="stream", label=("key", "count"), keep=millis(30))
+    both = after.merge(begun, documents, name="both")
+    both.key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
 
 
 FLOWS: list[Callable[[Flow], None]] = [
