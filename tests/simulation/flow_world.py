@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ from state_flows import Document
 from lowtide.core.operators.faults.failure import AtRecord
 from lowtide.core.operators.order.order import tick_of
 from lowtide.core.operators.windows.window_node import WindowNode
+from lowtide.core.worker import WorkerCore
 from lowtide.flow.steps.steps import Through, WhenDone
 from lowtide_tracker import Floor
 
@@ -32,6 +34,8 @@ BESIDE = 12
 """The factor by which snapshots are likelier while one is being written slowly."""
 FEW_QUIET_ROUNDS = 3
 FLOW_ROUNDS = 16
+EARLY_KEYS = 0.7
+"""How likely it is for a life of some seeds that lanes do not wait for those of other workers."""
 FLOW_MS = 20
 """In the end backfills flow on for so many rounds of so long, without a gap."""
 SHARING = 0.5
@@ -61,6 +65,7 @@ class FlowWorld(World):
         refusals: How likely a service fails, in a flow with calls.
         shelved: How likely lives may have state on disk.
         traced: How likely records are traced.
+        early_keys: How likely it is for each life that a worker's lanes go on without the others; by the seed if None.
     """
 
     name: ClassVar[str] = "flow"
@@ -87,6 +92,7 @@ class FlowWorld(World):
         refusals: float = 0.0,
         shelved: float = 0.7,
         traced: float = 0.3,
+        early_keys: float | None = None,
     ) -> None:
         super().__init__(seed, trace)
         self.grouping = grouping
@@ -103,6 +109,12 @@ class FlowWorld(World):
         tracing = Random(f"{self.name}/{seed}/traced")
         self.tracing = Tracing(tracing.choice([0.2, 1.0])) if tracing.random() < traced else None
         """With chance apart, too."""
+        self.parting = Random(f"{self.name}/{seed}/early keys")
+        """With chance apart, too, and in some seeds only, so that all others are the same without it."""
+        drawn = EARLY_KEYS if seed % 3 == 0 else 0.0
+        self.early_keys = drawn if early_keys is None else early_keys
+        self.sleeps_at = {self.parting.randrange(20, 500) for _ in range(3)}
+        """The steps after which one worker sleeps."""
         self.snapshots = snapshots
         self.rewinds = rewinds
         self.silent = self.older.random() < silent
@@ -119,7 +131,8 @@ class FlowWorld(World):
         rng = self.rng
         self.lives += 1
         grouping: Grouping = self.grouping or rng.choice(["optimistic", "ordered"])  # type: ignore[assignment]
-        job, plan = self.job, self.job.plan(rng.choice([1, 2, 4]), grouping)
+        workers, early_keys = rng.choice([1, 2, 4]), self.parting.random() < self.early_keys
+        job, plan = self.job, self.job.plan(workers, grouping, early_keys=early_keys)
         if self.wrong is None and not job.letters and rng.random() < self.wrongness:
             self.wrong = draw_wrong(rng, plan, self.at_sinks)
         plan = plan if self.wrong is None else self.wrong.put_into(plan)
@@ -137,7 +150,8 @@ class FlowWorld(World):
         if self.trace:
             self.say(
                 "job",
-                f"life {self.lives} of {job.flow}, {grouping}, parallelism {plan.parallelism}, from {self.life.start}",
+                f"life {self.lives} of {job.flow}, {grouping}, parallelism {plan.parallelism}"
+                f"{', early keys' if early_keys else ''}, from {self.life.start}",
             )
             self.say("job", f"wrong is {self.wrong}")
 
@@ -432,6 +446,9 @@ class FlowWorld(World):
         """See `World`; and what is told to be done has left what was waited for."""
         super().check()
         self.check_done()
+        if self.steps in self.sleeps_at:
+            self.sleeps_at.remove(self.steps)
+            self.sleep()
 
     def check_done(self) -> None:
         """No step has told of a tick as done that is open where `through` stands."""
@@ -446,7 +463,9 @@ class FlowWorld(World):
                 while not isinstance(through.step, Through):
                     through = plan.vertices[through.parents[0]]
                 least, told = least or self.model.least(), node._pending.released
-                for segment in self.life.segments.waits[through.id]:
+                segments = self.life.segments
+                waits = segments.waits[through.id]
+                for segment in {*waits, *(part for each in waits for part in segments.parts.get(each, ()))}:
                     open_ = least[segment]
                     if open_ is not None and told > open_:
                         what = f'"{node.vertex.name}" has told of all below {told}, segment {segment} is at {open_}'
@@ -504,6 +523,69 @@ class FlowWorld(World):
             self.check()
             if quiet > QUIET_ROUNDS:
                 break
+
+    def sleep(self) -> None:
+        """One worker sleeps while the others go on; then it wakes up."""
+        life = self.life
+        if not life.segments.parts or any(channel.broken for channel in life.channels.values()):
+            return
+        for line in life.tracking.lines:
+            if not line.connected:
+                life.tracking.connect(line)
+        try:
+            self._one_sleeps()
+        except AtRecord as error:
+            self.correct(error)
+
+    def _one_sleeps(self) -> None:
+        """One worker takes no frames any more: the lanes of others go on as far as what all have in common does (F5).
+
+        That is what the parts of its segments are fed by, and outlets: neither knows of frames to one worker.
+        """
+        life, segments, quiet = self.life, self.life.segments, 0
+        parted = [core for core in life.cores if any(map(segments.parts.get, self._entries(core)))]
+        asleep = self.parting.choice(parted)
+        ends = {channel for channel in life.channels if life.cores[channel[1]] is asleep}
+        for _ in range(MAX_DRAIN_ROUNDS):
+            reached = self._reached()
+            moved = [*[self._read(log, None) for log in self.job.logs.values()], self._settle(but=asleep)]
+            self.check()
+            quiet = 0 if any(moved) or self._reached() != reached else quiet + 1
+            if quiet > FEW_QUIET_ROUNDS:
+                break
+        self.counts["slept"] += any(life.channels[each].queue for each in ends)
+        least = self.model.least()
+        for core in life.cores:
+            if core is not asleep and core.level:
+                for segment in self._entries(core):
+                    if segment in segments.parts:
+                        self._check_awake(core, segment, least)
+
+    def _entries(self, core: WorkerCore) -> set[int]:
+        """The segments of the exchanges to a worker, parted or not."""
+        plan = self.life.plan
+        return {self.life.segments.of_exchange[each.id] for each in plan.exchanges() if each.level == core.level}
+
+    def _check_awake(self, core: WorkerCore, segment: int, least: Mapping[int, int | None]) -> None:
+        """See that a worker's part is where the segment may be, and that its lanes have given what lies below."""
+        life, segments, bound = self.life, self.life.segments, least[segment]
+        if bound is None:
+            return
+        who, reached = f"worker {core.level}/{core.place}", core.tracker.min_time(segments.at(segment, core.place))
+        if reached < bound:
+            raise Violation("liveness", f"{who} waits at {reached} for another one: segment {segment} is at {bound}")
+        for branch in core.branches:
+            for sink, barrier, outlet, _ in branch.sinks:
+                if segments.waits[sink] != (segment,) or not core.program.asking.keys().isdisjoint(
+                    segments.after[sink]
+                ):
+                    continue
+                ends = [bound, core._lead_end, None if outlet is None else least[outlet]]
+                first, below = barrier.first_tick, min([end for end in ends if end is not None])
+                if first is not None and first < below:
+                    raise Violation("liveness", f"{who} does not release {first}, though all below {below} is there")
+                ahead = below > life.tracking.tracker.global_min
+                self.counts["ahead"] += ahead and barrier.sent_time > life.tracking.tracker.global_min
 
     def _flow_on(self) -> None:
         """Backfills flow on without a gap: whatever the service grants, its front has read on by then.
@@ -567,12 +649,12 @@ class FlowWorld(World):
         steps = any(any(early.values()) for early in life.early) or any(core.program.clocked for core in life.cores)
         return (steps and self._reached() > before) or any(moved)
 
-    def _settle(self) -> bool:
-        """All that is on its way arrives, and is dealt with; whether there was anything."""
+    def _settle(self, but: WorkerCore | None = None) -> bool:
+        """All that is on its way arrives, but to one worker, and is dealt with; whether there was anything."""
         life, moved = self.life, []
         # What comes round waits until all that is on its way has come: so few guesses are wrong.
         for _ in range(MAX_TURNS):
-            moved.append(self._deliver())
+            moved.append(self._deliver(but))
             if not any([life.go_round(worker) for worker in range(len(life.cores))]):
                 break
         for line in life.tracking.lines:
@@ -592,11 +674,11 @@ class FlowWorld(World):
             moved.append(True)
         return any(moved)
 
-    def _deliver(self) -> bool:
-        """All frames that are on their way arrive; whether there were any."""
+    def _deliver(self, but: WorkerCore | None) -> bool:
+        """All frames that are on their way arrive, but to one worker; whether there were any."""
         life, moved = self.life, False
         for channel in list(life.channels):
-            while life.channels[channel].queue:
+            while life.cores[channel[1]] is not but and life.channels[channel].queue:
                 if not life.deliver(channel):
                     raise Violation("error", f"frames of worker {channel[0]} to worker {channel[1]} are out of order")
                 moved = True

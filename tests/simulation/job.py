@@ -62,13 +62,28 @@ FAILING = {
 
 @cache
 def plan_of(
-    flow: str, layout: tuple[int, int], slack_ms: int, parallelism: int, grouping: Grouping, *, letters: bool
+    flow: str,
+    layout: tuple[int, int],
+    slack_ms: int,
+    parallelism: int,
+    grouping: Grouping,
+    *,
+    letters: bool,
+    early_keys: bool = False,
 ) -> Plan:
     """The plan of one of the flows; made once."""
     units, lanes = layout
     made = Flow(flow, dead_letters=kafka("dead", raw()) if letters else None)
     (drawn(flow) if flow.startswith(RANDOM) else BUILD[flow])(made)
-    return compile_flow(made, units=units, lanes=lanes, parallelism=parallelism, slack_ms=slack_ms, grouping=grouping)
+    return compile_flow(
+        made,
+        units=units,
+        lanes=lanes,
+        parallelism=parallelism,
+        slack_ms=slack_ms,
+        grouping=grouping,
+        early_keys=early_keys,
+    )
 
 
 class Job:
@@ -137,10 +152,12 @@ class Job:
         self.left: list[tuple[int, Frame]] = []
         """Frames in the topics of loops, each with the life that sent it; only other lives find them."""
 
-    def plan(self, parallelism: int, grouping: Grouping) -> Plan:
+    def plan(self, parallelism: int, grouping: Grouping, *, early_keys: bool = False) -> Plan:
         """The plan for one life, with nothing wrong; never more workers than lanes."""
-        workers = min(parallelism, self._layout[1])
-        return plan_of(self.flow, self._layout, self.slack_ms, workers, grouping, letters=self.letters)
+        workers, letters = min(parallelism, self._layout[1]), self.letters
+        return plan_of(
+            self.flow, self._layout, self.slack_ms, workers, grouping, letters=letters, early_keys=early_keys
+        )
 
     def recovered(self, damage: float, rewinds: float = 0.0) -> Commit | None:
         """The commit to start from: the newest; or, if a part of it is damaged, the one before; or none.

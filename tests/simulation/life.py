@@ -407,7 +407,7 @@ class Life:
             if records:
                 early.worked(records, core.program.repairs - repairs)
             for frame in frames:
-                self.model.remove(self.segments.of_exchange[frame.vertex], frame.ticks)
+                self.model.remove(self.segments.tracked_in(frame.vertex, core.place), frame.ticks)
 
     def hear(self, host: Host, notice: Notice) -> None:
         """A host hears a notice, and perhaps that a snapshot is wanted: once, then all its workers do."""
@@ -678,7 +678,7 @@ class Life:
         for frame in effects.frames:
             target = self.at[self.plan.vertices[frame.vertex].level, frame.target]
             self.channels.setdefault((worker, target), Channel()).send(frame)
-            self.model.add(self.segments.of_exchange[frame.vertex], frame.ticks)
+            self.model.add(self.segments.tracked_in(frame.vertex, frame.target), frame.ticks)
         for sink, bundle in effects.bundles:
             busy = [(sink, bundle.lane) for _, sink, bundle in self.bundles] + [each[1:] for each in self.answers]
             if (sink, bundle.lane) in busy:
@@ -767,7 +767,9 @@ class Life:
                 owing += [tick_of(at) for at, _, _ in islice(node._ready, 1)]
             else:
                 # No answer will be given below min time here, as far as it has been heard, or before one that was.
-                heard = min(core.tracker.min_time(segment) for segment in self.segments.waits[id_])
+                heard = min(
+                    core.tracker.min_time(self.segments.at(each, core.place)) for each in self.segments.waits[id_]
+                )
                 if heard < end_tick(self.plan.slack_ms):
                     self.heard[worker, id_] = heard
                 given = self.given.get((worker, id_), {})

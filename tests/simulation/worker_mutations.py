@@ -107,7 +107,7 @@ def listens_upstream() -> list[Patch]:
     """Barriers and ordered groupings listen to the segments that feed theirs."""
     real = branch_module.branches_of
 
-    def branches_of(program: Program, place: str, tracker: LocalTracker) -> Any:
+    def branches_of(program: Program, place: int, tracker: LocalTracker) -> Any:
         made, found = real(program, place, tracker)
         for branch in made:
             above = [source for each in branch._waits for source in program.segments.inbound[each]]

@@ -119,14 +119,14 @@ class Branch:
         return False
 
 
-def branches_of(program: Program, owner: str, tracker: LocalTracker) -> tuple[list[Branch], dict[int, Branch]]:
+def branches_of(program: Program, place: int, tracker: LocalTracker) -> tuple[list[Branch], dict[int, Branch]]:
     """Make a worker's branches, each after those upstream of it; return them, also by vertex.
 
     An exchange to the next level is of the branch that feeds it.
 
     Args:
         program: The worker's.
-        owner: Whose they are, for errors.
+        place: The worker's.
         tracker: Of the worker's process.
     """
     plan, segments = program.plan, program.segments
@@ -136,12 +136,14 @@ def branches_of(program: Program, owner: str, tracker: LocalTracker) -> tuple[li
             keys[vertex.id] = (frozenset(segments.waits[vertex.id]), segments.after[vertex.id])
         elif vertex.is_exchange and plan.sender_level(vertex) == program.level:
             keys[vertex.id] = keys[vertex.parents[0]]
+    owner = f"worker {program.level}/{place}"
     made: dict[_Key, Branch] = {}
     for key in sorted(set(keys.values()), key=_depth):
         holding = [node for node in program.holding if keys[node.vertex.id] == key]
         ending = Ending(owner, tracker, segments.outlets)
         before = [branch for other, branch in made.items() if other[0] <= key[0] and other[1] <= key[1]]
-        made[key] = Branch(sorted(key[0]), holding, before, tracker, ending, plan.slack_ms)
+        waits = [segments.at(each, place) if program.level else each for each in sorted(key[0])]
+        made[key] = Branch(waits, holding, before, tracker, ending, plan.slack_ms)
     return list(made.values()), {vertex: made[key] for vertex, key in keys.items()}
 
 

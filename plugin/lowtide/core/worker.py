@@ -95,11 +95,15 @@ class WorkerCore:
         saves_shared = int(plan.worker_of_unit()[SHARED_UNIT]) == place
         self.program = Program(plan, level, grouping, limits, saves_shared=saves_shared)
         self._sources = [vertex.id for vertex in plan.sources()] if level == 0 else []
-        self._segment_of = self.program.segments.of_exchange
-        taken = (each for each in plan.exchanges() if each.level == level)
-        self.entries = sorted({self._segment_of[each.id] for each in taken})
+        tracked_in = self.program.segments.tracked_in
+        self._taken_in = {each.id: tracked_in(each.id, place) for each in plan.exchanges() if each.level == level}
+        """By exchange the segment of the frames that it takes."""
+        places = range(plan.parallelism)
+        self._sent_in = {each.id: [tracked_in(each.id, target) for target in places] for each in plan.exchanges()}
+        """By exchange and target the segment of the frames that it sends."""
+        self.entries = sorted(set(self._taken_in.values()))
         """The segments that it takes frames of."""
-        self.branches, self._branch_of = branches_of(self.program, f"worker {level}/{place}", tracker)
+        self.branches, self._branch_of = branches_of(self.program, place, tracker)
         self._lead_ticks = lead_ticks if self.program.clocked else None
         self._portion = portion
         self.unfinished = False
@@ -176,7 +180,7 @@ class WorkerCore:
             return [(self.entries[0], list(frames))]
         found: dict[int, list[Frame]] = {}
         for frame in frames:
-            found.setdefault(self._segment_of[frame.vertex], []).append(frame)
+            found.setdefault(self._taken_in[frame.vertex], []).append(frame)
         return list(found.items())
 
     @property
@@ -226,7 +230,7 @@ class WorkerCore:
         Raises:
             TimeWentBack: one holds a tick that min time has passed.
         """
-        segment = self._segment_of[frames[0].vertex]
+        segment = self._taken_in[frames[0].vertex]
         min_time = self.tracker.min_time(segment)
         for frame in frames:
             ticks = frame.ticks or frame.batch.ticks
@@ -514,7 +518,7 @@ class WorkerCore:
                 self._watcher.sends(parcel.batch)
         for parcel in parcels:
             ticks, value = parcel.batch.ticks, tracker.new_value()
-            tracker.fold(self._segment_of[parcel.vertex], ticks, value)
+            tracker.fold(self._sent_in[parcel.vertex][parcel.target], ticks, value)
             effects.frames.append(Frame(parcel.vertex, parcel.target, value, ticks, parcel.batch, parcel.payload))
 
     def _hold(self, held: Mapping[int, Iterable[int]]) -> None:

@@ -55,6 +55,7 @@ def compile_flow(
     lanes: int | None = None,
     slack_ms: int = DEFAULT_SLACK_MS,
     grouping: Grouping = "optimistic",
+    early_keys: bool = False,
 ) -> Plan:
     """Lay a flow out in levels, with an exchange before every sink that has none, and relays where levels meet.
 
@@ -72,6 +73,7 @@ def compile_flow(
         lanes: Number of lanes, frozen with the job's first start; by default as many as workers.
         slack_ms: Length of a tick in ms; frozen with the job's first start.
         grouping: The way stateful steps come to the right order.
+        early_keys: Whether the workers of a last level have a min time each.
 
     Raises:
         FlowRefused: names everything that does not fit.
@@ -92,7 +94,9 @@ def compile_flow(
     vertices = tuple(_Layout(flow, inference).vertices())
     levels = 1 + max(vertex.level for vertex in vertices)
     size = levels, units, lanes, parallelism
-    plan = Plan(flow.name, vertices, *size, flow.dead_letters, slack_ms, grouping, dict(flow.parameters), flow.hooks)
+    plan = Plan(
+        flow.name, vertices, *size, flow.dead_letters, slack_ms, grouping, dict(flow.parameters), flow.hooks, early_keys
+    )
     if findings := _unordered(plan):
         raise FlowRefused(flow.name, findings)
     return _with_depths(plan)

@@ -117,6 +117,7 @@ class Plan:
         grouping: The way stateful steps come to the right order.
         parameters: The value of each parameter that the flow has asked for.
         hooks: Functions that hear of commits, in the driver.
+        early_keys: Whether the workers of a last level have a min time each, so that none waits for another one's frames.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Plan:
     grouping: Grouping = "optimistic"
     parameters: Mapping[str, Value] = field(default_factory=dict, hash=False)
     hooks: Hooks = field(default_factory=Hooks, hash=False)
+    early_keys: bool = False
 
     def children(self, vertex: int) -> tuple[Vertex, ...]:
         """Return the vertices that take this one's records, in the order they were written.

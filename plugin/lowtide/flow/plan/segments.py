@@ -12,6 +12,10 @@ records to the outside too, so they listen as sinks do, but to nothing that wait
 What was asked about is not corrected: what fails behind a call, and ends the life, does so once the answer is kept, and
 a later life refuses another question in its place. So steps and sinks of one level all of whose records come through
 one call need no outlet among them: what they give hangs on the answers alone, and a worker's sink sees its own faults.
+
+With *early keys* a segment that feeds no other one is parted by the worker that its frames go to: each of the parts is
+a segment that this one feeds, and a worker waits for its own. The segment itself, which has no frames any more, is what
+they have in common: fronts feed it, and what levels further up hold or have due is held there, as it may go to any.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lowtide.flow.plan.plan import Plan, Vertex
-from lowtide.flow.steps.steps import Ask, Sign
+from lowtide.flow.steps.steps import Ask, Sign, Through
 
 FIRST = 1
 """The first segment: fronts feed it if all sources feed the same steps."""
@@ -32,7 +36,8 @@ class Segments:
 
     Attributes:
         inbound: Every segment with what feeds it; those that nothing feeds are fed by fronts.
-        of_exchange: By exchange the segment that its frames are tracked in.
+        of_exchange: By exchange the segment of its frames; see `tracked_in` for the one that they are tracked in.
+        parts: By segment that is parted, its parts by the place of the worker.
         waits: By vertex the segments whose min time bounds what may still come to it; at level 0, those it feeds.
         sends: By vertex the segments that hold what it will give later (R6, R6b): none if only its own level's barriers
             wait for that, as they learn of it in the same call.
@@ -53,6 +58,7 @@ class Segments:
 
     inbound: Mapping[int, list[int]]
     of_exchange: Mapping[int, int]
+    parts: Mapping[int, tuple[int, ...]]
     waits: Mapping[int, tuple[int, ...]]
     sends: Mapping[int, tuple[int, ...]]
     outlets: Mapping[int, tuple[int, ...]]
@@ -67,6 +73,15 @@ class Segments:
     behind: Mapping[int, int]
     certain: frozenset[int]
     _parallelism: int
+
+    def tracked_in(self, exchange: int, target: int) -> int:
+        """Return the segment that frames of an exchange to the worker at a place are tracked in."""
+        return self.at(self.of_exchange[exchange], target)
+
+    def at(self, segment: int, place: int) -> int:
+        """Return the part of a segment that has the frames to the worker at a place; the segment if it has no parts."""
+        parts = self.parts.get(segment)
+        return segment if parts is None else parts[place]
 
     def owner(self, segment: int, level: int, place: int) -> int:
         """Return a worker's number among those that report what is due for a segment; its place, if one level does.
@@ -117,7 +132,8 @@ class _Layout:
         self._behind = self._behind_calls()
         self._inbound = self._fed()
         self._tracked = list(self._inbound)
-        """The segments that have frames."""
+        """The segments that have frames, or whose parts have."""
+        self._parted = self._to_part()
         self._numbers: dict[tuple[frozenset[int], frozenset[int]], int] = {}
         """Outlets by the segments that feed them and the steps that hold them."""
         self._held_by: dict[int, frozenset[int]] = {}
@@ -127,6 +143,7 @@ class _Layout:
     def segments(self) -> Segments:
         plan = self._plan
         self._outlets()
+        parts = self._part()
         outlets = {
             vertex.id: tuple(outlet for outlet, before in self._held_by.items() if vertex.id in before)
             for vertex in self._vertices
@@ -146,6 +163,7 @@ class _Layout:
         return Segments(
             self._inbound,
             self._of_exchange,
+            parts,
             self._waits,
             sends,
             outlets,
@@ -252,6 +270,44 @@ class _Layout:
         alone = {*self._plan.clocked, *(ask.id for ask in self._plan.those(Ask))}
         return frozenset(each for each in alone if vertex.id in self._here(self._vertices[each]))
 
+    # -- early keys ------------------------------------------------------------------------------------------------
+
+    def _to_part(self) -> list[int]:
+        """Return the segments to part: those that feed no other one, and whose end nobody tells of for all workers."""
+        if not self._plan.early_keys or self._plan.parallelism == 1:
+            return []
+        feeding = {each for fed in self._inbound.values() for each in fed}
+        told = {each for through in self._plan.those(Through) for each in self._waits[through.id]}
+        return [segment for segment in self._tracked if segment not in feeding | told]
+
+    def _part(self) -> dict[int, tuple[int, ...]]:
+        """Number the parts, behind all other segments, and feed them and the outlets.
+
+        Outlets of what may fail behind a parted segment wait for all its parts: any worker's record may be the one.
+        """
+        parts: dict[int, tuple[int, ...]] = {}
+        for segment in self._parted:
+            first = FIRST + len(self._inbound)
+            parts[segment] = tuple(range(first, first + self._plan.parallelism))
+            self._inbound.update((part, [segment]) for part in parts[segment])
+        for outlet, before in self._held_by.items():
+            behind = {each for vertex in before if self._vertices[vertex].level for each in self._waits[vertex]}
+            feeding = self._inbound[outlet]
+            self._inbound[outlet] = sorted(
+                part for each in feeding for part in (parts.get(each, (each,)) if each in behind else (each,))
+            )
+        return parts
+
+    def _sees(self, vertex: Vertex, sink: Vertex) -> bool:
+        """Return whether what fails at a vertex before a sink is the concern of no other worker's lanes.
+
+        It is corrected at the vertex, not further up, and the level's records stay with their worker. So that worker's
+        barrier is the only one that has to wait, and does: it releases no more than the steps before it have passed.
+        """
+        parted = {*self._waits[vertex.id], *self._waits[sink.id]} <= set(self._parted)
+        single = self._plan.dead_letters is not None and not vertex.step.batched
+        return parted and single and vertex.level == sink.level > 0 and not isinstance(sink.step, Ask)
+
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def _behind_calls(self) -> dict[int, int]:
@@ -314,7 +370,7 @@ class _Layout:
         if vertex.id in self._behind and self._behind[vertex.id] == self._behind.get(sink.id):
             return False
         if sink.id in self._below[vertex.id]:
-            return True
+            return not self._sees(vertex, sink)
         if self._plan.dead_letters is not None and not vertex.step.batched:
             return False
         begins = [*self._plan.sources(), *self._plan.those(Sign)]
