@@ -407,7 +407,7 @@ class Life:
             if records:
                 early.worked(records, core.program.repairs - repairs)
             for frame in frames:
-                self.model.remove(self.segments.tracked_in(frame.vertex, core.place), frame.ticks)
+                self.model.remove(self._segment(frame.vertex, core.place), frame.ticks)
 
     def hear(self, host: Host, notice: Notice) -> None:
         """A host hears a notice, and perhaps that a snapshot is wanted: once, then all its workers do."""
@@ -678,7 +678,7 @@ class Life:
         for frame in effects.frames:
             target = self.at[self.plan.vertices[frame.vertex].level, frame.target]
             self.channels.setdefault((worker, target), Channel()).send(frame)
-            self.model.add(self.segments.tracked_in(frame.vertex, frame.target), frame.ticks)
+            self.model.add(self._segment(frame.vertex, frame.target), frame.ticks)
         for sink, bundle in effects.bundles:
             busy = [(sink, bundle.lane) for _, sink, bundle in self.bundles] + [each[1:] for each in self.answers]
             if (sink, bundle.lane) in busy:
@@ -690,6 +690,11 @@ class Life:
         self._note_asked(worker, core)
         self._note_due(worker, core)
         self._note_ending(worker, core)
+
+    def _segment(self, exchange: int, place: int) -> int:
+        """Where a frame to the worker at a place counts: in its part of the segment, by an account of its own."""
+        segment = self.segments.of_exchange[exchange]
+        return self.segments.parts[segment][place] if segment in self.segments.parts else segment
 
     def _ask(self, worker: int, question: Question) -> None:
         """A service is asked."""
@@ -767,9 +772,8 @@ class Life:
                 owing += [tick_of(at) for at, _, _ in islice(node._ready, 1)]
             else:
                 # No answer will be given below min time here, as far as it has been heard, or before one that was.
-                heard = min(
-                    core.tracker.min_time(self.segments.at(each, core.place)) for each in self.segments.waits[id_]
-                )
+                waits = [self.segments.at(each, core.place) for each in self.segments.waits[id_]]
+                heard = min(core.tracker.min_time(segment) for segment in waits)
                 if heard < end_tick(self.plan.slack_ms):
                     self.heard[worker, id_] = heard
                 given = self.given.get((worker, id_), {})

@@ -11,6 +11,7 @@ from .delta_mutations import DELTAS
 from .due_mutations import DUE
 from .flow_mutations import FLOW
 from .join_mutations import JOIN
+from .keys_mutations import KEYS
 from .mutation import Mutation
 from .recovery_mutations import RECOVERY
 from .shard_mutations import SHARDS
@@ -19,6 +20,6 @@ from .tracking_mutations import TRACKING
 from .worker_mutations import WORKER
 
 MUTATIONS: list[Mutation] = [
-    *TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *FLOW, *CALLS, *COMPLETING, *RECOVERY, *COMMIT,
-    *CARRIERS, *DELTAS,
+    *TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *KEYS, *FLOW, *CALLS, *COMPLETING, *RECOVERY,
+    *COMMIT, *CARRIERS, *DELTAS,
 ]  # fmt: skip

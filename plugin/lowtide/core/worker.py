@@ -95,11 +95,12 @@ class WorkerCore:
         saves_shared = int(plan.worker_of_unit()[SHARED_UNIT]) == place
         self.program = Program(plan, level, grouping, limits, saves_shared=saves_shared)
         self._sources = [vertex.id for vertex in plan.sources()] if level == 0 else []
-        tracked_in = self.program.segments.tracked_in
-        self._taken_in = {each.id: tracked_in(each.id, place) for each in plan.exchanges() if each.level == level}
+        segments, workers = self.program.segments, range(plan.parallelism)
+        self._taken_in = {
+            each.id: segments.tracked_in(each.id, place) for each in plan.exchanges() if each.level == level
+        }
         """By exchange the segment of the frames that it takes."""
-        places = range(plan.parallelism)
-        self._sent_in = {each.id: [tracked_in(each.id, target) for target in places] for each in plan.exchanges()}
+        self._sent_in = {each.id: [segments.tracked_in(each.id, to) for to in workers] for each in plan.exchanges()}
         """By exchange and target the segment of the frames that it sends."""
         self.entries = sorted(set(self._taken_in.values()))
         """The segments that it takes frames of."""
@@ -107,7 +108,7 @@ class WorkerCore:
         self._lead_ticks = lead_ticks if self.program.clocked else None
         self._portion = portion
         self.unfinished = False
-        segments, sent = self.program.segments, {each for node in self.program.holding for each in node.sends}
+        sent = {each for node in self.program.holding for each in node.sends}
         self._owners = {each: segments.owner(each, level, place) for each in sorted(sent)}
         """By segment that steps send into without further input, this worker's number there."""
         clocked = (node for node in self.program.holding if node.vertex.id in plan.clocked)

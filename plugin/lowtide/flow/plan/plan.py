@@ -117,7 +117,7 @@ class Plan:
         grouping: The way stateful steps come to the right order.
         parameters: The value of each parameter that the flow has asked for.
         hooks: Functions that hear of commits, in the driver.
-        early_keys: Whether the workers of a last level have a min time each, so that none waits for another one's frames.
+        early_keys: Whether the workers of a last level have a min time each, and none waits for the frames of another.
     """
 
     name: str
