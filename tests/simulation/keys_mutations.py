@@ -133,7 +133,7 @@ def keys(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutat
 
 
 KEYS = [
-    keys("keys-wait-for-all", "F5", "a worker's barriers wait for the frames of all workers", waits_for_all),
+    keys("keys-wait-for-all", "F5", "a worker's barriers wait for the frames of all", waits_for_all, letters=True),
     keys("keys-wait-for-none", "R12", "a worker's barriers wait for no frames", waits_for_what_is_common),
     keys("keys-one-part", "R12", "frames are tracked in the first worker's part", sent_in_the_first),
     keys("keys-acked-in-common", "R5", "a frame is acked in the segment that feeds the parts", acked_in_common),
