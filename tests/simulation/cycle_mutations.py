@@ -63,7 +63,7 @@ def not_folded_on_its_way_back() -> list[Patch]:
         for parcel in parcels:
             ticks, value = parcel.batch.ticks, self.tracker.new_value()
             if parcel.vertex not in ways:
-                self.tracker.fold(self._segment_of[parcel.vertex], ticks, value)
+                self.tracker.fold(self._sent_in[parcel.vertex][parcel.target], ticks, value)
             effects.frames.append(Frame(parcel.vertex, parcel.target, value, ticks, parcel.batch, parcel.payload))
 
     return [(WorkerCore, "_send", send)]

@@ -33,7 +33,7 @@ def one_value_for_all() -> list[Patch]:
         value = self.tracker.new_value()
         for parcel in parcels:
             ticks = parcel.batch.ticks
-            self.tracker.fold(self._segment_of[parcel.vertex], ticks, value)
+            self.tracker.fold(self._sent_in[parcel.vertex][parcel.target], ticks, value)
             effects.frames.append(Frame(parcel.vertex, parcel.target, value, ticks, parcel.batch, parcel.payload))
 
     return [(WorkerCore, "_send", send)]

@@ -20,7 +20,7 @@ they have in common: fronts feed it, and what levels further up hold or have due
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from lowtide.flow.plan.plan import Plan, Vertex
@@ -133,7 +133,10 @@ class _Layout:
         self._inbound = self._fed()
         self._tracked = list(self._inbound)
         """The segments that have frames, or whose parts have."""
-        self._parted = self._to_part()
+        self._ending = [vertex for vertex in self._vertices if plan.may_end(vertex)]
+        self._parted: Collection[int] = self._to_part()
+        while (paying := [segment for segment in self._parted if self._pays(segment)]) != self._parted:
+            self._parted = paying
         self._numbers: dict[tuple[frozenset[int], frozenset[int]], int] = {}
         """Outlets by the segments that feed them and the steps that hold them."""
         self._held_by: dict[int, frozenset[int]] = {}
@@ -280,6 +283,15 @@ class _Layout:
         told = {each for through in self._plan.those(Through) for each in self._waits[through.id]}
         return [segment for segment in self._tracked if segment not in feeding | told]
 
+    def _pays(self, segment: int) -> bool:
+        """Return whether a sink or a call waits for one part: not if what may fail behind any of them holds it back."""
+        behind = [vertex for vertex in self._ending if segment in self._waits[vertex.id] and vertex.level]
+        waiting = [*self._plan.sinks(), *self._plan.those(Ask)]
+        return any(
+            segment in self._waits[each.id] and not any(self._holds_back(vertex, each) for vertex in behind)
+            for each in waiting
+        )
+
     def _part(self) -> dict[int, tuple[int, ...]]:
         """Number the parts, behind all other segments, and feed them and the outlets.
 
@@ -337,8 +349,7 @@ class _Layout:
 
         Sinks after the same segments and the same steps that may end the life share one.
         """
-        plan = self._plan
-        ending = [vertex for vertex in self._vertices if plan.may_end(vertex)]
+        plan, ending = self._plan, self._ending
         for sink in plan.sinks():
             before = [vertex for vertex in ending if self._holds_back(vertex, sink)]
             outlet = self._outlet([*self._waits[sink.id], *self._awaited(before)], before)
