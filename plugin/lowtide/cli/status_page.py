@@ -185,7 +185,7 @@ def _snapshots(view: JobView) -> str:
 
 def _segment(segment: SegmentView) -> Sequence[object]:
     times = time_of(segment.min_time_ms), duration(segment.lag_ms)
-    return segment.segment, segment.name, *times, f"{segment.acks:,}", segment.holder or "-"
+    return segment.segment, segment.name, *times, f"{segment.acks:,}", segment.waits_for or segment.holder or "-"
 
 
 def _sink(sink: SinkView) -> Sequence[object]:

@@ -384,7 +384,9 @@ class Life:
             workers=lambda: [*register.hosts(), SERVICE_WORKER],
             on_fault=self._on_end,
             on_restart=self._restarted,
-            on_report=lambda report: self.hub.segments_reached(report.min_times, report.global_min),
+            on_report=lambda report: self.hub.segments_reached(
+                setting.shape.whole(report.min_times), report.global_min
+            ),
         )
         if setting.shards == 1:
             return TrackerProcess(begins, self._secret, hooks, doors)

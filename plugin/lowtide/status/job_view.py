@@ -47,10 +47,12 @@ class SegmentView(Struct, frozen=True, kw_only=True):
     Attributes:
         segment: Its number.
         name: The steps that receive its frames.
-        min_time_ms: Every record before it has left the segment, for ever.
+        min_time_ms: Every record before it has left the segment and its parts, for ever.
         lag_ms: Lag of min time behind the broker's clock.
         holder: The holder of min time; only of the segment that holds up the whole job.
         acks: Entries for it in all flushes of workers, since the life began.
+        lanes: Of a worker's part of a segment, the lanes that wait for it and for no other part; else none.
+        waits_for: What these lanes wait for.
     """
 
     segment: int
@@ -59,6 +61,8 @@ class SegmentView(Struct, frozen=True, kw_only=True):
     lag_ms: int | None = None
     holder: str = ""
     acks: int = 0
+    lanes: list[int] = []
+    waits_for: str = ""
 
 
 class FrontView(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from lowtide.core.barriers import Lanes
 from lowtide.flow.plan.segments import Segments, segments_of
 from lowtide.flow.steps.steps import Answers, Sign, WhenDone
 from lowtide.status.gauges import FrontGauges, WorkerState
@@ -41,6 +42,23 @@ class StepShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartShape:
+    """The part of a segment that one worker's lanes wait for, instead of all of it.
+
+    Attributes:
+        part: Its number among the segments.
+        segment: Of which it is a part.
+        worker: Whose frames it has: "1/0".
+        lanes: The worker's.
+    """
+
+    part: int
+    segment: int
+    worker: str
+    lanes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobShape:
     """The facts of a job that stay the same during a life.
 
@@ -57,6 +75,7 @@ class JobShape:
         connections: By kind of connection what protects it between machines.
         stores: By sink its store, as `Sink.store` names it.
         dead_letters: The topic of the dead letters; empty if there is none.
+        parts: The parts of segments, where lanes do not wait for those of other workers.
     """
 
     job: str
@@ -71,6 +90,7 @@ class JobShape:
     connections: Mapping[str, str] = field(default_factory=dict)
     stores: Mapping[str, str] = field(default_factory=dict)
     dead_letters: str = ""
+    parts: tuple[PartShape, ...] = ()
 
     @classmethod
     def of(
@@ -98,6 +118,9 @@ class JobShape:
             sinks = [sink.name for sink in plan.sinks() if found.outlet_of.get(sink.id) == outlet]
             letters = ["the dead letters"] if outlet == found.letters else []
             names[outlet].append(f"(before {', '.join(sinks + letters)})")
+        parts = _parts_of(plan, found)
+        for each in parts:
+            names[each.part] = [f"{', '.join(names[each.segment])} (worker {each.worker})"]
         return cls(
             job=plan.name,
             incarnation=incarnation,
@@ -111,7 +134,30 @@ class JobShape:
             connections=dict(connections),
             stores={sink.name: sink.step.sink.store for sink in plan.sinks()},
             dead_letters="" if plan.dead_letters is None else plan.dead_letters.topic,
+            parts=parts,
         )
+
+    def whole(self, min_times: Mapping[int, int]) -> dict[int, int]:
+        """Return min times in which a segment with parts has the smallest of theirs: before that all has left it."""
+        found = dict(min_times)
+        for each in self.parts:
+            if each.part in min_times and each.segment in found:
+                found[each.segment] = min(found[each.segment], min_times[each.part])
+        return found
+
+
+def _parts_of(plan: Plan, segments: Segments) -> tuple[PartShape, ...]:
+    level_of = {segment: plan.vertices[exchange].level for exchange, segment in segments.of_exchange.items()}
+    return tuple(
+        PartShape(
+            part=part,
+            segment=segment,
+            worker=f"{level_of[segment]}/{place}",
+            lanes=tuple(Lanes.of_worker(plan, place).own),
+        )
+        for segment, parts in segments.parts.items()
+        for place, part in enumerate(parts)
+    )
 
 
 def _steps_of(plan: Plan, segments: Segments) -> tuple[StepShape, ...]:
@@ -124,7 +170,8 @@ def _steps_of(plan: Plan, segments: Segments) -> tuple[StepShape, ...]:
         inbound = tuple(sorted({number for parent in vertex.parents for number in received[parent]}))
         if vertex.is_exchange or isinstance(vertex.step, Sign | Answers):
             places[vertex.id] = before
-            received[vertex.id] = (segments.of_exchange[vertex.id],) if vertex.id in segments.of_exchange else ()
+            segment = segments.of_exchange.get(vertex.id)
+            received[vertex.id] = () if segment is None else (segment, *segments.parts.get(segment, ()))
         else:
             places[vertex.id], received[vertex.id] = (len(steps),), ()
             if vertex.id in segments.outlet_of:

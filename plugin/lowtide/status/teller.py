@@ -168,9 +168,10 @@ class _Teller:
         tracker = self._moment.tracker
         if tracker is None:
             return ""
-        held = tracker.held
-        if held is None:
-            return tracker.holder
+        return tracker.holder if tracker.held is None else self._said(tracker.held, tracker.holder)
+
+    def _said(self, held: Holder, otherwise: str) -> str:
+        """Name a holder; `otherwise` where no front is open."""
         called = self._calls_that_hold(held)
         if called is not None:
             step, opened = called
@@ -181,7 +182,7 @@ class _Teller:
             return f"work due for {owner}{AT}{self._tick_name(held.tick)}" if held.reported else f"{owner}: not begun"
         if not held.at_front:
             return f"an open ack of segment {held.segment}{AT}{self._tick_name(held.tick)}"
-        return tracker.holder if held.front is None else self._front_name(held.front)
+        return otherwise if held.front is None else self._front_name(held.front)
 
     def _calls_that_hold(self, held: Holder) -> tuple[str, int] | None:
         """Return the step whose calls keep min time from moving, and how many are open; None if none do."""
@@ -306,10 +307,13 @@ class _Teller:
         tracker, names = self._moment.tracker, self._shape.segments
         min_times = {} if tracker is None else tracker.min_times
         held = None if tracker is None or tracker.held is None else tracker.held.segment
+        whole, parts = self._shape.whole(min_times), {each.part: each for each in self._shape.parts}
+        holders = {} if tracker is None else tracker.holders
         lines = self._lines()
         views = []
         for segment in sorted({*names, *min_times}):
-            min_time_ms = self.time_ms(min_times.get(segment))
+            min_time_ms = self.time_ms(whole.get(segment))
+            part, own = parts.get(segment), holders.get(segment)
             views.append(
                 SegmentView(
                     segment=segment,
@@ -318,6 +322,8 @@ class _Teller:
                     lag_ms=self.lag_ms(min_time_ms),
                     holder=self.holder() if segment == held else "",
                     acks=sum(line.acks.get(segment, 0) for line in lines),
+                    lanes=[] if part is None else list(part.lanes),
+                    waits_for="" if part is None or own is None else self._said(own, str(own)),
                 )
             )
         return views

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lowtide_tracker import Holder, Traffic
 
@@ -69,6 +69,8 @@ class TrackerReport:
         traffic: What has come to this process, and gone from it, over all connections.
         held_by: Of a merge, the shard and the segment of what holds the global min time; None if it is not a shard.
         shards: The shards, where the tracker has some.
+        holders: By segment what holds its min time, as far as it is known.
+        held_at: Of a merge, the same as `held_by` by segment.
     """
 
     era: int
@@ -83,3 +85,5 @@ class TrackerReport:
     traffic: Traffic
     held_by: tuple[int, int] | None = None
     shards: tuple[ShardState, ...] = ()
+    holders: Mapping[int, Holder] = field(default_factory=dict)
+    held_at: Mapping[int, tuple[int, int]] = field(default_factory=dict)

@@ -350,7 +350,7 @@ def test_the_explanation_of_a_plan() -> None:
     orders = flow.read("orders", ORDERS)
     orders.map(same).key_by("user").write("out", kafka("out", json(Order), key="user"))
     orders.map(as_raw).write("copies", kafka("copies", raw()))
-    assert explain(compile_flow(flow, parallelism=2, lanes=4)) == EXPLANATION
+    assert explain(compile_flow(flow, parallelism=2, lanes=4, early_keys=True)) == EXPLANATION
 
 
 EXPLANATION = """\
@@ -368,6 +368,8 @@ level 1: 2 workers
   copies           write: Raw of copies/exchange -> kafka topic "copies" as raw bytes
 
 sink "out" waits for source "orders"
+  lanes wait for their own worker alone
 sink "copies" waits for source "orders"
+  lanes wait for their own worker alone
 
 records that fail: they go to kafka topic "dead" as raw bytes"""

@@ -112,6 +112,7 @@ def compile_job(flow: FlowGraph, conf: Conf) -> Plan:
         lanes=job.lanes,
         slack_ms=job.slack_ms,
         grouping=job.grouping,
+        early_keys=job.early_keys,
     )
 
 

@@ -9,13 +9,19 @@ from lowtide.flow.plan.segments import Segments, segments_of
 
 
 def waiting(plan: Plan) -> list[str]:
-    """List for each sink, a line each, the sources and steps that can hold it back, and why if that is not obvious.
+    """List for each sink the sources and steps that can hold it back, and why if that is not obvious.
+
+    Where there are several workers, a second line says whether its lanes wait for those of other workers.
 
     A sink waits for what its records come from. It also waits for what else comes after the same exchanges, and for
     steps at which a record may end the life, if that may be corrected further up (`Segments`).
     """
     segments = segments_of(plan)
-    lines = [f'sink "{sink.name}" waits for {_behind(plan, segments, sink)}' for sink in plan.sinks()]
+    lines = []
+    for sink in plan.sinks():
+        lines.append(f'sink "{sink.name}" waits for {_behind(plan, segments, sink)}')
+        if sink.level and plan.parallelism > 1:
+            lines.append(f"  {_apart(plan, segments, sink)}")
     if segments.letters is not None:
         lines.append("dead letters wait for all sources and steps")
     return lines
@@ -34,6 +40,28 @@ def _behind(plan: Plan, segments: Segments, sink: Vertex) -> str:
         return own
     also = f" (with {', '.join(steps)})" if steps else ""
     return f"{own}; and for the other branches of its sources{also}, as a record that fails there may end the job"
+
+
+def _apart(plan: Plan, segments: Segments, sink: Vertex) -> str:
+    """Say whether lanes of different workers wait for one another before a sink, and why if so."""
+    others = {part for parts in segments.parts.values() for part in parts}
+    outlet = segments.outlet_of.get(sink.id)
+    held = set[int]() if outlet is None else others.intersection(segments.inbound[outlet])
+    if segments.waits[sink.id] and segments.parts.keys() >= {*segments.waits[sink.id]} and not held:
+        return "lanes wait for their own worker alone"
+    together = "lanes of all workers wait for one another"
+    if not plan.early_keys:
+        return f"{together}, as job.early_keys is false"
+    if plan.dead_letters is None:
+        return f"{together}, as without dead letters a record that fails ends the job"
+    feeding = {each for exchange in segments.of_exchange.values() for each in segments.inbound[exchange]}
+    if feeding.intersection(segments.waits[sink.id]):
+        return f"{together}, as a further level, or another turn of a loop, comes after the same exchange"
+    failing = [] if outlet is None else [each for each, ends in segments.outlets.items() if outlet in ends]
+    names = sorted({plan.vertices[each].name for each in failing if plan.vertices[each].level == sink.level})
+    if names:
+        return f"{together}, as a record that fails at {', '.join(names)} ends the job"
+    return f"{together}, as a when_done tells of all of them"
 
 
 def _reads(vertex: Vertex) -> bool:

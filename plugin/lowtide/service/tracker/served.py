@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 from lowtide.process.credentials import client_tls, plain, secured, server_tls
 from lowtide.service.tracker.messages import Report, ShardSaid, TrackerStart
@@ -22,7 +23,6 @@ from lowtide_tracker import (
     TrackerServer,
 )
 from lowtide_tracker.announced import Announced
-from lowtide_tracker.holder import Holder
 from lowtide_tracker.life_server import LifeServer, NoticeServer
 from lowtide_tracker.messages import Joined
 
@@ -64,7 +64,8 @@ class _Announcing(Served):
     def forget_floors(self, front: int, offset: int, at_most: int) -> bool:
         return self.announced.forget_floors(front, offset, at_most)
 
-    def _reported(self, holder: str, held: Holder | None = None, held_by: tuple[int, int] | None = None) -> Report:
+    def _reported(self, holder: str, **holders: Any) -> Report:
+        """Return the report with the holder for people, and what else is known of holders."""
         announced = self.announced
         return Report(
             TrackerReport(
@@ -73,12 +74,12 @@ class _Announcing(Served):
                 min_times=announced.min_times(),
                 global_min=announced.global_min,
                 holder=holder,
-                held=held,
+                held=holders.pop("held", None),
                 missing=announced.missing,
                 floors=announced.floors,
                 traffic=self.server.traffic,
                 workers=self.server.connected[0],
-                held_by=held_by,
+                **holders,
             )
         )
 
@@ -96,7 +97,8 @@ class _Alone(_Announcing):
             held = self._tracker.holder()
         except StillRebuilding as error:
             return self._reported(str(error))
-        return self._reported(str(held), held)
+        holders = {segment: self._tracker.holder(segment) for segment in self.announced.min_times()}
+        return self._reported(str(held), held=held, holders=holders)
 
 
 class _Merge(_Announcing):
@@ -111,7 +113,9 @@ class _Merge(_Announcing):
         if missing := self._merge.missing:
             shards = ", ".join(map(str, missing))
             return self._reported(f"the tracker's merge is being rebuilt and waits for shards {shards}")
-        return self._reported("", held_by=self._merge.holder())
+        found = {segment: self._merge.holder(segment) for segment in self.announced.min_times()}
+        held_at = {segment: held for segment, held in found.items() if held is not None}
+        return self._reported("", held_by=self._merge.holder(), held_at=held_at)
 
 
 class _Shard(Served):

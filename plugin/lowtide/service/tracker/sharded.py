@@ -11,7 +11,7 @@ from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import Part, TrackerHooks, TrackerProcess
 from lowtide.status.tracker_report import ShardReport, ShardState, TrackerReport
 from lowtide_snapshots.cause import Cause
-from lowtide_tracker import Traffic
+from lowtide_tracker import Holder, Traffic
 
 SILENCE_S = 2.0
 """Seconds of silence after which a process that reports several times a second is reported as silent."""
@@ -143,8 +143,12 @@ class ShardedTracker:
         troubled = [f"shard {state.shard} of the tracker {state.trouble}" for state in states if state.trouble]
         if troubled:
             report = replace(report, holder="; ".join([*([report.holder] if report.holder else []), *troubled]))
-        elif report.held_by is not None:
-            report = self._held(report, *report.held_by)
+        else:
+            found = {segment: self._holder(report, *at) for segment, at in report.held_at.items()}
+            holders = {segment: held for segment, held in found.items() if held is not None}
+            report = replace(report, holders=holders, held_at={})
+            if report.held_by is not None:
+                report = self._held(report, *report.held_by)
         self.report = report
         self._hooks.on_report(report)
 
@@ -158,11 +162,15 @@ class ShardedTracker:
     def _said(self) -> list[ShardReport | None]:
         return [each.shard_report for each in self._processes]
 
-    def _held(self, report: TrackerReport, shard: int, segment: int) -> TrackerReport:
-        """Return the report with the holder of min time from the shard that the merge names, unless that has moved."""
+    def _holder(self, report: TrackerReport, shard: int, segment: int) -> Holder | None:
+        """Return what holds a min time as the shard says that the merge names; None if that has moved."""
         said = self._processes[shard].shard_report if shard < len(self._processes) else None
         held = None if said is None else said.holders.get(segment)
-        if held is None or held.tick != report.min_times.get(segment):
+        return held if held is not None and held.tick == report.min_times.get(segment) else None
+
+    def _held(self, report: TrackerReport, shard: int, segment: int) -> TrackerReport:
+        held = self._holder(report, shard, segment)
+        if held is None:
             return replace(report, holder=f"what shard {shard} of the tracker has of segment {segment}")
         return replace(report, held=held, holder=str(held))
 

@@ -51,12 +51,18 @@ export function segmentTable({ segments, now }) {
   const rows = segments.map((each) =>
     h("tr", { class: each.holder && "holds" },
       h("td", { class: "number" }, each.segment),
-      h("td", { class: "text name" }, each.name || "–", each.holder ? h("span", { class: "quiet under" }, `held by ${holderOf(each.holder)}`) : null),
+      h("td", { class: "text name" }, each.name || "–", heldBy(each)),
       h("td", { class: "number" }, duration(each.lag_ms)),
       h("td", { class: "drawn" }, bar(each.lag_ms, most)),
       h("td", { class: "number" }, time(each.min_time_ms, now))));
   const title = h("h2", { id: "segments-title" }, "Segments");
   return [title, table("segments-title", ["#No.", "Steps", "#Lag:2", "#Min time (UTC)"], rows)];
+}
+
+/** What holds a segment up; of a part of one, whose lanes do not wait for the other parts, what each of them waits for. */
+function heldBy({ holder, lanes = [], waits_for = "" }) {
+  const said = waits_for ? `${lanes.length === 1 ? "lane" : "lanes"} ${lanes.join(", ")}: held by ${holderOf(waits_for)}` : holder && `held by ${holderOf(holder)}`;
+  return said ? h("span", { class: "quiet under" }, said) : null;
 }
 
 /** The calls of outside services: how many are open, and how long the services take. */
