@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from seen import MIN_TIME, PARTITIONS, SHAPE, moment, reader, report, worker
 
+from lowtide import Flow, kafka, raw
 from lowtide.cli.status_page import show
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.events import EventLog
@@ -56,6 +57,38 @@ def test_who_holds_min_time_is_named_and_for_how_long() -> None:
     assert (seen.holder, seen.held_s) == (seen.segments[1].holder, 0.0)
     closed = report(Holder(MIN_TIME, 1, None, at_front=True))
     assert view(moment(tracker=closed)).holder.startswith("no front that feeds segment 1 is open")
+
+
+def test_the_part_of_each_worker_says_what_its_lanes_wait_for() -> None:
+    """The segment itself is where the last of its parts is: before that all has left it."""
+    flow = Flow("index", dead_letters=kafka("dead", raw()))
+    flow.read("documents", kafka("documents", raw())).write("index", kafka("index", raw()))
+    shape = JobShape.of(
+        compile_flow(flow, parallelism=2, lanes=4, slack_ms=2, early_keys=True), incarnation=3, started_ms=1
+    )
+    first, second = (each.part for each in shape.parts)
+    assert [(each.segment, each.worker, each.lanes) for each in shape.parts] == [
+        (1, "1/0", (0, 1)),
+        (1, "1/1", (2, 3)),
+    ]
+    assert (shape.segments[first], shape.segments[second]) == ("index (worker 1/0)", "index (worker 1/1)")
+    held = Holder(MIN_TIME, second, None)
+    ahead = Holder(MIN_TIME + 9, 1, 3, at_front=True)
+    times = {1: MIN_TIME + 9, first: MIN_TIME + 9, second: MIN_TIME}
+    assert shape.whole(times) == times | {1: MIN_TIME}
+    tracker = report(held, min_times=times, global_min=MIN_TIME, holders={1: ahead, first: ahead, second: held})
+    watch = JobWatch(shape, EventLog("index", 3, io.StringIO()))
+    seen = watch.look(0.0, moment(tracker=tracker))
+    whole, one, other = (next(each for each in seen.segments if each.segment == n) for n in (1, first, second))
+    assert (whole.min_time_ms, whole.lanes, whole.waits_for) == (2 * MIN_TIME, [], "")
+    assert (one.min_time_ms, one.lanes, one.waits_for) == (2 * MIN_TIME + 18, [0, 1], "front 3 (documents-1)")
+    assert (other.min_time_ms, other.lanes) == (2 * MIN_TIME, [2, 3])
+    assert other.waits_for == other.holder == seen.holder
+    assert other.waits_for.startswith(f"an open ack of segment {second} at ")
+    assert [step.step for step in seen.steps if step.holds] == ["index"]
+    page = io.StringIO()
+    show(seen, page)
+    assert re.search(r"index \(worker 1/0\) .* front 3 \(documents-1\)", page.getvalue())
 
 
 def test_a_tracker_that_is_being_rebuilt_takes_no_time_back() -> None:

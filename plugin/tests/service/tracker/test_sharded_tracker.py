@@ -146,6 +146,8 @@ def test_what_holds_min_time_is_named_with_its_shard_asked() -> None:
         report = life.reported(lambda report: report.held is not None and not report.held.at_front)
         assert report.holder == "segment 1 has an open ack at tick 8"
         assert (report.global_min, report.era, report.missing) == (8, 1, ())
+        report = life.reported(lambda report: len(report.holders) == 2)
+        assert report.holders == {1: report.held, 2: report.held}, "what holds the first holds the second too"
         assert [(state.shard, state.era, state.trouble) for state in report.shards] == [(0, 1, ""), (1, 1, "")]
         assert life.process.troubles == []
 

@@ -37,6 +37,10 @@ def test_min_time_passes_nothing_in_flight_when_the_process_is_killed() -> None:
         report = life.reported(lambda report: report.era == 2 and not report.missing)
         assert report.holder == "segment 2 has an open ack at tick 4"
         assert (report.pid, report.workers, report.held and report.held.segment) == (life.process.pid, 2, 2)
+        assert {segment: (held.segment, held.tick) for segment, held in report.holders.items()} == {
+            1: (1, 6),
+            2: (2, 4),
+        }
         assert not lives(pid)
         two.local.fold(1, [6], frame)
         two.local.release(2, 4)
