@@ -34,7 +34,7 @@ class JobConf:
     lanes: Positive | None = None
     slack_ms: Positive = 2
     grouping: Literal["optimistic", "ordered"] = "optimistic"
-    early_keys: bool = True
+    early_keys: bool = False
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
     allowed_skew_ms: Milliseconds = 2
     max_future_ms: Milliseconds = 60_000
