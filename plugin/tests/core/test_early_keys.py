@@ -96,7 +96,6 @@ class Rig:
         front = Front(0, FrontLimits(1, Window(10**5, 1 << 26), 10**6), KnownFloors(0))
         self.reader = WorkerCore(plan, 0, 0, tracker=self.locals[0], front=front)
         self.cores = [WorkerCore(plan, 1, n, tracker=self.locals[n + 1]) for n in range(plan.parallelism)]
-        self.acks = 0
         self.delivered: dict[int, list[bytes | None]] = {}
         log = [
             Message(Position(0, n), FIRST_TICK + 5 * n, None, b'{"user":"u%d","page":%d}' % (n % 7, n))
@@ -119,7 +118,6 @@ class Rig:
             self.reader.report()
             for local in self.locals:
                 flush = local.flush()
-                self.acks += 0 if flush is None else len(flush.acks)
                 for notice in [] if flush is None else self.tracker.receive(flush):
                     for each in self.locals:
                         each.hear(notice)

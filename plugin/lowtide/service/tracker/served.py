@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from lowtide.process.credentials import client_tls, plain, secured, server_tls
 from lowtide.service.tracker.messages import Report, ShardSaid, TrackerStart
@@ -23,6 +22,7 @@ from lowtide_tracker import (
     TrackerServer,
 )
 from lowtide_tracker.announced import Announced
+from lowtide_tracker.holder import Holder
 from lowtide_tracker.life_server import LifeServer, NoticeServer
 from lowtide_tracker.messages import Joined
 
@@ -64,8 +64,15 @@ class _Announcing(Served):
     def forget_floors(self, front: int, offset: int, at_most: int) -> bool:
         return self.announced.forget_floors(front, offset, at_most)
 
-    def _reported(self, holder: str, **holders: Any) -> Report:
-        """Return the report with the holder for people, and what else is known of holders."""
+    def _reported(
+        self,
+        holder: str,
+        *,
+        held: Holder | None = None,
+        held_by: tuple[int, int] | None = None,
+        holders: Mapping[int, Holder] | None = None,
+        held_at: Mapping[int, tuple[int, int]] | None = None,
+    ) -> Report:
         announced = self.announced
         return Report(
             TrackerReport(
@@ -74,12 +81,14 @@ class _Announcing(Served):
                 min_times=announced.min_times(),
                 global_min=announced.global_min,
                 holder=holder,
-                held=holders.pop("held", None),
+                held=held,
                 missing=announced.missing,
                 floors=announced.floors,
                 traffic=self.server.traffic,
                 workers=self.server.connected[0],
-                **holders,
+                held_by=held_by,
+                holders=holders or {},
+                held_at=held_at or {},
             )
         )
 
