@@ -60,18 +60,20 @@ class JobClient:
         """Return the job's status."""
         record = self._store.record()
         # The lease is read first: what a life reports before it frees the lease is then seen.
-        holder = self._store.holder()
+        leader = self._store.leader()
         incarnation, node, tick = self._store.incarnation(), self._store.life(), self._store.published()
         slack_ms = record.slack_ms if record else 0
         return JobStatus(
             job=self.job,
             known=record is not None,
-            holder=holder,
+            holder=None if leader is None else leader[0],
             incarnation=incarnation,
             life=Life.of(node) if node else None,
             delivered_ms=None if tick is None else tick * slack_ms,
             slack_ms=slack_ms,
             lanes=record.lanes if record else 0,
+            parallelism=0 if leader is None else leader[1].parallelism,
+            standbys=tuple(self._store.standbys()),
         )
 
     def lives(self) -> list[Life]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lowtide_snapshots.job.life import Life
+from lowtide_snapshots.job.standbys import Standby
 
 State = Literal["unknown", "starting", "running", "stopped", "failed", "gone"]
 
@@ -23,6 +24,8 @@ class JobStatus:
         delivered_ms: the largest delivered time that was published (R18), ms since 1970; None before the first.
         slack_ms: the length of a tick; 0 for an unknown job.
         lanes: the most workers a level can have; 0 for an unknown job.
+        parallelism: the workers of each later level, by the present leader; 0 while nobody leads.
+        standbys: the programs that wait to take the job over, the longest first.
     """
 
     job: str
@@ -33,6 +36,8 @@ class JobStatus:
     delivered_ms: int | None
     slack_ms: int
     lanes: int
+    parallelism: int = 0
+    standbys: tuple[Standby, ...] = ()
 
     @property
     def alive(self) -> bool:

@@ -6,7 +6,7 @@ import shutil
 import socket
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,12 +23,27 @@ from lowtide_snapshots.errors import (
     TokenRefused,
     ZooKeeperUnavailable,
 )
+from lowtide_snapshots.job.layout import Layout
+from lowtide_snapshots.job.standbys import Standby
 from lowtide_snapshots.stores.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from seen_job import Job
 
 pytestmark = pytest.mark.zookeeper
+
+
+def test_who_leads_a_job_and_who_waits_for_it_is_seen(job: Job, place: Any) -> None:
+    client, leader, waiting = job.client(), place.open(job.name), place.open(job.name)
+    assert client.status().standbys == ()
+    leader.take_lease("process 1 on a test", 0, place.nobody, Layout("f1", 2, 3, 8))
+    standby = Standby("2026-01-01T00:00:00+00:00", "process 2 on a test", True)
+    waiting.show_standby(standby)
+    status = client.status()
+    assert (status.holder, status.parallelism, status.standbys) == ("process 1 on a test", 3, (standby,))
+    leader.close()
+    status = client.status()
+    assert (status.holder, status.parallelism, status.standbys) == (None, 0, (standby,))
 
 
 def test_a_job_is_looked_at_through_its_lives(job: Job) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import to_builtins
 
+from lowtide.process.identity import called
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.errors import SnapshotsError, cause_of
 from lowtide_snapshots.job.control_address import ControlAddress
@@ -87,7 +88,7 @@ class LifeNote:
             "ran": self.ran,
             "finished": self.finished,
             "again": self.again,
-            "driver": f"process {os.getpid()} on {socket.gethostname()}",
+            "driver": called(os.getpid()),
             "log": f"{socket.gethostname()}:{self.log}" if self.log else "",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
         }

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -35,6 +34,7 @@ from lowtide.driver.bounds import (
 from lowtide.driver.compacted import refuse_compacted_replay
 from lowtide.driver.frozen import job_record
 from lowtide.driver.homes import Homes
+from lowtide.driver.layout import layout_of
 from lowtide.driver.placement import START, kept_steps, refuse_forgotten, refuse_other_delivery
 from lowtide.driver.preflight import Surroundings
 from lowtide.driver.record_types import note_records
@@ -44,6 +44,7 @@ from lowtide.driver.relied_on import relied_on
 from lowtide.errors import FlowError
 from lowtide.flow.formats.bounds import EARLIEST
 from lowtide.flow.plan.plan import Plan
+from lowtide.process.identity import called
 from lowtide.sinks.contract import JobSinks, lane_name
 from lowtide.sinks.files.places import places_of
 from lowtide.sinks.kafka.claims import transactional_id
@@ -120,8 +121,8 @@ def begin_life(store: JobStore, plan: Plan, conf: Conf, say: Say, *, above: int 
     with fence_ends_life():
         store.freeze(job_record(plan))
         say("taking the job's lease")
-        holder = f"process {os.getpid()} on {socket.gethostname()}"
-        store.take_lease(holder, conf.zookeeper.session_timeout_s + LEASE_SLACK_S, say)
+        limit_s = conf.zookeeper.session_timeout_s + LEASE_SLACK_S
+        store.take_lease(called(os.getpid()), limit_s, say, layout_of(plan, conf))
         while (incarnation := store.raise_incarnation(conf.job.submission)) <= above:
             pass
     return incarnation

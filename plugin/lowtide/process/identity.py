@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from lowtide.process.launcher import boot_id, start_time
+
+
+def called(pid: int) -> str:
+    """Return the name of a process of this machine for people elsewhere."""
+    return f"process {pid} on {socket.gethostname()}"
 
 
 @dataclass(frozen=True, slots=True)

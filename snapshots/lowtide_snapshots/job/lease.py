@@ -12,11 +12,12 @@ from collections.abc import Callable
 
 from lowtide_snapshots.errors import LeaseTaken, ZooKeeperUnavailable
 from lowtide_snapshots.job.incarnations import check_of, fenced, number_in
+from lowtide_snapshots.job.layout import Layout
 from lowtide_snapshots.job.paths import JobPaths
 from lowtide_snapshots.job.submissions import taking
 from lowtide_snapshots.zookeeper.connection import Connection
 from lowtide_snapshots.zookeeper.node_values import to_bytes, value_of
-from lowtide_snapshots.zookeeper.nodes import Check, Create, Node, Operation, Set
+from lowtide_snapshots.zookeeper.nodes import Check, Create, Delete, Node, Operation, Set
 
 LOOK_EVERY_S = 0.1
 # A driver keeps its lease from its main loop, which must not stand still for longer.
@@ -33,13 +34,14 @@ class JobLease:
         self._keep_every_s = session_timeout_s / 3
         self._token = uuid.uuid4().hex
         self._holder: str | None = None
+        self._layout: Layout | None = None
         self._ours = 0  # the incarnation that was the job's when we took the lease, then the one we raised
         self._held_by = 0  # the session that holds it, and when that was last seen
         self._seen_s = 0.0
 
-    def take(self, holder: str, wait_s: float, waiting: Callable[[str], None]) -> None:
+    def take(self, holder: str, wait_s: float, waiting: Callable[[str], None], layout: Layout | None = None) -> None:
         """Take the lease; see `JobStore.take_lease`."""
-        self._holder = holder
+        self._holder, self._layout = holder, layout
         deadline = time.monotonic() + wait_s
         announced = ""
         while (other := self._try(None)) is not None:
@@ -70,8 +72,28 @@ class JobLease:
 
     def holder(self) -> str | None:
         """The current holder of the lease; None if it is free."""
+        leader = self.leader()
+        return None if leader is None else leader[0]
+
+    def leader(self) -> tuple[str, Layout] | None:
+        """The current holder of the lease, and what it runs; None if the lease is free."""
         node = self._zk.get(self._paths.lease)
-        return str(value_of(node.data, self._paths.lease).get("holder", "")) if node else None
+        if node is None:
+            return None
+        value = value_of(node.data, self._paths.lease)
+        return str(value.get("holder", "")), Layout.of(value)
+
+    def free(self, holder: str, incarnation: int) -> None:
+        """Free the lease of a process that is dead; see `JobStore.free_lease`."""
+
+        def plan() -> list[Operation]:
+            lease, number = self._zk.get_all([self._paths.lease, self._paths.incarnation])
+            held = lease is not None and value_of(lease.data, self._paths.lease).get("holder") == holder
+            if lease is None or number is None or not held or self._number(number) != incarnation:
+                return []
+            return [Check(self._paths.incarnation, number.version), Delete(self._paths.lease, lease.version)]
+
+        self._zk.write(plan)
 
     def _try(self, expected: int | None) -> str | None:
         """Take the lease if it is free.
@@ -100,7 +122,8 @@ class JobLease:
                 raise fenced(self._job, self._paths, expected, found, other or "")
             if node is not None:
                 return []
-            data = to_bytes({"holder": self._holder, "token": self._token})
+            runs = {} if self._layout is None else self._layout.fields()
+            data = to_bytes({**runs, "holder": self._holder, "token": self._token})
             checks = [Check(self._paths.incarnation, incarnation.version)] if incarnation else []
             return [*checks, Create(self._paths.lease, data, ephemeral=True)]
 

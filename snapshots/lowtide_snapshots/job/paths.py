@@ -41,7 +41,8 @@ class JobPaths:
         self.restored = f"{self.job}/restored"
         self.lives = f"{self.job}/lives"
         self.submissions = f"{self.job}/submissions"
-        own = (self.job, self.fronts, self.sink_ids, self.commits, self.lives, self.submissions)
+        self.standbys = f"{self.job}/standbys"
+        own = (self.job, self.fronts, self.sink_ids, self.commits, self.lives, self.submissions, self.standbys)
         self.above = _shared(root)[-2:]
         self.folders = [(path, True) for path in _shared(root)] + [(path, False) for path in own]
 

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from lowtide_snapshots.errors import RecordRefused
-from lowtide_snapshots.job import front_entries, lives
+from lowtide_snapshots.job import front_entries, lives, standbys
 from lowtide_snapshots.job.borrowed import Borrowed
+from lowtide_snapshots.job.layout import Layout
 from lowtide_snapshots.job.lease import JobLease
 from lowtide_snapshots.job.node_access import check_access
 from lowtide_snapshots.job.paths import JobPaths, name_of
 from lowtide_snapshots.job.record import JobRecord
+from lowtide_snapshots.job.standbys import Standby
 from lowtide_snapshots.job.submissions import begun_by
 from lowtide_snapshots.zookeeper.connection import Connection
 from lowtide_snapshots.zookeeper.node_values import must_be_same, tick_in, to_bytes, value_of, whole
@@ -65,6 +67,7 @@ class JobStore:
             hosts, session_timeout_s=session_timeout_s, limit_s=limit_s, auth=auth, tls=tls
         )
         self._lease = JobLease(self._zk, job, self._paths, session_timeout_s)
+        self._standby = uuid.uuid4().hex
 
     def open(self) -> Self:
         """Connect.
@@ -155,20 +158,23 @@ class JobStore:
 
     # The lease and the incarnation.
 
-    def take_lease(self, holder: str, wait_s: float, waiting: Callable[[str], None]) -> None:
+    def take_lease(
+        self, holder: str, wait_s: float, waiting: Callable[[str], None], layout: Layout | None = None
+    ) -> None:
         """Take the lease, which is held for as long as this session lives.
 
         Args:
             holder: a name for this process, for others to read: host and pid.
             wait_s: how long to wait for another holder to go; one that died goes when its session's time is out.
             waiting: called once for each holder that it waits for.
+            layout: what it will run, for standbys and observers to read.
 
         Raises:
             LeaseTaken: another process still held it at the end.
             NodesOpen: others may change what the job keeps there.
         """
         self._make_nodes()
-        self._lease.take(holder, wait_s, waiting)
+        self._lease.take(holder, wait_s, waiting, layout)
 
     def keep_lease(self) -> None:
         """See that the lease is still held, and take it again after a session that expired; call it often.
@@ -183,6 +189,36 @@ class JobStore:
     def holder(self) -> str | None:
         """The current holder of the lease; None if it is free."""
         return self._lease.holder()
+
+    def leader(self) -> tuple[str, Layout] | None:
+        """The current holder of the lease, and what it runs; None if the lease is free."""
+        return self._lease.leader()
+
+    def free_lease(self, holder: str, incarnation: int) -> None:
+        """Free the lease of a process that is known to be dead, before its session's time is out.
+
+        Args:
+            holder: the dead process, as it called itself.
+            incarnation: its life; if another one has begun, nothing is done.
+        """
+        self._lease.free(holder, incarnation)
+
+    def watch_lease(self, on_change: Callable[[bytes | None], None]) -> None:
+        """Tell of the lease's node now and after each change, None while it is free; on a thread of the connection's.
+
+        The callee must neither hold that thread nor raise.
+        """
+        self._zk.watch(self._paths.lease, on_change)
+
+    def standbys(self) -> list[Standby]:
+        """The programs that wait for the lease, the longest first."""
+        return standbys.read(self._zk, self._paths)
+
+    def show_standby(self, standby: Standby | None) -> None:
+        """Show this process among those that wait for the lease, for as long as its session lives; None ends that."""
+        if standby is not None and self._zk.children(self._paths.standbys) is None:
+            self._make_nodes()
+        self._zk.write(lambda: standbys.showing(self._zk, self._paths, self._standby, standby))
 
     def alive(self) -> bool:
         """Return whether the lease is held now."""
