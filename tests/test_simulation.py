@@ -95,6 +95,7 @@ def test_a_world_keeps_its_model_and_equals_the_oracle(world: str, seed: int) ->
         "joined",
         "joined_pairs",
         "forgetting",
+        "visits",
     ],
 )
 def test_state_on_disk_changes_nothing(flow: str, seed: int) -> None:

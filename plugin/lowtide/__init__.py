@@ -47,6 +47,7 @@ from lowtide.flow.time.durations import days, hours, millis, minutes, seconds
 from lowtide.flow.time.event_time import event_time
 from lowtide.flow.words.joins import Joined, Table
 from lowtide.flow.words.streams import Broadcast, KeyedStream, Stream
+from lowtide.flow.words.substreams import Substream
 from lowtide.flow.words.window_words import calendar, session, sliding, tumbling
 from lowtide.flow.words.windowed import Windowed
 from lowtide.version import __version__
@@ -95,6 +96,7 @@ __all__ = [
     "Stamped",
     "Stream",
     "Subject",
+    "Substream",
     "Table",
     "Timestamp",
     "Tombstone",

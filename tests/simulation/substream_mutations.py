@@ -9,10 +9,12 @@ from lowtide.core import worker as worker_module
 from lowtide.core.operators import program as program_module
 from lowtide.core.operators.keyed.beside import BesideNode
 from lowtide.core.operators.node import Feed
+from lowtide.core.operators.order.order import tick_bytes, tick_of
 from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.state.group import Group, Key
 from lowtide.core.operators.state.keyed_state import KeyedState
 from lowtide.core.operators.timers.clock_node import ClockNode
+from lowtide.core.operators.timers.substream_node import SubstreamNode
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
 from lowtide.core.operators.windows.window_node import WindowNode
 from lowtide.core.worker import WorkerCore
@@ -109,6 +111,21 @@ def holds_forgotten() -> list[Patch]:
     return [(worker_module.WorkerCore, "ready", property(ready))]
 
 
+def at_the_time_of_arrival() -> list[Patch]:
+    """A substream goes by the newest log time that a worker has seen, instead of that of the record."""
+    real, newest = SubstreamNode.advance, SubstreamNode._seen
+
+    def advance(self: SubstreamNode, min_time: int, feed: Feed) -> None:
+        self._min_time = min_time  # type: ignore[attr-defined]
+        real(self, min_time, feed)
+
+    def seen(self: SubstreamNode, at: bytes) -> tuple[Any, ...]:
+        began = tick_bytes(min(tick_of(at) + 5, self._min_time - 1))  # type: ignore[attr-defined]
+        return newest(self, began + at[len(began) :])
+
+    return [(SubstreamNode, "advance", advance), (SubstreamNode, "_seen", seen)]
+
+
 def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
     return Mutation(name, rule, what, "flow", patches, options)
 
@@ -120,5 +137,6 @@ SUBSTREAMS = [
     flow("done-not-through", "R7", "a substream is done when its opening is", not_through, flow="through"),
     flow("end-in-its-tick", "R4", "an end comes before its tick is over", before_its_tick_is_over, flow="in_order"),
     flow("left-unsaid", "R14", "a key leaves unsaid at a snapshot", gone_with_its_time, flow="leaving", snapshots=4),
+    flow("time-of-arrival", "R4", "a substream goes by the time of arrival", at_the_time_of_arrival, flow="visits"),
     flow("holds-forgotten", "R6", "holds stay where nothing is held any more", holds_forgotten, flow="through"),
 ]

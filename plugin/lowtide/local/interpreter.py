@@ -35,6 +35,7 @@ from lowtide.flow.steps.steps import (
     Scan,
     Split,
     Step,
+    Substream,
     TimedScan,
     WindowBy,
     Write,
@@ -46,7 +47,7 @@ from lowtide.local.items import Item, Message, Order
 from lowtide.local.joins import ROWS, AsofPairs, Pairs, Rows
 from lowtide.local.plain_records import is_plain
 from lowtide.local.state import KEPT, Scanned
-from lowtide.local.timers import Struck, TimedScanned
+from lowtide.local.timers import Struck, Substreamed, TimedScanned
 from lowtide.local.windows import OnTime, TimedWindows
 from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.keys.hashing import hash_unit
@@ -326,6 +327,14 @@ class Run:
         self._scanned[vertex.id].see(item)
         return []
 
+    def _followed(self, vertex: Vertex[Substream], _port: int, item: Item) -> list[_Way]:
+        """Return the record if it opens a substream, and the end of the one that it closes."""
+        scanned = self._scanned[vertex.id]
+        assert isinstance(scanned, Substreamed), "a substream is followed"
+        ends = scanned.take(item)
+        begun = self._plan.late_of(vertex.id) if scanned.opened else None
+        return [_Way(each, None, item) for each in (begun,) if each] + _out(vertex, ends)
+
     def _keep(self, vertex: Vertex, _port: int, item: Item) -> list[_Way]:
         return _out(vertex, self._kept[vertex.id].take(item))
 
@@ -415,7 +424,7 @@ class Run:
 PAIRED: dict[type[Step], type[Pairs]] = {Join: Pairs, JoinAsof: AsofPairs}
 """A join's state."""
 
-SCANNED: dict[type[Step], type[Scanned]] = {TimedScan: TimedScanned, Clock: Struck}
+SCANNED: dict[type[Step], type[Scanned]] = {TimedScan: TimedScanned, Substream: Substreamed, Clock: Struck}
 """A scan's data besides its states."""
 
 
@@ -449,6 +458,7 @@ TAKES: dict[type[Step], Callable[[Run, Vertex[Any], int, Item], list[_Way]]] = {
     steps.Scan: Run._scan,
     steps.FlatScan: Run._scan,
     steps.TimedScan: Run._scan,
+    steps.Substream: Run._followed,
     steps.Reduce: Run._scan,
     steps.Aggregated: Run._scan,
     steps.Ended: Run._scan,

@@ -102,7 +102,7 @@ class Scanned:
         if self._age.is_over(key, item.order.tick):
             states.forget(key)
         self._age.touch(key, item.order.tick)
-        seen = () if beside is None else (beside.look(()),)
+        seen = self._seen(item)
         before = states.look(key)
         try:
             # Unpacking the pair may fail as well: that is the record's failure too.
@@ -118,6 +118,10 @@ class Scanned:
         if self._step.appends:
             return [item.becomes(each).child(number) for number, each in enumerate(outputs, 1)]
         return [item.becomes(outputs)]
+
+    def _seen(self, _item: Item) -> tuple[Any, ...]:
+        """Return what the function sees beside a state and a record: that of the broadcast."""
+        return () if self._beside is None else (self._beside.look(()),)
 
     def _key(self, record: Any) -> Hashable:
         return key_of(self._connected.get(type(record), self._columns), record)

@@ -14,7 +14,8 @@ from lowtide.core.operators.windows.folding import Refused
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.steps.clocks import ends_at
-from lowtide.flow.steps.steps import Clock, TimedScan
+from lowtide.flow.steps.steps import Clock, Substream, TimedScan
+from lowtide.flow.time.moments import moment
 from lowtide.local.calls import Failed
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.state import Scanned
@@ -126,6 +127,29 @@ class TimedScanned(Scanned):
                 where=str(self._vertex.site),
                 way_out="limit time: run_locally(..., until=...); in a job time follows the log",
             )
+
+
+class Substreamed(TimedScanned):
+    """The open substream of each key.
+
+    Attributes:
+        opened: Whether the newest record has opened one.
+    """
+
+    def __init__(self, plan: Plan, vertex: Vertex[Substream]) -> None:
+        super().__init__(plan, vertex)
+        self._slack_us = plan.slack_ms * 1_000
+        self.opened = False
+
+    def take(self, item: Item) -> list[Item]:
+        """See `TimedScanned`."""
+        before = self.state(item, 0)
+        outs = super().take(item)
+        self.opened = before is None and (bool(outs) or self.state(item, 0) is not None)
+        return outs
+
+    def _seen(self, item: Item) -> tuple[Any, ...]:
+        return (moment(item.order.tick * self._slack_us),)
 
 
 class Struck(TimedScanned):

@@ -267,6 +267,29 @@ class Stream:
     def deduplicate(self, name: str, *, within: timedelta) -> Stream:
         return self._then("deduplicate", name, within=within)
 
+    def substream(self, name: str, record: Any, /, *, opens: Any, closes: Any = None, idle: Any = None) -> Substreams:
+        """A scan that keeps all records of an open substream, each with its log time."""
+        keys = self._step.keys
+
+        def end(kept: tuple[Any, ...], moment: datetime, closed_by: str) -> Any:
+            values = {"begun": kept[0][1], "ended": moment, "count": len(kept), "closed_by": closed_by}
+            values |= {column: getattr(kept[0][0], column) for column in keys}
+            return record(**{field.name: values[field.name] for field in dataclasses.fields(record)})
+
+        def follow(kept: tuple[Any, ...], value: Any, moment: datetime) -> Any:
+            if not kept and not judged(opens, value):
+                return (), []
+            kept = (*kept, (value, moment))
+            if closes is not None and judged(closes, value):
+                return (), [end(kept, moment, "record")]
+            return kept, []
+
+        asks = {
+            "timer": lambda kept: None if idle is None else kept[-1][1] + idle,
+            "on_timer": lambda kept, moment: ((), [end(kept, moment, "idle")]),
+        }
+        return Substreams(self.flat_scan(name, follow, (), returns=record, **asks), self._step)
+
     def window(
         self,
         name: str,
@@ -379,6 +402,23 @@ class Joined(Stream):
             late.level, late.keys, late.gives = self._step.level, of.keys, of.gives
             self._flow.steps.append(late)
         return Stream(self._flow, lates[port])
+
+
+class Substreams:
+    """The ends of substreams, and what opens them."""
+
+    def __init__(self, ended: Stream, of: Step) -> None:
+        self.ended, self._of = ended, of
+        ended._step.rest["opening"] = None
+
+    @property
+    def begun(self) -> Stream:
+        step, flow = self.ended._step, self.ended._flow
+        if step.rest["opening"] is None:
+            begun = step.rest["opening"] = Step("begun", f"{step.name}/begun", [])
+            begun.level, begun.keys, begun.gives = step.level, self._of.keys, self._of.gives
+            flow.steps.append(begun)
+        return Stream(flow, step.rest["opening"])
 
 
 class Windowed:
@@ -773,6 +813,8 @@ class Run:
             return [record._replace(value=window)] if rest["partial"] or len(window) == rest["number"] else []
         before = kept.get(key, rest["initial"])
         beside = [self._kept[each].get((), each.rest["initial"]) for each in step.parents[1:]]
+        if "opening" in rest:
+            beside = [EPOCH + record.tick * timedelta(milliseconds=self._slack_ms)]
         if "flat" in rest:
             state, outputs = called(lambda: flat(rest["function"](before, value, *beside)), record)
             if any(type(each) is not step.gives for each in outputs):
@@ -781,6 +823,8 @@ class Run:
             if "timer" in rest or "on_forgotten" in rest:
                 self._units_of[step, key] = record.unit or 0
                 self._ask(step, key, record.tick)
+            if rest.get("opening") is not None and not before and (state or outputs):
+                self._pass_on(rest["opening"], record)
             return [record._replace(value=each).below(number) for number, each in enumerate(outputs, 1)]
         state, output = called(lambda: rest["function"](before, value, *beside), record)
         if type(output) is not step.gives:
@@ -934,6 +978,13 @@ def called(call: Callable[[], Any], record: Record) -> Any:
         return call()
     except Exception as error:
         raise Failed(record.value) from error
+
+
+def judged(predicate: Any, value: Any) -> bool:
+    says = predicate(value)
+    if not isinstance(says, bool):
+        raise TypeError(predicate)
+    return says
 
 
 def asked(function: Any, record: Any) -> Any:

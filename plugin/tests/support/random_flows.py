@@ -394,6 +394,33 @@ def called(asked: Asked, moment: datetime) -> tuple[Asked, Iterator[Timed]]:
     return replace(asked, trail=asked.trail * 7 % PRIME, count=asked.count + 1, until=moment + step), outs
 
 
+@dataclass(frozen=True)
+class Followed:
+    """The end of a substream."""
+
+    number: int
+    begun: datetime
+    ended: datetime
+    count: int
+    closed_by: str
+
+
+def opens(timed: Timed) -> bool:
+    if timed.number % 11 == 6:
+        raise ValueError("not this one")
+    return timed.number % 3 != 1
+
+
+def closes(timed: Timed) -> bool:
+    """Says neither yes nor no now and then."""
+    return timed.number % 4 == 1 if timed.number % 13 else None  # type: ignore[return-value]
+
+
+def unfollowed(ended: Followed) -> Timed:
+    span = (ended.ended - ended.begun) // timedelta(milliseconds=1)
+    return Timed(ended.closed_by, ended.number * 10 + ended.count + span, ended.ended)
+
+
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -462,6 +489,7 @@ class Writer:
             self._joined,
             self._called,
             self._called,
+            self._followed,
             self._struck,
             self._done,
             self._cycled,
@@ -678,6 +706,30 @@ class Writer:
         else:
             scan = keyed.flat_scan(self._name("asking"), asking, Asked(), **rest)
             self._add(scan.map(untimed, name=self._name("untimed")), stream)
+
+    def _followed(self, stream: Any) -> None:
+        """Substreams of a key: what opens them, their ends, or both."""
+        dice = self._dice
+        columns = dice.choice([("number",), ("number", "key")])
+        keyed = stream.map(timed, name=self._name("timed")).key_by(*columns, name=self._name("by"))
+        rests: list[dict[str, Any]] = [
+            {"closes": closes},
+            {"idle": self._package.millis(12)},
+            {"closes": closes, "idle": self._package.millis(30)},
+        ]
+        rest = dice.choice(rests)
+        followed = keyed.substream(self._name("followed"), Followed, opens=opens, **rest)
+        given = dice.choice(["begun", "ended", "both", "both"])
+        if given != "begun":
+            ended = followed.ended
+            if dice.random() < 0.4:
+                through = stream.map(bumped, name=self._name("bumped"))
+                self._add(through, stream)
+                ended = ended.when_done(self._name("done"), through=through, label=dice.choice(["number", None]))
+            ended = ended.map(unfollowed, name=self._name("unfollowed"))
+            self._add(ended.map(untimed, name=self._name("untimed")), stream)
+        if given != "ended":
+            self._add(followed.begun.map(untimed, name=self._name("untimed")), stream)
 
     def _struck(self, stream: Any) -> None:
         """A clock, and a stream that its strikes come between."""

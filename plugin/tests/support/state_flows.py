@@ -556,6 +556,41 @@ def in_order(flow: Flow) -> None:
     both.key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
 
 
+def opens(word: Word) -> bool:
+    return word.count % 3 != 1
+
+
+def closes(word: Word) -> bool:
+    return word.count % 4 == 3
+
+
+@dataclass(frozen=True)
+class Visit:
+    key: str
+    begun: datetime
+    ended: datetime
+    count: int
+    closed_by: str
+
+
+def opened(word: Word) -> Count:
+    return Count(word.key, -word.count)
+
+
+def visited(visit: Visit) -> Count:
+    return Count(visit.key, (visit.ended - visit.begun) // timedelta(milliseconds=1) * 10 + visit.count)
+
+
+def visits(flow: Flow) -> None:
+    """Substreams that records open and close, or time, and what is done by then, between what is counted of them."""
+    worded = source(flow).flat_map(timed)
+    followed = worded.key_by("key").substream("visits", Visit, opens=opens, closes=closes, idle=millis(18))
+    counted = worded.map(opened, name="charges").key_by("key").scan("charged", total, 0)
+    done = followed.ended.when_done("billed", through=counted, label="key", keep=millis(30)).map(visited)
+    both = done.merge(followed.begun.map(opened), counted, name="both")
+    both.key_by("count").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
 FLOWS: list[Callable[[Flow], None]] = [
     index,
     index_by_document,

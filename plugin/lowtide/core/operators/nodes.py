@@ -32,6 +32,7 @@ from lowtide.core.operators.plain.source import SourceNode
 from lowtide.core.operators.plain.through import ThroughNode
 from lowtide.core.operators.state.grouping import Grouping, GroupingNode
 from lowtide.core.operators.timers.clock_node import ClockNode, SignNode
+from lowtide.core.operators.timers.substream_node import SubstreamNode
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
 from lowtide.core.operators.windows.window_node import LateNode, WindowNode
 from lowtide.flow.plan.plan import Plan, Vertex
@@ -172,6 +173,8 @@ NODES: dict[type[Step], Callable[[Vertex[Any], Level], Node]] = {
     steps.Aggregated: _one_by_one,
     steps.FlatScan: _many_by_one,
     steps.TimedScan: _timed,
+    steps.Substream: lambda vertex, at: SubstreamNode(vertex, None, at.plan),
+    steps.Begun: lambda vertex, _: LateNode(vertex),
     steps.Clock: lambda vertex, at: ClockNode(vertex, at.plan),
     steps.Sign: lambda vertex, at: SignNode(vertex, at.plan),
     steps.Deduplicate: _deduplicate,

@@ -20,6 +20,7 @@ from lowtide.flow.steps.steps import (
     Again,
     Answers,
     Ask,
+    Begun,
     Clock,
     Deduplicate,
     Feedback,
@@ -30,6 +31,7 @@ from lowtide.flow.steps.steps import (
     Relay,
     Sign,
     Step,
+    Substream,
     Through,
     WhenDone,
     Write,
@@ -173,8 +175,8 @@ class _Layout:
         return [self._lifted(call, port, each, level) for port, each in enumerate((stream, *throughs))]
 
     def _is_keyed(self, vertex: Vertex, columns: tuple[str, ...]) -> bool:
-        """Return whether records come by these columns: from their `key_by`, or as the first of each of its keys."""
-        while isinstance(vertex.step, Deduplicate):
+        """Return whether records come by these columns: from their `key_by`, or what is kept of each key."""
+        while isinstance(vertex.step, Deduplicate | Substream | Begun):
             vertex = self._vertices[vertex.parents[0]]
         return vertex.step == KeyBy(columns)
 

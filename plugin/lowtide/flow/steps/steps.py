@@ -10,6 +10,7 @@ from lowtide.flow.steps.keyed import Aggregated, Broadcast, Deduplicate, Ended, 
 from lowtide.flow.steps.loop import Again, Feedback, Loop
 from lowtide.flow.steps.per_record import Filter, FlatMap, Map, MapBatches, Side, Split
 from lowtide.flow.steps.step import Asked, Step, called, check_predicate
+from lowtide.flow.steps.substream import Begun, Substream
 from lowtide.flow.steps.timed import Clock, Sign, TimedScan
 from lowtide.flow.steps.window_by import Applied, Combined, Folded, Late, Reduced, Through, WhenDone, WindowBy
 
@@ -20,6 +21,7 @@ __all__ = [
     "Applied",
     "Ask",
     "Asked",
+    "Begun",
     "Broadcast",
     "CallFailed",
     "Clock",
@@ -54,6 +56,7 @@ __all__ = [
     "Sign",
     "Split",
     "Step",
+    "Substream",
     "Table",
     "Through",
     "TimedScan",

@@ -23,6 +23,7 @@ from lowtide.flow.steps.steps import (
     Again,
     Ask,
     Asked,
+    Begun,
     Broadcast,
     Clock,
     Connect,
@@ -36,6 +37,7 @@ from lowtide.flow.steps.steps import (
     Running,
     Scan,
     Step,
+    Substream,
     Table,
     TimedScan,
     WhenDone,
@@ -53,6 +55,7 @@ from lowtide.flow.types.join_types import Keyed, connect_faults, deleted_fault, 
 from lowtide.flow.types.loops import Loops
 from lowtide.flow.types.sink_places import place_faults
 from lowtide.flow.types.stateful import aggregated, typed_broadcast, typed_reduce, typed_scan
+from lowtide.flow.types.substream_types import typed_substream
 from lowtide.flow.types.table_sources import source_faults
 from lowtide.flow.types.window_types import time_fault, typed_window
 
@@ -217,6 +220,10 @@ class Inference:
             self._fault(call, fault)
         return scan.returns
 
+    def _infer_substream(self, index: int, call: Call[Substream]) -> Any:
+        self.steps[index] = step = typed_substream(call.step, self._asked(call), self._key(call))
+        return step.returns
+
     def _infer_reduce(self, index: int, call: Call[Reduce]) -> Any:
         takes = self._takes(call)
         if takes is None:
@@ -379,6 +386,8 @@ TYPES: dict[type[Step], Callable[[Inference, int, Call[Any]], Any]] = {
     Scan: Inference._infer_scan,
     FlatScan: Inference._infer_scan,
     TimedScan: Inference._infer_timed,
+    Substream: Inference._infer_substream,
+    Begun: Inference._infer_late,
     Reduce: Inference._infer_reduce,
     Running: Inference._infer_running,
     Broadcast: Inference._infer_broadcast,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lowtide.flow.steps.window_by import Order
     from lowtide.flow.time.event_time import EventTime, EventTimes
     from lowtide.flow.words.joins import Joined, Table
+    from lowtide.flow.words.substreams import Substream
     from lowtide.flow.words.windowed import Windowed
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ _KEYED = (
     "reduce",
     "aggregate",
     "deduplicate",
+    "substream",
     "window",
     "table",
     "join_table",
@@ -795,6 +797,50 @@ class KeyedStream(Stream[T]):
         """
         check_text("deduplicate", name)
         return self._then(steps.Deduplicate(duration_of("deduplicate", "within", within)), name)
+
+    def substream(
+        self,
+        name: str,
+        returns: type[U],
+        /,
+        *,
+        opens: Callable[[T], bool],
+        closes: Callable[[T], bool] | None = None,
+        idle: timedelta | None = None,
+    ) -> Substream[T, U]:
+        """Follow substreams of many records, one after the other for each key: a session, a request with its answers.
+
+        A record of which `opens` is true opens one where none is open. It takes all further records of the key, up to
+        and with one of which `closes` is true, or until `idle` of log time has passed without a record, on quiet topics
+        too. What comes while none is open, and opens none, is left out.
+
+        Args:
+            name: The step's name, under which open substreams are kept.
+            returns: The dataclass of the ends. Each field is a column of the key, or one of `begun` and `ended` (log
+                times as datetime), `count` (int, its records) and `closed_by` (str, "record" or "idle").
+            opens: Takes a record; deterministic, and changes nothing. It is asked where none is open.
+            closes: Takes a record of an open substream, the first one among them; see `opens`.
+            idle: How long a substream goes on without a record.
+
+        Raises:
+            FlowError: an argument is none of these, or neither `closes` nor `idle` is given.
+
+        Example:
+            >>> def enters(click: Click) -> bool:
+            ...     return click.page == "/"
+            >>> def buys(click: Click) -> bool:
+            ...     return click.page == "/cart"
+            >>> by_user = clicks.key_by("user")
+            >>> visits = by_user.substream("visits", Visit, opens=enters, closes=buys, idle=lt.minutes(30))
+            >>> visits.ended.write("visits", lt.kafka("visits", lt.json(Visit), key="user"))
+            >>> (visit,) = flow.run_locally(clicks=two_clicks)["visits"]
+            >>> visit.user, visit.count, visit.closed_by
+            ('ada', 2, 'record')
+        """
+        from lowtide.flow.steps.substream import substream_of
+        from lowtide.flow.words.substreams import Substream
+
+        return Substream(self._flow, self._write_down(substream_of(name, returns, opens, closes, idle), name))
 
     def _scanned(
         self,

@@ -172,9 +172,11 @@ class BesideNode(Holding, ValueState):
 
     def _called(self, group: Group, at: bytes, state: Any, row: Any) -> tuple[Any, Any]:
         """The state after a record, and its output; the state before it and a `Fault` if a function fails."""
-        if self.beside is None:
-            return self._scan(at, state, row)
-        return self._scan(at, state, row, newest(self._newest_beside))
+        return self._scan(at, state, row, *self._seen(at))
+
+    def _seen(self, at: bytes) -> tuple[Any, ...]:
+        """Return what the function sees beside a state and a record: the state of the broadcast at its place."""
+        return () if self.beside is None else (newest(self._newest_beside),)
 
     def _is_gone(self, group: Group, tick: int) -> bool:
         """Return whether a key is forgotten that was touched before a tick, and not since."""

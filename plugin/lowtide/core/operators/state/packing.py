@@ -29,6 +29,7 @@ from lowtide.flow.steps.steps import (
     Last,
     Reduce,
     Scan,
+    Substream,
     TimedScan,
     WindowBy,
 )
@@ -47,7 +48,7 @@ WHOLE_BYTES, DIGEST_BYTES = 384, 16
 """Of a longer key so much is at its place, and so much of the whole key's SHA-256; the value has all of it."""
 
 SHELVED: frozenset[type[Step]] = frozenset(
-    {Scan, FlatScan, TimedScan, Reduce, Aggregated, Last, Deduplicate, JoinTable, WindowBy, Join, JoinAsof}
+    {Scan, FlatScan, TimedScan, Substream, Reduce, Aggregated, Last, Deduplicate, JoinTable, WindowBy, Join, JoinAsof}
 )
 """The steps whose groups need not be in memory: they bring those into it that they need."""
 
