@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -196,9 +197,26 @@ def test_the_end_of_a_label_is_waited_for(tmp_path: Path) -> None:
         assert ask(job.at, TOKEN, "GET", "/done/index?label=c", limit_s=120)[0] == 404
 
 
-def waits(hub: Hub) -> None:
+def test_the_beginning_of_a_label_is_waited_for(tmp_path: Path) -> None:
+    shape = replace(SHAPE, labels={"seen/begun": {"site": "str", "name": "str"}})
+    with controlled(shape, EventLog("index", 3)) as job:
+        published(job, tmp_path)
+        given = '{"site":"docs","name":"a"}'
+        subject = f"done:seen/begun:{given}"
+        job.tell(lambda hub: waits(hub, subject))
+        job.tell(lambda hub: hub.reached(subject, 500))
+        reported = waited(tmp_path, "--begun", "seen", given)
+        assert reported.stdout.endswith(
+            ", of seen, has begun, and all before 1970-01-01 00:00:01.000 UTC is delivered\n"
+        )
+        assert "its labels are those of seen/begun" in waited(tmp_path, "--begun", "see", "c").stderr
+        code, _ = ask(job.at, TOKEN, "GET", f"/done/seen%2Fbegun?label={quote(given)}", limit_s=120)
+        assert code == 200
+
+
+def waits(hub: Hub, subject: str = "done:indexed:a:b") -> None:
     """Somebody waits for this label, so that its end is known."""
-    hub.subscribe(["done:indexed:a:b"])
+    hub.subscribe([subject])
 
 
 def waited(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -122,13 +122,14 @@ class LabelEndedSensor(AssetLineage, BaseSensorOperator):
 
     The flow has a `when_done(STEP, through=..., label=...)`; a label is a document, a session, a request. The end is
     known for as long as its `keep=` says. A dead job cannot be asked, so the sensor waits until it is recovered.
-    Returns `ended_ms`.
+    Returns `ended_ms`. With `begun` it waits for the beginning, of a `when_begun(STEP, label=...)`.
 
     Args:
         job: the job's name.
         step: the name of the `when_done`.
         substream: the label, as text.
         at: the end is at this moment or later, ISO or ms since 1970; by default at any.
+        begun: wait for the beginning of the substream instead of its end.
         lowtide_conn_id: the Airflow connection's id.
         deferrable: wait in the triggerer, which takes no worker slot; by default `[operators] default_deferrable`.
         poll_interval: seconds between two polls of the triggerer.
@@ -141,6 +142,7 @@ class LabelEndedSensor(AssetLineage, BaseSensorOperator):
         "step",
         "substream",
         "at",
+        "begun",
         "lowtide_conn_id",
         "deferrable",
         "poll_interval",
@@ -155,6 +157,7 @@ class LabelEndedSensor(AssetLineage, BaseSensorOperator):
         step: str,
         substream: str,
         at: str | int = 0,
+        begun: bool | str = False,
         lowtide_conn_id: str = LowtideHook.default_conn_name,
         deferrable: bool | str = conf.getboolean("operators", "default_deferrable", fallback=False),
         poll_interval: float | str = 1.0,
@@ -167,6 +170,7 @@ class LabelEndedSensor(AssetLineage, BaseSensorOperator):
         self.step = step
         self.substream = substream
         self.at = at
+        self.begun = begun
         self.lowtide_conn_id = lowtide_conn_id
         self.deferrable = deferrable
         self.poll_interval = poll_interval
@@ -181,7 +185,7 @@ class LabelEndedSensor(AssetLineage, BaseSensorOperator):
         trigger = LabelEndedTrigger(
             job=self.job,
             lowtide_conn_id=self.lowtide_conn_id,
-            step=self.step,
+            step=self._labels_of,
             substream=self.substream,
             at_ms=_ms_of(self.at),
             end_time=datetime.now(UTC).timestamp() + self.timeout,
@@ -200,11 +204,16 @@ class LabelEndedSensor(AssetLineage, BaseSensorOperator):
             raise LowtideError(str(event["error"]))
         return {"job": self.job, "ended_ms": event["ended_ms"]}
 
+    @property
+    def _labels_of(self) -> str:
+        """The step that keeps the labels: a `when_begun` has one that ends with the first record."""
+        return f"{self.step}/begun" if is_true(self.begun) else self.step
+
     def _ended_ms(self) -> int | None:
         """Return the time of its end, in ms; None also while the job does not answer."""
         try:
             with LowtideHook(self.lowtide_conn_id).job(self.job) as client:
-                return client.control().ended_ms(self.step, self.substream)
+                return client.control().ended_ms(self._labels_of, self.substream)
         except (*OUTAGES, TokenRefused) as error:
             self.log.warning('cannot ask job "%s", trying again: %s', self.job, error)
             return None

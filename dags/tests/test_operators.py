@@ -464,6 +464,9 @@ def test_the_end_of_a_label_is_waited_for_in_the_triggerer_or_by_asking(job: Job
     deferred = deferral(lambda: task.execute(context()))
     _, given = deferred.trigger.serialize()
     assert (given["step"], given["substream"], given["at_ms"]) == ("indexed", "a:b", 5_000)
+    opening = LabelEndedSensor(task_id="opening", step="seen", substream="a:b", begun="True", **connected)
+    _, begun = deferral(lambda: opening.execute(context())).trigger.serialize()
+    assert begun["step"] == "seen/begun"
     event = {"job": job.name, "error": None, "ended_ms": 5_000}
     assert task.ended(context(), event) == {"job": job.name, "ended_ms": 5_000}
     with pytest.raises(LowtideError, match="timed out"):

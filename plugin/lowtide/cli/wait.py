@@ -12,6 +12,7 @@ from lowtide.cli.output import time_of
 from lowtide.cli.running_jobs import control_of, only_job
 from lowtide.conf import Conf
 from lowtide.errors import NotRunning
+from lowtide.flow.steps.window_by import BEGUN
 from lowtide.status.subscriber import follow
 from lowtide_snapshots.commits.moment import ms_of
 from lowtide_snapshots.job.news import COMMIT, DELIVERED, DONE, END, LIFE, SEGMENT, News
@@ -36,6 +37,7 @@ def _moment(_context: click.Context, _parameter: click.Parameter, value: str | N
 @click.option("--commit", callback=_moment, metavar="TIME", help="Until a snapshot of TIME or later is committed.")
 @click.option("--left", nargs=2, metavar="STEP TIME", help="Until all before TIME has left the segment of STEP.")
 @click.option("--done", nargs=2, metavar="STEP LABEL", help="Until the substream LABEL of when_done STEP has ended.")
+@click.option("--begun", nargs=2, metavar="STEP LABEL", help="Until the substream LABEL of when_begun STEP has begun.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Wait no longer.")
 @with_conf
 @as_json
@@ -47,10 +49,11 @@ def wait(
     commit: int | None,
     left: tuple[str, str] | None,
     done: tuple[str, str] | None,
+    begun: tuple[str, str] | None,
     timeout: float | None,
     as_json: bool,
 ) -> None:
-    """Wait until JOB, or the only one that runs, reaches a time, or the end of a label; give one of the four options.
+    """Wait until JOB, or the only one that runs, reaches a time, or a label begins or ends; give one of the options.
 
     Times are ISO, in UTC unless they name a zone, or ms since 1970. If the job dies, the command waits for its next
     life. Exits with 6 on a timeout.
@@ -60,9 +63,10 @@ def wait(
         *([(COMMIT, commit)] if commit is not None else []),
         *([(f"{SEGMENT}:{left[0]}", _left_moment(left[1]))] if left is not None else []),
         *([(f"{DONE}:{done[0]}:{done[1]}", 0)] if done is not None else []),
+        *([(f"{DONE}:{begun[0]}/{BEGUN}:{begun[1]}", 0)] if begun is not None else []),
     ]
     if len(asked) != 1:
-        raise click.UsageError("give one of --delivered, --commit, --left and --done")
+        raise click.UsageError("give one of --delivered, --commit, --left, --done and --begun")
     name = only_job(Path(conf.job.folder)).name if job is None else job
     (subject, at_ms) = asked[0]
     for news in follow(lambda: control_of(conf, name), [subject], at_ms=at_ms, limit_s=timeout):
@@ -88,7 +92,9 @@ def _said(job: str, news: News) -> str:
         return f"all before {until} is delivered"
     if news.kind == DONE:
         _, step, label = str(news.data["about"]).split(":", 2)
-        return f"{label}, of {step}, has ended, and all before {until} is delivered"
+        end = f"/{BEGUN}"
+        what = f"{step.removesuffix(end)}, has {'begun' if step.endswith(end) else 'ended'}"
+        return f"{label}, of {what}, and all before {until} is delivered"
     if news.kind == COMMIT:
         return f"snapshot {news.data['snapshot']}, all before {until}, is committed"
     return f"all before {until} has left {news.data['about']}"
