@@ -16,12 +16,14 @@ from lowtide.core.operators.state.keyed_state import KeyedState
 from lowtide.core.operators.timers.clock_node import ClockNode
 from lowtide.core.operators.timers.substream_node import SubstreamNode
 from lowtide.core.operators.timers.timed_scan import TimedScanNode
+from lowtide.core.operators.windows import windows as windows_module
 from lowtide.core.operators.windows.window_node import WindowNode
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan import segments as segments_module
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.segments import Segments, segments_of
 from lowtide.flow.steps.steps import Clock, WhenDone
+from lowtide.flow.steps.windows import Tumbling, Until, spans_of
 
 from .mutation import Mutation, Patch
 
@@ -126,6 +128,15 @@ def at_the_time_of_arrival() -> list[Patch]:
     return [(SubstreamNode, "advance", advance), (SubstreamNode, "_seen", seen)]
 
 
+def before_what_is_between() -> list[Patch]:
+    """A `when_done` gives records after their own tick, though windows between still have them."""
+
+    def spans(windows: Any) -> Any:
+        return spans_of(Tumbling(windows.slack) if isinstance(windows, Until) else windows)
+
+    return [(windows_module, "spans_of", spans)]
+
+
 def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
     return Mutation(name, rule, what, "flow", patches, options)
 
@@ -138,5 +149,8 @@ SUBSTREAMS = [
     flow("end-in-its-tick", "R4", "an end comes before its tick is over", before_its_tick_is_over, flow="in_order"),
     flow("left-unsaid", "R14", "a key leaves unsaid at a snapshot", gone_with_its_time, flow="leaving", snapshots=4),
     flow("time-of-arrival", "R4", "a substream goes by the time of arrival", at_the_time_of_arrival, flow="visits"),
+    flow(
+        "done-before-windows", "R4", "an end comes before windows have closed", before_what_is_between, flow="between"
+    ),
     flow("holds-forgotten", "R6", "holds stay where nothing is held any more", holds_forgotten, flow="through"),
 ]

@@ -108,13 +108,31 @@ def test_a_label_may_be_asked_for_though_nobody_takes_the_records() -> None:
     assert "nothing takes these records" in str(check(other)[0])
 
 
-def windowed(index: Any) -> Any:
-    return index.key_by("word").window("window", lt.tumbling(lt.hours(1))).apply(lambda _, each: each, returns=Word)
+def sessions(index: Any) -> Any:
+    return index.key_by("word").window("window", lt.session(lt.hours(1))).apply(lambda _, each: each, returns=Word)
 
 
-def joined(index: Any) -> Any:
-    keyed = index.key_by("word", name="left")
-    return keyed.join("join", index.key_by("word", name="right"), lambda one, _: one, after=lt.seconds(1), returns=Word)
+def by_event_time(windows: Any) -> Callable[[Any], Any]:
+    def between(index: Any) -> Any:
+        dated = index.map(lambda word: Dated(word.word, at("10:00")), name="dated", returns=Dated)
+        clock = lt.event_time("when", wait=lt.seconds(1), late="drop")
+        windowed = dated.key_by("word").window("window", windows, time=clock)
+        return windowed.apply(lambda _, each: [Word(one.word, "") for one in each], returns=Word)
+
+    return between
+
+
+@dataclass(frozen=True)
+class Dated:
+    word: str
+    when: datetime
+
+
+def joined_by_time(index: Any) -> Any:
+    dated = index.map(lambda word: Dated(word.word, at("10:00")), name="dated", returns=Dated)
+    left, right = (dated.key_by("word", name=name) for name in ("left", "right"))
+    clock = lt.event_time("when", wait=lt.seconds(1), late="drop")
+    return left.join("join", right, lambda one, _: Word(one.word, ""), after=lt.seconds(1), time=clock, returns=Word)
 
 
 def timed(index: Any) -> Any:
@@ -124,8 +142,16 @@ def timed(index: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize(("between", "word"), [(windowed, "window"), (joined, "join"), (timed, "flat_scan")])
-def test_what_moves_records_to_other_ticks_is_refused_in_between(between: Callable[[Any], Any], word: str) -> None:
+@pytest.mark.parametrize(
+    ("between", "word"),
+    [
+        (sessions, "window"),
+        (by_event_time(lt.tumbling(lt.hours(1))), "window"),
+        (joined_by_time, "join"),
+        (timed, "flat_scan"),
+    ],
+)
+def test_what_hangs_on_records_is_refused_in_between(between: Callable[[Any], Any], word: str) -> None:
     flow, documents, index = started()
     moved = between(index)
     moved.write("moved", lt.kafka("moved", lt.json(Word)))
@@ -140,6 +166,112 @@ def test_what_moves_records_to_other_ticks_is_refused_in_between(between: Callab
     behind.write("behind", lt.kafka("behind", lt.json(Word)))
     moved.when_done("done", through=behind).write("done", lt.kafka("done", lt.json(Word)))
     assert check(flow) == [], "behind it"
+
+
+def tumbling(index: Any) -> Any:
+    return index.key_by("word").window("window", lt.tumbling(lt.hours(1))).apply(lambda _, each: each, returns=Word)
+
+
+def updates(index: Any) -> Any:
+    windows = index.key_by("word").window("window", lt.tumbling(lt.hours(1)), emit="update")
+    return windows.apply(lambda _, each: each, returns=Word)
+
+
+def two_windows(index: Any) -> Any:
+    inner = tumbling(index).key_by("document", name="again")
+    return inner.window("outer", lt.sliding(lt.hours(3), lt.hours(2))).apply(lambda _, each: each, returns=Word)
+
+
+def days(index: Any) -> Any:
+    window = index.key_by("word", name="by-days").window("days", lt.calendar("day", "Europe/Berlin"))
+    return window.apply(lambda _, each: each, returns=Word)
+
+
+def joined(how: str, **bounds: Any) -> Callable[[Any], Any]:
+    def between(index: Any) -> Any:
+        left, right = index.key_by("word", name="left"), index.key_by("word", name="right").filter(bool, name="all")
+        right = right.key_by("word", name="of-all")
+        return left.join("join", right, lambda one, other: one or other, how=how, **bounds, returns=Word)
+
+    return between
+
+
+def another(index: Any) -> Any:
+    hourly = tumbling(index)
+    return index.merge(hourly, index.when_done("inner", through=hourly), name="with-inner")
+
+
+def either_way(index: Any) -> Any:
+    return index.merge(tumbling(index), days(index), name="ways")
+
+
+BETWEEN: list[tuple[Callable[[Any], Any], str]] = [
+    (tumbling, "11:00:00.002"),
+    (updates, "10:05:00.002"),
+    (two_windows, "13:00:00.002"),
+    (days, "23:00:00.002"),
+    (joined("inner", after=lt.minutes(7)), "10:12:00.002"),
+    (joined("left", after=lt.minutes(7)), "10:12:00.004"),
+    (joined("left", before=lt.minutes(7)), "10:12:00.002"),
+    (joined("right", before=lt.minutes(7)), "10:12:00.004"),
+    (joined("outer", before=lt.minutes(3), after=lt.minutes(2)), "10:08:00.004"),
+    (another, "11:00:00.004"),
+]
+
+
+IDS = [f"{number}-{each.__name__}" for number, (each, _) in enumerate(BETWEEN)]
+
+
+@pytest.mark.parametrize(("between", "done"), BETWEEN, ids=IDS)
+def test_an_end_comes_a_tick_after_the_last_that_can_come(between: Callable[[Any], Any], done: str) -> None:
+    """Whether it is there yet is seen by where time stops, and where it stands by what it meets."""
+    end = at(done)
+
+    def run(until: datetime) -> list[str]:
+        flow, documents, index = started()
+        moved = between(index)
+        ended = documents.when_done("done", through=moved, label="name").map(named)
+        ended.merge(moved, name="both").write("both", lt.kafka("both", lt.json(Word)))
+        found = flow.run_locally(documents=[lt.Stamped(Document("a", "x"), at("10:05"))], until=until)["both"]
+        return [each.word for each in found]
+
+    assert "done" not in run(end - lt.millis(2))
+    assert run(end)[-1] == "done"
+    assert run(end + lt.days(3)) == run(end), "nothing comes after it"
+
+
+def test_late_records_keep_their_places() -> None:
+    flow, documents, _ = started()
+    dated = documents.map(lambda each: Dated(each.name, at("10:00")), name="dated", returns=Dated)
+    clock = lt.event_time("when", wait=lt.seconds(1))
+    windows = dated.key_by("word").window("window", lt.tumbling(lt.hours(1)), time=clock)
+    windows.apply(lambda _, each: each, returns=Dated).write("windows", lt.kafka("windows", lt.json(Dated)))
+    windows.late.write("late", lt.kafka("late", lt.json(Dated)))
+    documents.when_done("done", through=windows.late).write("done", lt.kafka("done", lt.json(Document)))
+    assert check(flow) == []
+
+
+def test_days_of_two_zones_are_refused() -> None:
+    flow, documents, index = started()
+    other = index.key_by("word", name="more").window("other", lt.calendar("day", "Asia/Tokyo"))
+    both = days(index).merge(other.apply(lambda _, each: each, returns=Word), name="zones")
+    both.write("days", lt.kafka("days", lt.json(Word)))
+    documents.when_done("done", through=both, label="name")
+    (finding,) = check(flow)
+    assert "days of several time zones are between" in str(finding)
+
+
+def test_what_is_between_is_told_in_the_plan_and_in_what_is_saved() -> None:
+    flow, documents, index = started()
+    ways = either_way(index)
+    ways.write("ways", lt.kafka("ways", lt.json(Word)))
+    documents.when_done("done", through=ways, label="name")
+    (vertex,) = [each for each in compile_flow(flow, parallelism=1).vertices if each.name == "done"]
+    until = "2 ms after (tumbling(1 h) | calendar(day, Europe/Berlin))"
+    assert vertex.step.does == f"when done, labelled by name, {until}"
+    saved = vertex.step.saved([Document])
+    assert saved is not None
+    assert (saved.setting, saved.tz) == (f"{until} by log time, waiting 0 s", "Europe/Berlin")
 
 
 def named_word(word: Word) -> Word:

@@ -370,7 +370,7 @@ class Stream:
         keep: timedelta = timedelta(0),
     ) -> Stream:
         label = () if label is None else (label,) if isinstance(label, str) else tuple(label)
-        stream = self._then("when_done", name, label=label)
+        stream = self._then("when_done", name, label=label, through=through and through._step)
         step = stream._step
         step.level = max(1, step.level + bool(label), 0 if through is None else through._step.level)
         return stream
@@ -398,7 +398,7 @@ class Joined(Stream):
         lates = self._step.rest.setdefault("lates", {})
         if port not in lates:
             of = self._step.parents[port]
-            late = lates[port] = Step("late", f"{self._step.name}/late{port}", [])
+            late = lates[port] = Step("late", f"{self._step.name}/late{port}", [], of=of)
             late.level, late.keys, late.gives = self._step.level, of.keys, of.gives
             self._flow.steps.append(late)
         return Stream(self._flow, lates[port])
@@ -415,7 +415,7 @@ class Substreams:
     def begun(self) -> Stream:
         step, flow = self.ended._step, self.ended._flow
         if step.rest["opening"] is None:
-            begun = step.rest["opening"] = Step("begun", f"{step.name}/begun", [])
+            begun = step.rest["opening"] = Step("begun", f"{step.name}/begun", [], of=self._of)
             begun.level, begun.keys, begun.gives = step.level, self._of.keys, self._of.gives
             flow.steps.append(begun)
         return Stream(flow, step.rest["opening"])
@@ -431,7 +431,7 @@ class Windowed:
     @property
     def late(self) -> Stream:
         if "late" not in self._step.rest:
-            late = Step("late", f"{self._step.name}/late", [])
+            late = Step("late", f"{self._step.name}/late", [], of=self._step.parents[0])
             late.level, late.keys, late.gives = self._step.level, self._step.keys, self._takes
             self._step.rest["late"] = late
             self._flow.steps.append(late)
@@ -885,13 +885,48 @@ class Run:
                 number += 1
                 self._pass_on(step, clock._replace(value=out, path=(number,)))
 
+    def _last(self, done: Step, tick: int) -> int:
+        """The tick of the last that comes of a tick's records in the stream that a `when_done` waits for."""
+        through, stream = done.rest["through"], done.parents[0]
+        if through is None:
+            return tick
+        own, above = upstream(stream), upstream(through)
+        begins = {stream} if stream in above else own & above
+        known: dict[Step, int | None] = {}
+
+        def last(step: Step) -> int | None:
+            if step in begins or step in own:
+                return tick if step in begins else None
+            if step not in known:
+                before = [(port, last(parent)) for port, parent in enumerate(made_of(step))]
+                known[step] = max((self._after(step, port, at) for port, at in before if at is not None), default=None)
+            return known[step]
+
+        found = last(through)
+        assert found is not None, f"nothing of {stream.name} comes to {through.name}"
+        return found
+
+    def _after(self, step: Step, port: int, tick: int) -> int:
+        """The tick of the last that a step makes of a record, as far as the flow says it."""
+        at = EPOCH + tick * timedelta(milliseconds=self._slack_ms)
+        if step.kind == "when_done":
+            return self._last(step, tick) + 1
+        if step.kind == "window" and step.rest["emit"] == "close":
+            return max(self._bags[step].closing(end) for _, end in step.rest["windows"].spans(at))
+        if step.kind == "join":
+            last = at + step.rest["before" if port else "after"]
+            alone = step.rest["how"] in ("outer", "right" if port else "left")
+            found: int = (last - EPOCH) // timedelta(milliseconds=self._slack_ms) + alone
+            return found
+        return tick
+
     def _waits(self, step: Step, record: Record) -> list[Record]:
         """Lay a record aside until the next tick begins."""
         label = step.rest["label"]
         key = tuple(getattr(record.value, column) for column in label)
         unit = unit_of(key, self._units) if label else record.unit
         assert unit is not None
-        tick = record.tick + 1
+        tick = self._last(step, record.tick) + 1
         self._kept[step].setdefault((tick, unit), []).append((whole_bytes(key), record.place, record.value))
         self._call_at(step, (tick, -1, self._flow.steps.index(step) * self._units + unit), unit)
         return []
@@ -978,6 +1013,20 @@ def called(call: Callable[[], Any], record: Record) -> Any:
         return call()
     except Exception as error:
         raise Failed(record.value) from error
+
+
+def made_of(step: Step) -> list[Step]:
+    """The steps whose records those of a step are made of, by port."""
+    return [step.rest["of"]] if "of" in step.rest else step.parents
+
+
+def upstream(step: Step) -> set[Step]:
+    found, left = {step}, [step]
+    while left:
+        for each in set(made_of(left.pop())) - found:
+            found.add(each)
+            left.append(each)
+    return found
 
 
 def judged(predicate: Any, value: Any) -> bool:

@@ -745,6 +745,8 @@ class Writer:
         through = stream.flat_map(parted, name=self._name("parted"))
         for _ in range(dice.randrange(3)):
             through = self._by_key(through).scan(self._name("followed"), followed, Total())
+            if dice.random() < 0.4:
+                through = self._later(through, stream)
         self._add(through, stream)
         if dice.random() < 0.4:
             stream = stream.map(rekeyed, name=self._name("rekeyed"))
@@ -757,6 +759,26 @@ class Writer:
         if label is not None and dice.random() < 0.4:
             self._add(done.when_begun(self._name("begun"), label=label, keep=self._package.millis(40)))
         self._open = [each for each in self._open if each is not stream]
+
+    def _later(self, through: Any, stream: Any) -> Any:
+        """What comes of records later, as far as the flow says."""
+        dice, package = self._dice, self._package
+        kind, size = dice.randrange(5), package.millis(dice.choice([10, 25]))
+        if kind == 0:
+            done = through.when_done(self._name("done"), through=stream, label=dice.choice([None, "key"]))
+            return through.merge(done, name=self._name("merged"))
+        made = through.map(timed, name=self._name("timed")).key_by("number", name=self._name("by"))
+        if kind < 3:
+            cuts = [package.sliding(size, package.millis(7)), package.calendar("month", "Europe/Berlin")]
+            cut = dice.choice([package.tumbling(size), *cuts])
+            windowed = made.window(self._name("window"), cut, emit=dice.choice(["close", "close", "update"]))
+            return windowed.reduce(put_together).map(untimed, name=self._name("untimed"))
+        other = made
+        if kind == 4:
+            other = stream.map(timed, name=self._name("timed")).key_by("number", name=self._name("by"))
+        how = dice.choice(["inner", "left", "right", "outer"])
+        pairs = made.join(self._name("pairs"), other, PAIRED[how], how=how, before=size, after=package.millis(15))
+        return pairs.map(untimed, name=self._name("untimed"))
 
     def _windowed(self, stream: Any) -> None:
         dice, package = self._dice, self._package

@@ -591,6 +591,26 @@ def visits(flow: Flow) -> None:
     both.key_by("count").scan("total", total, 0).write("out", kafka("out", json(Count)))
 
 
+def one_of_two(one: Count, other: Count | None) -> Count:
+    return one if other is None else Count(one.key, one.count - other.count)
+
+
+def between(flow: Flow) -> None:
+    """Documents again, once windows and pairs of their words are there, between what is counted of these."""
+    documents = source(flow)
+    worded = documents.flat_map(timed)
+    spells = (
+        worded.key_by("key")
+        .window("spells", sliding(millis(30), millis(12)))
+        .aggregate(Spell, words=agg.count(), total=agg.sum("count"))
+    )
+    ones = spells.map(spelt).key_by("key", name="by-key")
+    pairs = ones.join("pairs", worded.map(opened, name="others").key_by("key"), one_of_two, after=millis(9), how="left")
+    counted = pairs.key_by("count").scan("total", total, 0)
+    done = documents.when_done("done", through=counted, label="name", keep=millis(30)).map(size)
+    done.merge(counted, name="both").key_by("key").scan("again", total, 0).write("out", kafka("out", json(Count)))
+
+
 FLOWS: list[Callable[[Flow], None]] = [
     index,
     index_by_document,

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from lowtide.flow.site import Function
 from lowtide.flow.steps.step import Saved, Step, said_ttl
+from lowtide.flow.steps.windows import Delay, Reach
 from lowtide.flow.time.moments import ZERO, said_duration
 
 _WAITS = "{word} cannot be in the loop {loop}: it waits for records that one turn does not bring"
@@ -135,6 +136,12 @@ class Join(Step):
     @override
     def depth(self, arriving: int) -> int:
         return arriving + 1
+
+    @override
+    def delayed(self, port: int, delay: Delay | None) -> Delay | None:
+        if self.time is not None:
+            raise LookupError(self.word)
+        return Reach(self.before if port else self.after, self.outer[port], delay)
 
     @property
     def outer(self) -> tuple[bool, bool]:

@@ -12,6 +12,7 @@ from lowtide.flow.steps.signature import NOTHING, Signature, accepts, said, sign
 
 if TYPE_CHECKING:
     from lowtide.flow.schema.kinds import Kind
+    from lowtide.flow.steps.windows import Delay
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,16 @@ class Step:
     def later(self) -> bool:
         """True if its output for a record may be of a later tick."""
         return self.waits
+
+    def delayed(self, port: int, delay: Delay | None) -> Delay | None:
+        """Return what comes last of the records of a tick after it, given what of these comes in last at a port.
+
+        Raises:
+            LookupError: that hangs on records.
+        """
+        if self.later:
+            raise LookupError(self.word)
+        return delay
 
     @property
     def ends_life(self) -> bool:

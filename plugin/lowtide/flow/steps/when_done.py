@@ -1,9 +1,9 @@
-"""The ends of substreams: `when_done`, the labels that have ended, and the steps that may not be in between."""
+"""The ends of substreams: `when_done`, the labels that have ended, and what may be in between."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, get_args
 
@@ -11,11 +11,10 @@ from lowtide.errors import FlowError
 from lowtide.flow.schema.schema import schema_of
 from lowtide.flow.site import check_text, user_site
 from lowtide.flow.steps.calls import Call
-from lowtide.flow.steps.steps import Applied, Ended, WhenDone
+from lowtide.flow.steps.steps import Applied, Ended, Late, Step, WhenDone
 from lowtide.flow.steps.window_by import Order
-from lowtide.flow.steps.windows import Tumbling, Window
+from lowtide.flow.steps.windows import Delay, Tumbling, Until, Window, latest, zones_of
 from lowtide.flow.time.durations import duration_of
-from lowtide.flow.time.moments import ZERO
 
 ORDERS = get_args(Order)
 ENDED = "ended"
@@ -80,12 +79,18 @@ def _columns(word: str, label: object) -> tuple[str, ...]:
     return columns
 
 
-def typed_done(step: WhenDone, takes: type | None, slack_ms: int) -> WhenDone:
-    """Return the step as a plan has it."""
-    size = timedelta(milliseconds=slack_ms)
-    return WhenDone(
-        Tumbling(size), None, ZERO, ZERO, None, "close", Applied(_again, takes), step.label, step.keep, step.order
-    )  # fmt: skip
+def typed_done(step: WhenDone, takes: type | None, slack_ms: int, delay: Delay | None) -> WhenDone:
+    """Return the step as a plan has it.
+
+    Args:
+        step: The step, as written.
+        takes: The type of its records.
+        slack_ms: The length of a tick.
+        delay: What comes last of them, in the stream that it waits for.
+    """
+    slack = timedelta(milliseconds=slack_ms)
+    windows = Tumbling(slack) if delay is None else Until(delay, slack)
+    return replace(step, windows=windows, result=Applied(_again, takes))
 
 
 def ended_of(step: WhenDone, takes: type) -> Ended:
@@ -93,29 +98,55 @@ def ended_of(step: WhenDone, takes: type) -> Ended:
     return Ended(_count, Ends(), Ends, takes, step.keep)
 
 
-def done_fault(
-    calls: Sequence[Call], index: int, step: WhenDone, names: Sequence[str], takes: type | None
-) -> str | None:
-    """Return the fault of a `when_done` whose streams are sound; None if it has none."""
+def delay_of(
+    calls: Sequence[Call], steps: Sequence[Step], index: int, names: Sequence[str], takes: type | None
+) -> Delay | None:
+    """Return what comes last of a `when_done`'s records in the stream that it waits for.
+
+    Args:
+        calls: The calls of the flow.
+        steps: Their steps; those up to this one with their types.
+        index: The call of the `when_done`.
+        names: The names of the steps.
+        takes: The type of its records; None if a fault hides it.
+
+    Raises:
+        FlowError: the label or the stream does not fit, or the flow does not say what comes last.
+    """
+    step, ways = calls[index].step, _Ways(calls)
+    assert isinstance(step, WhenDone), "nothing else is done"
     fault = None if takes is None else _label_fault(step.label, takes)
-    if fault is not None or step.order == "stream":
-        return fault
+    if fault is not None:
+        raise FlowError(fault)
+    if step.order == "stream":
+        return None
     stream, through = calls[index].parents
-    between = _between(calls, stream, through)
-    if between is None:
-        return (
-            f"{names[through]!r} has no records that come from {names[stream]!r} or its sources; "
-            "give through= a stream that is made from these records, or from those that they are made from"
+    begins, between = ways.between(stream, through)
+    if not begins:
+        raise FlowError(
+            f"{names[through]!r} has no records that come from {names[stream]!r} or its sources",
+            way_out="give through= a stream that is made from these records, or from those that they are made from",
         )
-    late = [each for each in sorted(between) if calls[each].step.later]
-    if late:
-        word = calls[late[0]].step.word
-        return (
-            f"{word} {names[late[0]]!r} is between {names[stream]!r} and {names[through]!r}: its output for a "
-            "record has another tick, so it is unknown when all of it is through; give through= a stream before it, "
-            "or take the records from after it"
+    delays: dict[int, Delay | None] = dict.fromkeys(begins)
+    for each in sorted(between):
+        known = [(port, delays[parent]) for port, parent in enumerate(ways.made_of(each)) if parent in delays]
+        try:
+            delays[each] = latest([steps[each].delayed(port, delay) for port, delay in known])
+        except LookupError:
+            raise FlowError(
+                f"{steps[each].word} {names[each]!r} is between {names[stream]!r} and {names[through]!r}: the tick "
+                "of its last output for a record hangs on others, so it is unknown when all of it is through",
+                way_out="give through= a stream before it, or take the records from after it; windows other than "
+                "sessions, and joins within a bound, may be between if they go by log time",
+            ) from None
+    found = delays[through]
+    if len(zones_of(found)) > 1:
+        raise FlowError(
+            f"days of several time zones are between {names[stream]!r} and {names[through]!r}: "
+            f"{' and '.join(zones_of(found))}",
+            way_out="use one zone for them, or a when_done for each",
         )
-    return None
+    return found
 
 
 def _label_fault(label: Sequence[str], takes: type) -> str | None:
@@ -130,25 +161,34 @@ def _label_fault(label: Sequence[str], takes: type) -> str | None:
     return None
 
 
-def _between(calls: Sequence[Call], stream: int, through: int) -> set[int] | None:
-    """Return the steps on the ways from a stream to another; None if there is no way.
+class _Ways:
+    """The ways of records through a flow."""
 
-    If the other one is not made from the stream, the ways begin where both come from.
-    """
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._calls = calls
+        self._takers: dict[int, list[int]] = {}
+        for index in range(len(calls)):
+            for parent in self.made_of(index):
+                self._takers.setdefault(parent, []).append(index)
 
-    def parents(each: int) -> Iterable[int]:
-        return calls[each].parents
+    def made_of(self, index: int) -> Sequence[int]:
+        """Return the calls whose records those of a call are made of, by port."""
+        call = self._calls[index]
+        if isinstance(call.step, WhenDone):
+            return call.parents[:1]
+        if isinstance(call.step, Late):  # It gives what another step was given.
+            return self._calls[call.parents[0]].parents[call.step.port :][:1]
+        return call.parents
 
-    takers: dict[int, list[int]] = {}
-    for index, call in enumerate(calls):
-        for parent in call.parents:
-            takers.setdefault(parent, []).append(index)
-    above = _closed([through], parents)
-    own = _closed([stream], parents)
-    begins = {stream} if stream in above else own & above
-    if not begins:
-        return None
-    return (_closed(begins, lambda each: takers.get(each, ())) & above) - own
+    def between(self, stream: int, through: int) -> tuple[set[int], set[int]]:
+        """Return where the ways from a stream to another begin, and the calls on them, without these.
+
+        If the other one is not made from the stream, they begin where both come from.
+        """
+        above = _closed([through], self.made_of)
+        own = _closed([stream], self.made_of)
+        begins = {stream} if stream in above else own & above
+        return begins, (_closed(begins, lambda each: self._takers.get(each, ())) & above) - own
 
 
 def _closed(start: Iterable[int], ahead: Callable[[int], Iterable[int]]) -> set[int]:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from lowtide.flow.site import Function
 from lowtide.flow.steps.step import Saved, Step, functions_in
-from lowtide.flow.steps.windows import Windows
+from lowtide.flow.steps.windows import Close, Delay, Session, Until, Windows
 from lowtide.flow.time.moments import ZERO, said_duration
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class WindowBy(Step):
         "a window cannot be in the loop {loop}: it ends later than one turn; put it before or after the loop"
     )
 
-    windows: Windows
+    windows: Windows | Until
     time: str | None
     wait: timedelta = ZERO
     ahead: timedelta = ZERO
@@ -147,6 +147,14 @@ class WindowBy(Step):
     @override
     def depth(self, arriving: int) -> int:
         return arriving + 1 if self.emit == "update" else max(arriving, 1)
+
+    @override
+    def delayed(self, port: int, delay: Delay | None) -> Delay | None:
+        if self.emit == "update":
+            return delay
+        if self.time is not None or isinstance(self.windows, Session):
+            raise LookupError(self.word)
+        return Close(self.windows, delay)
 
     @property
     @override
@@ -209,7 +217,8 @@ class WhenDone(WindowBy):
     @override
     def does(self) -> str:
         done = "when done" if self.order == "before_next" else "after its tick"
-        return f"{done}{', labelled by ' + ', '.join(self.label) if self.label else ''}"
+        until = f", {self.windows}" if isinstance(self.windows, Until) else ""
+        return f"{done}{', labelled by ' + ', '.join(self.label) if self.label else ''}{until}"
 
     @override
     def unused(self, parents: Sequence[str]) -> str | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal
 
-from lowtide.flow.time.moments import DAY_US, FIRST_US, LAST_US, ZERO, micros, moment, said_duration
+from lowtide.flow.time.moments import DAY_US, FIRST_US, LAST_US, ZERO, micros, moment, said_duration, tick_due
 from lowtide.flow.time.zones import first_shown
 
 Span = tuple[int, int]
@@ -81,12 +81,134 @@ class Calendar:
         return f"calendar({self.unit}, {self.tz})"
 
 
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Windows of the ticks whose records have their last results at one tick, that included; they end after it.
+
+    Attributes:
+        last: What of their records comes last.
+        slack: The length of a tick.
+    """
+
+    last: Delay
+    slack: timedelta
+
+    @property
+    def tz(self) -> str:
+        """The zone by whose days they go; empty for none."""
+        return "".join(zones_of(self.last))
+
+    def __str__(self) -> str:
+        return f"{said_duration(self.slack)} after {self.last}"
+
+
 Windows = Tumbling | Sliding | Session | Calendar
+Shared = Tumbling | Sliding | Calendar | Until
+"""Windows whose bounds do not hang on records."""
 
 
-def longest_us(windows: Tumbling | Sliding | Calendar) -> int:
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The results of windows by log time: each has the tick at which its window closes.
+
+    Attributes:
+        windows: The windows.
+        of: What goes into them last, of the records of a tick; None for these themselves.
+    """
+
+    windows: Shared
+    of: Delay | None = None
+
+    def __str__(self) -> str:
+        return f"{self.windows}{_of(self.of)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The pairs of a join by log time: the last one has the tick of the last partner.
+
+    Attributes:
+        duration: How long after a record the last partner may come.
+        alone: Whether a record comes out that has found none: a tick later.
+        of: As of `Close`.
+    """
+
+    duration: timedelta
+    alone: bool
+    of: Delay | None = None
+
+    def __str__(self) -> str:
+        return f"join({said_duration(self.duration)}{', alone' * self.alone}){_of(self.of)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The last of several ways."""
+
+    ways: tuple[Delay, ...]
+
+    def __str__(self) -> str:
+        return f"({' | '.join(map(str, self.ways))})"
+
+
+Delay = Close | Reach | Latest
+"""What comes last of the records of a tick; None beside it if that has their tick."""
+
+
+def _of(delay: Delay | None) -> str:
+    return "" if delay is None else f" of {delay}"
+
+
+def latest(ways: Iterable[Delay | None]) -> Delay | None:
+    """Return what comes last on any of several ways."""
+    different = tuple(dict.fromkeys(way for way in ways if way is not None))  # Nothing comes before its tick.
+    return Latest(different) if len(different) > 1 else different[0] if different else None
+
+
+def zones_of(delay: Delay | None) -> list[str]:
+    """Return the zones by whose days a delay goes, each once."""
+    if isinstance(delay, Latest):
+        found = [zone for way in delay.ways for zone in zones_of(way)]
+    elif isinstance(delay, Close):
+        windows = delay.windows
+        own = zones_of(windows.last) if isinstance(windows, Until) else [getattr(windows, "tz", "")]
+        found = [*zones_of(delay.of), *own]
+    else:
+        found = [] if delay is None else zones_of(delay.of)
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def last_tick(delay: Delay | None, slack_us: int) -> Callable[[int], int]:
+    """Return a function that gives for a tick the last one at which something comes of its records; it never falls."""
+    if delay is None:
+        return lambda tick: tick
+    if isinstance(delay, Latest):
+        ways = [last_tick(way, slack_us) for way in delay.ways]
+        return lambda tick: max([way(tick) for way in ways])
+    before = last_tick(delay.of, slack_us)
+    if isinstance(delay, Reach):
+        reach, alone = micros(delay.duration), delay.alone
+        return lambda tick: (before(tick) * slack_us + reach) // slack_us + alone
+    spans = spans_of(delay.windows)
+    return lambda tick: tick_due(spans(before(tick) * slack_us)[-1][1], slack_us)
+
+
+def longest_us(windows: Shared) -> int:
     """Return a length that no window exceeds."""
+    if isinstance(windows, Until):
+        slack_us = micros(windows.slack)
+        return _longest(windows.last, slack_us) + 2 * slack_us
     return micros(timedelta(days=32) if isinstance(windows, Calendar) else windows.size)
+
+
+def _longest(delay: Delay | None, slack_us: int) -> int:
+    """Return a time within which what comes last of a tick's records has come: no less than that."""
+    if delay is None:
+        return 0
+    if isinstance(delay, Latest):
+        return max(_longest(way, slack_us) for way in delay.ways)
+    own = micros(delay.duration) if isinstance(delay, Reach) else longest_us(delay.windows)
+    return _longest(delay.of, slack_us) + own + slack_us
 
 
 def is_sayable(span: Span) -> bool:
@@ -94,7 +216,7 @@ def is_sayable(span: Span) -> bool:
     return span[0] >= FIRST_US and span[1] <= LAST_US
 
 
-def spans_of(windows: Tumbling | Sliding | Calendar) -> Callable[[int], Sequence[Span]]:
+def spans_of(windows: Shared) -> Callable[[int], Sequence[Span]]:
     """Return a function that gives the windows of a moment, in the order of their starts; the same tuples each time.
 
     Every moment of the years 1 to 9999 has some; their bounds may lie beyond.
@@ -103,6 +225,8 @@ def spans_of(windows: Tumbling | Sliding | Calendar) -> Callable[[int], Sequence
         found = _tumbling(micros(windows.size), micros(windows.offset))
     elif isinstance(windows, Sliding):
         found = _sliding(micros(windows.size), micros(windows.every), micros(windows.offset))
+    elif isinstance(windows, Until):
+        found = _until(windows)
     else:
         found = _calendar(windows)
 
@@ -177,6 +301,18 @@ def _calendar(windows: Calendar) -> Callable[[int], Sequence[Span]]:
         return ((start - by, end - by),)
 
     return spans
+
+
+def _until(windows: Until) -> Callable[[int], Sequence[Span]]:
+    slack_us, longest = micros(windows.slack), longest_us(windows)
+    last = last_tick(windows.last, slack_us)
+
+    @lru_cache(1_024)
+    def found(tick: int) -> tuple[Span]:
+        end = (last(tick) + 1) * slack_us
+        return ((end - longest, end),)
+
+    return lambda at: found(at // slack_us)
 
 
 def _offset(offset: timedelta) -> str:

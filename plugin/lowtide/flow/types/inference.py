@@ -48,7 +48,7 @@ from lowtide.flow.steps.steps import (
     check_predicate,
 )
 from lowtide.flow.steps.timers import timer_fault
-from lowtide.flow.steps.when_done import done_fault, typed_done
+from lowtide.flow.steps.when_done import delay_of, typed_done
 from lowtide.flow.time.moments import said_duration
 from lowtide.flow.types.findings import Finding
 from lowtide.flow.types.join_types import Keyed, connect_faults, deleted_fault, join_faults, key_fault, typed_pairing
@@ -269,11 +269,12 @@ class Inference:
         return gives
 
     def _infer_done(self, index: int, call: Call[WhenDone]) -> Any:
-        takes = self._takes(call)
-        fault = done_fault(self._flow.calls, index, call.step, self.names, takes)
-        if fault is not None:
-            self._fault(call, fault)
-        self.steps[index] = typed_done(call.step, takes, self._slack_ms)
+        takes, delay = self._takes(call), None
+        try:
+            delay = delay_of(self._flow.calls, self.steps, index, self.names, takes)
+        except FlowError as error:
+            self._fault(call, error.what + (f"; {error.way_out}" if error.way_out else ""))
+        self.steps[index] = typed_done(call.step, takes, self._slack_ms, delay)
         return takes
 
     def _infer_connect(self, _index: int, call: Call[Connect]) -> Any:

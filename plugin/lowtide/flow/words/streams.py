@@ -405,12 +405,14 @@ class Stream(Generic[T]):
     ) -> Stream[T]:
         """Give each record again when everything of its tick, and so all that came of it, has left another stream.
 
-        It comes before all records of the next tick, and after all of its own. With `label`, a subscriber outside of
+        It comes before all records of the next tick, and after all of its own; with windows between, once these have
+        closed. With `label`, a subscriber outside of
         the job can wait for the end of one substream: `lt.subscribe(job, lt.done(name, label))`, `lowtide wait`.
 
         Args:
             name: The step's name.
-            through: A stream that is made of these records, with no window, timer or join on the way.
+            through: A stream that is made of these records. Windows, joins within a bound and other `when_done` may be
+                between if they go by log time: a record comes again a tick after the last that comes of it there.
             label: The column, or the columns, that name the substream which a record opens: a document, a session, a
                 request.
             keep: For so much log time it is known of a label that it has ended.
