@@ -117,11 +117,16 @@ class Entrance:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, _ = await loop.sock_accept(listener)
+                connection, _ = listener.accept()
+            except BlockingIOError:
+                # Not asyncio's own way: cancelled at the wrong moment it keeps a connection that it has taken.
+                await _readable(listener)
+                continue
             except OSError as error:
                 self.refused(f"could not accept it: {error}")
                 await asyncio.sleep(RETRY_S)
                 continue
+            connection.setblocking(False)
             why = why_refused(connection)
             if why:
                 connection.close()
@@ -230,13 +235,7 @@ class _Connection:
 
     async def speaks(self) -> None:
         """Wait for the first byte, or the end of the connection."""
-        loop = asyncio.get_running_loop()
-        spoken = asyncio.Event()
-        loop.add_reader(self.socket, spoken.set)
-        try:
-            await spoken.wait()
-        finally:
-            loop.remove_reader(self.socket)
+        await _readable(self.socket)
 
     def end(self) -> None:
         """Close it now, whatever its protocol waits for."""
@@ -244,3 +243,14 @@ class _Connection:
             self.transport.abort()
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
+
+
+async def _readable(waited_for: socket.socket) -> None:
+    """Wait until there is something to take of a socket."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(waited_for, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(waited_for)

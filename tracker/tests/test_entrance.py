@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -155,22 +156,32 @@ def test_an_entrance_that_has_no_more_descriptors_takes_the_next_ones_later(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def visitor(door: Door) -> None:
-        loop = asyncio.get_running_loop()
-        accept, failures = loop.sock_accept, [OSError(24, "Too many open files")]
+        accept, failures = socket.socket.accept, [OSError(24, "Too many open files")]
 
-        async def failing(listener: socket.socket) -> Any:
+        def failing(listener: socket.socket) -> Any:
             if failures:
                 raise failures.pop()
-            return await accept(listener)
+            return accept(listener)
 
-        monkeypatch.setattr(loop, "sock_accept", failing)
-        await (await door.enter())[1].drain()  # The call before the failing one was under way.
+        monkeypatch.setattr(socket.socket, "accept", failing)
         await door.enter()
         assert failures == []
 
     monkeypatch.setattr(module, "RETRY_S", 0.05)
     visit(visitor)
     assert [message for message in caplog.messages if "Too many open files" in message]
+
+
+def test_a_connection_that_comes_as_an_entrance_closes_is_closed_with_it() -> None:
+    async def visitor(door: Door) -> None:
+        await door.enter()
+        connection = socket.create_connection(door.entrance.address, HANGS_S)
+        await asyncio.sleep(0)  # The loop learns of it in the very turn in which the entrance closes.
+        await door.entrance.close()
+        with connection, suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
+
+    visit(visitor)
 
 
 def test_it_listens_at_all_addresses_of_a_host_or_at_none() -> None:
