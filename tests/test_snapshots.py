@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
+from signal import SIGKILL
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
+from tests.chaos.photographer import Photographer
 from tests.chaos.sweeper import damages
 from tests.shop import Load, Shop
 from tests.waiting import HANGS_S
@@ -20,6 +23,7 @@ from lowtide.cli.snapshot import take
 from lowtide.cli.snapshot_place import opened
 from lowtide.driver.job import Job
 from lowtide.driver.recovery import StartFrom
+from lowtide.errors import LifeEnded
 from lowtide.flow.plan import compiler
 from lowtide.flow.plan.plan import Plan
 from lowtide.local.oracle import Output, compare_lanes, read_output
@@ -170,6 +174,30 @@ def test_a_savepoint_that_is_overtaken_is_kept_beside_the_newer_one(spark: Spark
         with opened(shop.conf, name) as (place, _):
             commits = [commit.id for commit in place.log.commits()]
         assert told == commits, "the first life that has the function tells all that are there, and no later one again"
+
+
+def test_every_savepoint_named_as_done_is_recovered_from_whatever_was_killed_meanwhile(spark: Spark) -> None:
+    """R15, R16: they are asked for beside the job's own snapshots, and a worker dies while one is under way."""
+    shop = Shop.open("asked", spark.kafka, spark.settings() | {"snapshots.max_commit_age_s": 1.0}, letters=2)
+    running: list[ControlClient] = []
+    with Photographer(lambda: running[-1] if running else None, every_s=0.05) as asking:
+        for first, victim in ((0, "1/0"), (100_000, "2/1")):
+            done = len(asking.savepoints)
+            with shop.running() as job, Load(shop, first):
+                job.wait(delivering(job))
+                running.append(job.client())
+                job.wait(lambda done=done: len(asking.savepoints) == done)
+                job.wait(lambda: not asking.under_way.is_set())
+                os.kill(next(each["pid"] for each in job.status()["workers"] if each["worker"] == victim), SIGKILL)
+                with pytest.raises(LifeEnded):
+                    job.wait(after(HANGS_S))
+                running.clear()
+    assert damages(shop.conf, shop.name) == []
+    with opened(shop.conf, shop.name) as (place, _):
+        assert {*asking.savepoints} <= {commit.name for commit in place.log.commits()}
+    for name in (asking.savepoints[0], asking.savepoints[-1]):
+        with shop.running(StartFrom(commit=name)):
+            assert shop.judge.right()
 
 
 def test_a_job_that_is_rewound_delivers_again_what_came_behind_the_commit(spark: Spark) -> None:

@@ -1,4 +1,4 @@
-"""Takes snapshots of the running job every few seconds over its control API, whatever becomes of them."""
+"""Takes snapshots of the running job every few seconds over its control API, some by name, whatever becomes of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ REST_S = 12.0
 TAKEN_WITHIN_S = 40.0
 """Longer than the job itself gives one, so that it says what became of it."""
 POLL_S = 0.1
+NAMED = 3
+"""One in so many is a savepoint, which is kept under its name."""
 
 
 class Photographer:
@@ -27,14 +29,19 @@ class Photographer:
         asked: How many snapshots were asked for.
         became: What became of them: committed, failed, or what it was last; "not known" where the life has ended.
         why: Why the last one failed.
+        savepoints: The names of those that the job has said are committed.
+        under_way: Set while one is.
     """
 
-    def __init__(self, client: Callable[[], ControlClient | None]) -> None:
+    def __init__(self, client: Callable[[], ControlClient | None], *, every_s: float = EVERY_S) -> None:
         """Say whom to ask: the present life's control API, None while there is none."""
         self.asked = 0
         self.became: Counter[str] = Counter()
         self.why = ""
+        self.savepoints: list[str] = []
+        self.under_way = threading.Event()
         self._client = client
+        self._every_s = every_s
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="photographer", daemon=True)
 
@@ -47,16 +54,17 @@ class Photographer:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(REST_S if self.asked % 5 == 4 else EVERY_S):
+        while not self._over.wait(REST_S if self.asked % 5 == 4 and self._every_s == EVERY_S else self._every_s):
             client = self._client()
             if client is not None:
                 self._take(client)
 
     def _take(self, client: ControlClient) -> None:
-        view = None
+        view, name = None, f"savepoint {self.asked}" if self.asked % NAMED == 0 else None
         try:
-            view = client.take_snapshot()
+            view = client.take_snapshot(name)
             self.asked += 1
+            self.under_way.set()
             deadline = time.monotonic() + TAKEN_WITHIN_S
             while view.phase in ("taking", "sealed") and time.monotonic() < deadline and not self._over.wait(POLL_S):
                 view = viewed(client, view.id) or view
@@ -64,6 +72,10 @@ class Photographer:
             # The life has ended, or its service stands still.
             self.became["not known"] += view is not None
             return
+        finally:
+            self.under_way.clear()
+        if name is not None and view.phase == "committed":
+            self.savepoints.append(name)
         self.became[view.phase] += 1
         self.why = str(view.why or self.why)
 

@@ -24,7 +24,7 @@ from .processes import send
 from .reader import Reader
 from .schedule import TIMELESS, Fault
 from .stage import FIRST_PERCENT, LANES, Play, Stage, Stuck
-from .sweeper import damages
+from .sweeper import commits_of, damages
 from .verdict import Result, judged
 
 PER_S = 120
@@ -197,6 +197,7 @@ class Run:
             code = self._stage.stop()
             if code:
                 self._fail(f"stopped, the job's program ended with {code}")
+            self._recover()
         except (Stuck, TimeoutExpired, LowtideError) as error:
             self._fail(f"at the end: {error}")
         program = self._stage.program
@@ -206,6 +207,21 @@ class Run:
             self._judge()
         except LowtideError as error:
             self._fail(f"nothing could be judged: {error}")
+
+    def _recover(self) -> None:
+        """Begin from the oldest and from the newest savepoint that the job has named as done; all have to be there."""
+        shop, named = self._stage.shop, self._photographer.savepoints
+        there = {commit.name: commit.id for commit in commits_of(shop.conf, shop.name)}
+        for name in named:
+            if name not in there:
+                self._fail(f'"{name}" was committed, and is not there')
+        for name in dict.fromkeys((*named[:1], *named[-1:])):
+            if name in there:
+                self._say(f'beginning from "{name}"')
+                self._stage.start(there[name])
+                self._settle(self._life)
+                if code := self._stage.stop():
+                    self._fail(f'stopped, the program that began from "{name}" ended with {code}')
 
     def _drain(self) -> None:
         shop, deadline = self._stage.shop, time.monotonic() + DELIVERED_WITHIN_S
@@ -236,7 +252,8 @@ class Run:
             self._fail(f"a wrong floor: {wrong}")
         for damaged in damages(shop.conf, shop.name):
             self._fail(f"a damaged snapshot: {damaged}")
-        self._say(f"{self._photographer.asked} snapshots asked for: {taken}; {self._stage.starts} programs started")
+        said = f"{self._photographer.asked} snapshots asked for: {taken}, {len(self._photographer.savepoints)} by name"
+        self._say(f"{said}; {self._stage.starts} programs started")
 
     def _fail(self, why: str) -> None:
         self.result.failures.append(why)
