@@ -1,6 +1,7 @@
 """A job as `lowtide run` runs it, in a program of its own: ``python -m tests.job_program`` with a file of a shop.
 
-A commit's id may follow: then it begins from that one, as `lowtide recover --commit` does.
+A commit's id may follow: then it begins from that one, as `lowtide recover --commit` does. With the word `--standby` it
+waits first until no other program runs the job.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lowtide.driver.recovery import StartFrom
 from lowtide.errors import LowtideError
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.runner import Runner
-from lowtide.jobs.state import JobState
+from lowtide.jobs.state import JobState, Phase
 from lowtide.process.mark import new_life
 from lowtide.status.control_client import ControlClient
 from tests.driver import ROOT, below, below_with
@@ -34,28 +35,34 @@ class Program:
         shop: Its job.
         folder: Its own; made if it is missing.
         commit: The commit from which it begins, by id; empty for the newest that is whole.
+        standby: Whether it waits until no other program runs the job.
     """
 
-    def __init__(self, shop: Shop, folder: Path, commit: str = "") -> None:
+    def __init__(self, shop: Shop, folder: Path, commit: str = "", *, standby: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "shop.json").write_text(shop.to_json())
         self.jobs = JobFolder(folder / ".lowtide/jobs", shop.name)
         self._errors = folder / "program.log"
+        more = [*([commit] if commit else []), *(["--standby"] if standby else [])]
         with self._errors.open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.job_program", "shop.json", *([commit] if commit else [])],
+                [sys.executable, "-m", "tests.job_program", "shop.json", *more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
             )  # fmt: skip
         self._began = time.monotonic()
 
-    def running(self, restarts: int = 0) -> JobState:
-        """Wait until the job runs, after so many restarts of its own."""
+    def waiting(self) -> JobState:
+        """Wait until it waits for the lease."""
+        return self.running(phase="standby")
+
+    def running(self, restarts: int = 0, *, phase: Phase = "running") -> JobState:
+        """Wait until the job runs, after so many restarts of its own, or is in another phase."""
         deadline = time.monotonic() + HANGS_S
         while time.monotonic() < deadline and self.process.poll() is None:
             state = self.jobs.state()
             mine = state is not None and state.runner is not None and state.runner.pid == self.process.pid
-            if state is not None and mine and state.phase == "running" and state.restarts >= restarts:
+            if state is not None and mine and state.phase == phase and state.restarts >= restarts:
                 return state
             time.sleep(POLL_S)
         raise AssertionError(f"{self.jobs.state()}\n{self.log()}")
@@ -129,9 +136,12 @@ def main() -> int:
     shop = Shop.from_json(Path(sys.argv[1]).read_text())
     folder = JobFolder(Path(".lowtide/jobs"), shop.name)
     folder.lock()
-    start = StartFrom(commit=sys.argv[2]) if len(sys.argv) > 2 else StartFrom()
+    given = sys.argv[2:]
+    commit = next((word for word in given if word != "--standby"), None)
+    start = StartFrom(commit=commit)
     try:
-        return Runner(shop.flow(), shop.conf, folder, new_life(), None, start=start).run().exit_code or 0
+        runner = Runner(shop.flow(), shop.conf, folder, new_life(), None, start=start, standby="--standby" in given)
+        return runner.run().exit_code or 0
     except LowtideError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

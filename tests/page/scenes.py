@@ -22,6 +22,7 @@ from lowtide.status.gauges import LetterGauges, SinkGauges, StepStands, WorkerSt
 from lowtide.status.job_view import SnapshotsView
 from lowtide.status.moment import JobShape, Room, StagedMoment, StepShape
 from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.job.standbys import Standby
 from lowtide_snapshots.page.answers import LifeLine, LifePhase, SnapshotLine
 from lowtide_tracker import Holder
 
@@ -31,6 +32,10 @@ FRONTS = 40
 KILLED = "worker 1/0 died: killed by SIGKILL"
 FAILED = "since 12:00:00 UTC: snapshot 000003-0002 failed: the store does not answer\n  where: s3://lowtide/production"
 HOUR_MS = 3_600_000
+STANDBYS = (
+    Standby("2026-01-02T03:00:00+00:00", "process 7 on host-2", True),
+    Standby("2026-01-02T03:04:00+00:00", "process 9 on host-3"),
+)
 
 See = Callable[["Seconds", int], None]
 """Has the service look at a job as it is so many seconds after the beginning."""
@@ -141,7 +146,8 @@ def healthy(job: str = "orders", incarnation: int = 3) -> Iterator[ControlledJob
         _happen(at, second)
         lag_ms = 9 + second % 7 + (1500 if second % 300 > 290 else 0)
         staged = StagedMoment(visible_ms=at.now_ms - 2_000, records=12_345, bytes=3 << 20, restarts=1)
-        at.look(second, lag_ms, workers=_workers(at, second, lag_ms, _took(second)), staged={"archive": staged})
+        workers = _workers(at, second, lag_ms, _took(second))
+        at.look(second, lag_ms, workers=workers, staged={"archive": staged}, standbys=STANDBYS)
 
     sinks = {"index": (2, 4), "archive": (2, 4), "refunds": (2, 4)}
     others = tuple(StepShape(name=sink, word="write", level=2, after=(3,)) for sink in ("archive", "refunds"))

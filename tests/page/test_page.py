@@ -253,6 +253,14 @@ def test_each_kind_of_connection_says_what_protects_it(window: Window, served: S
     assert tab.locator("#connections .warn").inner_text() == "nodes of one user, in the clear"
 
 
+def test_the_programs_that_wait_to_take_over_are_listed(window: Window, served: Served) -> None:
+    tab = window.open(served("healthy"))
+    rows = [[cell.strip() for cell in row.inner_text().split("\t")] for row in tab.locator("#standbys tbody tr").all()]
+    assert rows == [[each.holder, each.since, "ready" if each.ready else "starting"] for each in scenes.STANDBYS]
+    tab = window.open(served("ill"))
+    assert tab.locator("#standbys tbody tr").count() == 0
+
+
 def test_one_moment_can_be_read_with_the_keyboard_alone(window: Window, served: Served) -> None:
     tab = window.open(served("healthy"))
     for _ in range(20):

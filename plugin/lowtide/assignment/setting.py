@@ -9,6 +9,7 @@ import msgspec
 
 from lowtide.assignment.welcome import FrontStart
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.process.identity import called
 from lowtide.status.moment import JobShape
 from lowtide_snapshots.format.manifest import VertexShape
 from lowtide_snapshots.stores import StoreSetting
@@ -175,6 +176,11 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     def incarnation(self) -> int:
         """The life's number."""
         return self.shape.incarnation
+
+    @property
+    def driver(self) -> str:
+        """The driver program, as it calls itself; on its machine only."""
+        return called(self.driver_pid)
 
     @property
     def keeps_lasts(self) -> bool:

@@ -79,7 +79,14 @@ def refuse_detaching(context: click.Context) -> None:
 
 
 def run_flow(
-    context: click.Context, flow: FlowGraph | Plan, conf: Conf, start: StartFrom, running: Running, *, as_json: bool
+    context: click.Context,
+    flow: FlowGraph | Plan,
+    conf: Conf,
+    start: StartFrom,
+    running: Running,
+    *,
+    as_json: bool,
+    standby: bool = False,
 ) -> int:
     """Run a flow until it ends, or until it is ready under a supervisor, and return the exit code.
 
@@ -90,33 +97,38 @@ def run_flow(
         start: The commit or the beginning that it starts from.
         running: In this process or detached.
         as_json: True to print the last state.
+        standby: True to wait until no other program runs the job.
     """
     for note in unasked(flow.parameters):
         click.echo(f"note: {note}", err=True)
     if running.detach:
-        return _run_detached(context, flow.name, conf, start, as_json=as_json)
+        return _run_detached(context, flow.name, conf, start, as_json=as_json, standby=standby)
     folder = JobFolder(Path(conf.job.folder), flow.name)
     if running.supervised:
         # The lock came with the descriptor, and is held as long as this process or its supervisor lives.
         life, _, lock = running.supervised.partition(":")
         os.set_inheritable(int(lock), False)
-        state = Runner(flow, conf, folder, life, Process.of(os.getppid()), start=start).run()
+        state = Runner(flow, conf, folder, life, Process.of(os.getppid()), start=start, standby=standby).run()
     else:
         folder.lock()
-        state = Runner(flow, conf, folder, new_life(), None, start=start).run(verbose=running.verbose)
+        runner = Runner(flow, conf, folder, new_life(), None, start=start, standby=standby)
+        state = runner.run(verbose=running.verbose)
     _show(state, as_json)
     return state.exit_code or 0
 
 
-def _run_detached(context: click.Context, name: str, conf: Conf, start: StartFrom, *, as_json: bool) -> int:
+def _run_detached(
+    context: click.Context, name: str, conf: Conf, start: StartFrom, *, as_json: bool, standby: bool
+) -> int:
     command, path = context.command.name, context.params["flow"]
     assert command is not None, "each command has its name from its function"
     own = [] if command == "run" else [command]  # A program runs its flow unless its arguments name another command.
     program = [*_this_program(), *own] if path is None else ["-m", "lowtide.cli", command, path]
     again = [sys.executable, *program, *_conf_options(context.params), *_start_options(start)]
+    again += ["--standby"] if standby else []
     state = detach(name, conf, lambda token: [*again, "--supervised", token])
     _show(state, as_json)
-    if state.phase in ("running", "finished"):
+    if state.phase in ("running", "standby", "finished"):
         return 0
     click.echo(f"error: {state.cause}", err=True)
     return state.exit_code if state.exit_code is not None else 1

@@ -107,21 +107,31 @@ def stop(
     """Stop the job NAME, or the only one that runs; exits with 5 if it had to be killed.
 
     It first delivers what its sinks already have; the next start reads the rest again. After [job].stop_limit_s, it is
-    killed with all its processes.
+    killed with all its processes. The job's standbys, on whatever machine, end with it.
     """
     if force and not with_snapshot:
         raise click.UsageError("--force needs --with-snapshot")
     root = Path(conf.job.folder)
     folder = JobFolder.find(root, name) if name is not None else only_job(root)
     view = _snapshot_first(conf, folder, force=force) if with_snapshot else None
+    standbys = _standbys_of(folder)
     ending = end_job(folder, conf.job.stop_limit_s + STOP_MARGIN_S if timeout is None else timeout)
     how = "was killed" if ending.killed else "has stopped"
     click.echo(f'job "{folder.name}" {how} ({ending.took_s:.1f} s): {_first_line(ending.state.cause)}', err=True)
+    if standbys:
+        click.echo(f"its standbys end too: {'; '.join(standbys)}", err=True)
     if as_json:
         said = {"job": folder.name, "killed": ending.killed, "took_s": round(ending.took_s, 3)}
         taken = msgspec.to_builtins(view)
         click.echo(json.dumps({**said, "cause": msgspec.to_builtins(ending.state.cause), "snapshot": taken}, indent=2))
     return LifeEnded.exit_code if ending.killed else 0
+
+
+def _standbys_of(folder: JobFolder) -> list[str]:
+    """Return the standbys of a job that is to be stopped, as far as it can say."""
+    state = folder.state()
+    view = None if state is None or state.seen().ended else ask_view(folder, state)
+    return [] if view is None else [each.holder for each in view.standbys]
 
 
 def _snapshot_first(conf: Conf, folder: JobFolder, *, force: bool) -> SnapshotView | None:
@@ -172,6 +182,8 @@ def _remark(state: JobState, figures: Figures | None) -> str:
         left = len(marked(state.life))
         rest = f"; {left} processes still run: lowtide stop {state.name}" if left else ""
         return _first_line(state.cause) + rest
+    if state.phase == "standby":
+        return "waits until the program that runs the job is gone"
     if state.phase == "running" and figures is None:
         return "its service does not answer"
     return state.step

@@ -128,6 +128,9 @@ def _summary(view: JobView) -> Table:
     if view.protocols:
         found = (f"{store} {' and '.join(versions)}" for store, versions in view.protocols.items())
         rows.append(("transactions", ", ".join(found)))
+    if view.standbys:
+        waiting = [f"{each.holder}, {'ready' if each.ready else 'starting'} ({each.since})" for each in view.standbys]
+        rows.append(("standbys", "; ".join(waiting)))
     if view.chain:
         rows.append(("jobs", "; ".join(view.chain)))
     if totals.late:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import ssl
 import time
 from collections.abc import Callable
@@ -32,11 +33,13 @@ from lowtide.driver.commit_hooks import tell
 from lowtide.driver.connections import protections_of
 from lowtide.driver.frozen import settled
 from lowtide.driver.lag_group import LagGroup
+from lowtide.driver.layout import layout_of
 from lowtide.driver.life_note import LifeNote
 from lowtide.driver.opening import begin_life, open_life
 from lowtide.driver.query import start_query
 from lowtide.driver.recovery import StartFrom, refuse_stateless
 from lowtide.driver.refusals import fence_ends_life
+from lowtide.driver.rehearsal import rehearse
 from lowtide.driver.session import (
     drop_executors,
     executors_with_slots,
@@ -46,6 +49,7 @@ from lowtide.driver.session import (
     session_runs,
     start_session,
 )
+from lowtide.driver.standby import Waiting
 from lowtide.driver.state import disk_of
 from lowtide.driver.traces import traces_of
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
@@ -54,6 +58,7 @@ from lowtide.flow.plan.compiler import compile_job
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.plan_pickle import dump_plan, register_modules
 from lowtide.flow.steps.graph import FlowGraph
+from lowtide.process.identity import called
 from lowtide.process.lent_store import lend_from
 from lowtide.status.certificate import read_certificate
 from lowtide.status.control_client import ControlClient
@@ -116,6 +121,7 @@ class Job:
         """None before it is asked."""
         self._checkpoints = CheckpointFolder(Path(conf.spark.checkpoint_folder), plan.name)
         self._opened = False
+        self._waited = False
         self._followers: CommitFollowers | None = None
         self._query: Any = None
         self._load_limit_s = 0.0
@@ -195,16 +201,7 @@ class Job:
         submission = conf.job.submission
         if submitted:
             conf = replace(conf, job=replace(conf.job, submission=None))
-        say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
-        refuse_stateless(plan, conf, start)
-        plan, conf = settled(plan, conf)
-        plan = bound(plan, conf)
-        if start.floors_from is not None:
-            refuse_borrowing(plan, conf, start.floors_from)
-        say(f"asking Kafka at {conf.kafka.bootstrap_servers}")
-        found = preflight.look(plan, conf)
-        master = master_of(conf)
-        preflight.check_slots(plan, found.fronts, preflight.slots_offered(master), master)
+        plan, conf, found = _look_around(plan, conf, start, say)
         say(f"starting Spark, {conf.spark.master}")
         owned = follows or not session_runs()
         session = start_session(conf, plan.name)
@@ -217,12 +214,55 @@ class Job:
         job._note.again, job._note.submission, job._note.log = again, submission, log
         return job
 
+    def stand_by(self, go_on: Callable[[], bool], waiting: Callable[[], None]) -> str | None:
+        """Wait until the job's lease is free, and take it; then `begin`.
+
+        Args:
+            go_on: Asked often; False ends the wait.
+            waiting: Called once all is ready for a life, and the wait begins.
+
+        Returns:
+            None if the lease is taken; else why there is nothing to wait for, empty if `go_on` has ended the wait.
+
+        Raises:
+            FlowError: the leader runs something else.
+            ServiceUnavailable: ZooKeeper does not answer as the wait begins.
+        """
+        plan, conf = self.plan, self._conf
+        with fence_ends_life():
+            self._store.open()
+            wait = Waiting(self._store, called(os.getpid()), layout_of(plan, conf), self._say)
+            wait.refuse_other_leader()
+            wait.show(ready=False)
+            if not self._rehearse(go_on):
+                self._say("not rehearsed: taking over will take some seconds longer")
+            wait.show(ready=True)
+            waiting()
+            if not wait.take(go_on):
+                return wait.ended
+        self._waited = True
+        return None
+
+    def _rehearse(self, go_on: Callable[[], bool]) -> bool:
+        self._say("rehearsing the query")
+        preflight.wait_for_slots(
+            self._session,
+            preflight.slots_needed(self.plan, self._found.fronts),
+            self._conf.job.start_limit_s,
+            self._say,
+        )
+        self._wait_for_executors()
+        fronts = [f"{topic}-{partition}" for topic, partition in self._found.earliest]
+        return rehearse(self._session, self.plan, self._conf, fronts, go_on)
+
     def begin(self) -> None:
         """Begin the life and start its query.
 
         Raises:
             LowtideError: what is wrong, where, and what to do.
         """
+        if self._waited:  # What was found before may be long ago.
+            self.plan, self._conf, self._found = _look_around(self.plan, self._conf, self._from, self._say)
         plan, conf, found, say = self.plan, self._conf, self._found, self._say
         with fence_ends_life():
             self._store.open()
@@ -488,3 +528,22 @@ class Job:
             if "TimeoutException" not in exception_of(error):
                 raise
             LOG.warning("the query still waits for Kafka; leaving it to end with Spark")
+
+
+def _look_around(plan: Plan, conf: Conf, start: StartFrom, say: Said) -> tuple[Plan, Conf, preflight.Surroundings]:
+    """Hold a start against ZooKeeper and Kafka; return its plan and conf, as settled with both, and what is there.
+
+    Raises:
+        LowtideError: what is wrong, where, and what to do.
+    """
+    say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
+    refuse_stateless(plan, conf, start)
+    plan, conf = settled(plan, conf)
+    plan = bound(plan, conf)
+    if start.floors_from is not None:
+        refuse_borrowing(plan, conf, start.floors_from)
+    say(f"asking Kafka at {conf.kafka.bootstrap_servers}")
+    found = preflight.look(plan, conf)
+    master = master_of(conf)
+    preflight.check_slots(plan, found.fronts, preflight.slots_offered(master), master)
+    return plan, conf, found

@@ -76,6 +76,9 @@ def _until_ready(folder: JobFolder, supervisor: subprocess.Popen[bytes]) -> JobS
             if state.step and state.step != said:
                 said = state.step
                 progress.say(said)
+            if state.phase == "standby":
+                progress.say(f'standing by: job "{folder.name}" waits in the background; log: {folder.log_file}')
+                return state
             if state.phase == "running":
                 progress.say(f'ready: job "{folder.name}" runs in the background; log: {folder.log_file}')
                 return state

@@ -53,6 +53,7 @@ class Runner:
         supervisor: Process | None,
         *,
         start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
+        standby: bool = False,
     ) -> None:
         """Say what is to run; nothing is started.
 
@@ -63,6 +64,7 @@ class Runner:
             life: The mark of this life's processes.
             supervisor: The process that watches this one, if one does.
             start: Where it begins, if not at the last good commit.
+            standby: Whether it waits, with Spark up, until no other program runs the job.
         """
         self._flow = flow
         self._conf = conf
@@ -79,6 +81,10 @@ class Runner:
             runner=Process.of(os.getpid()),
             supervisor=supervisor,
         )
+        self._standby = standby
+        self._took_over = False
+        self._left = ""
+        """Why a standby has nothing to wait for any more."""
         self._job: Job | None = None
         self._restarts = Restarts(conf.job.restarts, conf.job.restarts_within_s)
         self._submitted = False
@@ -133,7 +139,8 @@ class Runner:
         failed = True
         try:
             self._job = self._prepare()
-            self._watch()
+            if not self._standby or self._stand_by(self._job):
+                self._watch()
             failed = False
         except Exception as error:
             if self._job is None:
@@ -163,6 +170,25 @@ class Runner:
         if submitted() and not self._verbose and lead_output(self._folder.log_file):
             self._logged_to = str(self._folder.log_file)
         return Job.prepare(self._flow, self._conf, self._step, self._from, log=self._logged_to)
+
+    def _stand_by(self, job: Job) -> bool:
+        """Wait until this program leads the job; False if it is to end without."""
+        # PySpark has replaced our handler by its own.
+        self._signals.hear(breaks_off=False)
+
+        def waiting() -> None:
+            self._note(phase="standby", step="", jvm=child_jvm())
+            self._progress.say(f"ready to take over after {age_s():.1f} s; log: {self._folder.log_file}")
+
+        left = job.stand_by(lambda: self._signals.asked is None, waiting)
+        self._signals.hear(breaks_off=True)
+        if left is not None:
+            self._left = left or "it was asked to stop"
+            self._note(phase="stopping")
+            return False
+        self._took_over = True
+        self._note(phase="starting")
+        return True
 
     def _ready(self, job: Job) -> None:
         """Wait until a job that was started takes records, and let others know."""
@@ -216,7 +242,7 @@ class Runner:
     @property
     def _starts_again(self) -> bool:
         """True while a life after the first comes to run: what took the one before may have taken a service as well."""
-        return self._state.phase == "starting" and self._restarts.count > 0
+        return self._state.phase == "starting" and (self._took_over or self._restarts.count > 0)
 
     def _follow(self, last: Job, error: LowtideError) -> Job:
         """Prepare another life in place of one that has ended, in a new SparkSession if the old one is not whole."""
@@ -271,7 +297,7 @@ class Runner:
         if self._signals.asked is None:
             self._signals.limit()
         try:
-            if failed and job is not None:
+            if (failed or self._left) and job is not None:
                 self._stop_quietly(job)
             elif job is not None:
                 self._stop_cleanly(job)
@@ -311,6 +337,8 @@ class Runner:
     def _why_stopped(self) -> tuple[str, Cause, int]:
         if self._finished:
             return "finished", Cause("stop", FINISHED), 0
+        if self._left:
+            return "stopped", Cause("stop", f"its wait for the lease is over: {self._left}"), 0
         asked = self._signals.asked
         if self._is_abandoned():
             return "failed", LifeEnded(ABANDONED).cause(), LifeEnded.exit_code

@@ -12,7 +12,7 @@ from lowtide.process.identity import Process
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.job.control_address import ControlAddress
 
-Phase = Literal["starting", "running", "stopping", "stopped", "finished", "failed"]
+Phase = Literal["starting", "standby", "running", "stopping", "stopped", "finished", "failed"]
 ENDED: tuple[Phase, ...] = ("stopped", "finished", "failed")
 
 
@@ -22,8 +22,9 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: The job's name, which is its flow's.
         life: The mark of this life's processes.
-        phase: "stopped" ended because somebody asked for it, "finished" because all its sources had ended and
-            everything was delivered, "failed" for any other reason.
+        phase: "standby" waits for the lease of a job that another program runs. "stopped" ended because somebody asked
+            for it, "finished" because all its sources had ended and everything was delivered, "failed" for any other
+            reason.
         runner: The process that runs the job; None while the supervisor has not started it.
         supervisor: The process that watches the runner; None where it runs in the foreground.
         step: What is done now, in words, while it starts.

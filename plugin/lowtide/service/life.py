@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from lowtide.assignment.messages import Delivered, LabelsEnded, Listened, Looked, Reached, Rest, WorkerNews, WorkerOrder
 from lowtide.assignment.setting import LifeSetting
@@ -16,6 +17,7 @@ from lowtide.assignment.welcome import Welcome
 from lowtide.events import EventLog
 from lowtide.process.doors import Doors
 from lowtide.service.carriers.carriers import Carriers
+from lowtide.service.driver_end import DriverEnd
 from lowtide.service.ending import EndOfTime
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER
 from lowtide.service.fronts.large_ticks import LargeTicks
@@ -27,6 +29,7 @@ from lowtide.service.snapshots.answers_cutter import AnswersCutter
 from lowtide.service.snapshots.coordinator import Coordinator
 from lowtide.service.snapshots.floor_tidier import FloorTidier
 from lowtide.service.snapshots.participants import LifeParticipants
+from lowtide.service.standbys import Standbys
 from lowtide.service.store_thread import StoreThread
 from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import Part, TrackerHooks, TrackerProcess
@@ -113,14 +116,14 @@ class Life:
         """The newest tick below which all is durable, published or not."""
         self._stall = Stall(setting.stall_limit_ms / 1000)
         self._silence = Silence(setting.silent_limit_s)
-        self._large_ticks = LargeTicks()
-        self._full_disks = FullDisks()
+        self._large_ticks, self._full_disks = LargeTicks(), FullDisks()
         self._crew = Crew(register, send, (setting.levels - 1) * setting.parallelism)
         self.carriers = Carriers(setting, events=events, moved=self._look_at_visible)
         """Take what staged sinks were given on into their stores."""
         self._store = StoreThread(setting.zookeeper.store(setting.job), events)
         self._commits = StoreThread(setting.zookeeper.store(setting.job))
         """For commits only: their manifests are read meanwhile, from a store that may be slow."""
+        self._driver = DriverEnd(setting.driver_pid, self._free_lease)
         self.jobs = (
             None
             if setting.jobs is None
@@ -145,6 +148,7 @@ class Life:
             setting.shape.slack_ms, lambda: self.snapshots, takes=setting.snapshots is not None, events=events
         )
         self.records = Records(self._read_records)
+        self.standbys = Standbys(partial(self._store.ask, self._store.store.standbys))
         self.labels = EndedLabels(self._crew, self.hub, lambda: self.published, setting.shape.slack_ms)
         self.questions = Questions(self._crew, setting.shape.slack_ms)
         self._tidier = self._make_tidier()
@@ -160,6 +164,7 @@ class Life:
         """
         try:
             await self._store.open()
+            self._driver.start()
             self._address = await self._tracker.start()
             if self.jobs is not None:
                 self.jobs.start()
@@ -205,9 +210,11 @@ class Life:
     async def close(self) -> None:
         """End all of it."""
         self._closing = True
+        await self._driver.close()
         await self.carriers.close()
         await self.labels.close()
         await self.records.close()
+        await self.standbys.close()
         if self._reading is not None:
             await asyncio.wait([self._reading])
         if self.jobs is not None:
@@ -281,6 +288,10 @@ class Life:
         self._events.event("sink_claimed", worker=worker)
         return ""
 
+    async def _free_lease(self) -> None:
+        setting, store = self.setting, self._store.store
+        await self._store.ask(store.free_lease, setting.driver, setting.incarnation)
+
     def look(self, workers: Sequence[WorkerState]) -> None:
         """Check for stalls of min time, and store delivered time for publication; call it each second."""
         report = self.report
@@ -288,6 +299,7 @@ class Life:
             return
         self._tracker.end_if_silent()
         self.fronts.look(time.monotonic())
+        self.standbys.look(time.monotonic())
         now_s = time.monotonic()
         silent = self._silence.look(workers, now_s)
         heard = self._silence.now(workers, now_s)

@@ -124,7 +124,7 @@ class LifeView:
         return LifeReport(
             incarnation=view.incarnation,
             phase="running",
-            driver=f"process {self._life.setting.driver_pid} on {socket.gethostname()}",
+            driver=self._life.setting.driver,
             since=_iso(view.started_ms),
             commit=None if snapshots is None else snapshots.base,
         )
@@ -170,6 +170,7 @@ class LifeView:
             unread=life.fronts.unread(),
             open_transactions=life.fronts.open_transactions(),
             rooms=self._rooms.found,
+            standbys=life.standbys.found,
         )
         view = self._watch.look(time.monotonic(), moment)
         if phase == "ended" and self._ended_ms is None:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from lowtide.status.gauges import DiskGauges, KeptGauges, LateGauges, LetterGauges, TraceGauges
 from lowtide.status.recent import Percentiles, Rates, Totals
 from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.job.standbys import Standby
 from lowtide_tracker import Traffic
 
 __all__ = [
@@ -386,6 +387,7 @@ class JobView(Struct, frozen=True, kw_only=True):
         dead_letters: Their topic; empty if the flow has none.
         steps: The flow's, those before others first.
         connections: By kind of connection what protects it between machines.
+        standbys: The programs that wait for the job's lease, to take over if its driver dies; the longest first.
         events: The last ones, oldest first, each as its line in the log.
     """
 
@@ -429,4 +431,5 @@ class JobView(Struct, frozen=True, kw_only=True):
     tracker: TrackerView = TrackerView()
     snapshots: SnapshotsView = SnapshotsView()
     connections: dict[str, str] = {}
+    standbys: list[Standby] = []
     events: list[dict[str, Any]] = []

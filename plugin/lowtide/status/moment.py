@@ -14,6 +14,7 @@ from lowtide.status.gauges import FrontGauges, WorkerState
 from lowtide.status.job_view import SnapshotsView
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.job.standbys import Standby
 
 if TYPE_CHECKING:
     from lowtide.flow.plan.plan import Plan, Vertex
@@ -256,6 +257,7 @@ class Moment:
         open_transactions: By front the offset of a transaction that is open, and for how many s nothing behind it could
             be read.
         rooms: The disks that the job writes to on the service's machine.
+        standbys: The programs that wait for the job's lease.
     """
 
     now_ms: int
@@ -278,3 +280,4 @@ class Moment:
     unread: Mapping[int, tuple[str, int, float]] = field(default_factory=dict)
     open_transactions: Mapping[int, tuple[int, float]] = field(default_factory=dict)
     rooms: Sequence[Room] = ()
+    standbys: Sequence[Standby] = ()

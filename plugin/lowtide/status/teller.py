@@ -112,6 +112,7 @@ def job_view(
         tracker=teller.tracker(),
         snapshots=moment.snapshots,
         connections=dict(shape.connections),
+        standbys=list(moment.standbys),
         events=[dict(event) for event in events],
     )
 

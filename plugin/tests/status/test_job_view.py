@@ -25,6 +25,7 @@ from lowtide.status.recent import Recent
 from lowtide.status.teller import delivered_time, job_view
 from lowtide.status.tracker_report import ShardState
 from lowtide_bench.flows import inverted_index
+from lowtide_snapshots.job.standbys import Standby
 from lowtide_tracker import Holder, Traffic
 
 
@@ -430,3 +431,20 @@ def test_a_shard_of_the_tracker_that_is_missing_is_named() -> None:
     assert 'lowtide_tracker_shard_working{job_name="index",shard="1"} 0.0' in reported
     alone = view(moment())
     assert "tracker_shard" not in metrics_of(alone)
+
+
+def test_the_programs_that_wait_for_the_lease_are_shown() -> None:
+    ready = Standby("2026-01-01T00:00:00+00:00", "process 7 on there", True)
+    starting = Standby("2026-01-01T00:00:09+00:00", "process 8 on here")
+    seen = view(moment(standbys=[ready, starting]))
+    assert seen.standbys == [ready, starting]
+    page = io.StringIO()
+    show(seen, page)
+    assert re.search(r"standbys +process 7 on there, ready .*; process 8 on here, starting", page.getvalue())
+    assert "standbys" not in page_of(view(moment()))
+
+
+def page_of(seen: JobView) -> str:
+    page = io.StringIO()
+    show(seen, page)
+    return page.getvalue()

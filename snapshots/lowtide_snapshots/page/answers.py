@@ -37,6 +37,7 @@ LIVE = (
     "found",
     "snapshots",
     "connections",
+    "standbys",
 )
 """Keys of a job's full status, `GET /status` of its control API, that the page gets."""
 

@@ -6,7 +6,7 @@ import { flowGraph } from "./flow.js";
 import { time } from "./format.js";
 import { logPart } from "./log.js";
 import { loginForm } from "./login.js";
-import { callTable, connectionTable, frontTable, hopTable, segmentTable, sinkTable } from "./parts.js";
+import { callTable, connectionTable, frontTable, hopTable, segmentTable, sinkTable, standbyTable } from "./parts.js";
 import { modelOf, Past } from "./past.js";
 import { lifeTable, snapshotTable } from "./tables.js";
 import { Timeline } from "./timeline.js";
@@ -156,7 +156,7 @@ function showDetails(answer, past, now) {
   const range = sight.range ?? fittingRange(sight, now);
   showRanges(range);
   timeline.draw(modelOf(answer, past, { from: now - range, to: now, now, chosen }));
-  const { fronts = [], segments = [], hops = {}, sinks = [], calls = {}, holder = "", connections = {} } = answer.live ?? {};
+  const { fronts = [], segments = [], hops = {}, sinks = [], calls = {}, holder = "", connections = {}, standbys = [] } = answer.live ?? {};
   const { steps = [], levels = [], kept = {} } = answer.live ?? {};
   put(place("flow"), { steps, levels, kept, sinks, room: place("time").clientWidth }, flowGraph);
   put(place("fronts"), { fronts, holder, all: open.fronts }, (content) => frontTable(content, () => toggle("fronts")));
@@ -165,6 +165,7 @@ function showDetails(answer, past, now) {
   put(place("hops"), { hops }, hopTable);
   put(place("sinks"), { sinks }, (content) => sinkTable({ ...content, now }));
   put(place("connections"), connections, connectionTable);
+  put(place("standbys"), { standbys }, standbyTable);
   const today = Math.floor(now / 86_400_000);
   put(place("snapshots"), { snapshots: answer.snapshots, chosen, today, all: open.snapshots }, (content) => snapshotTable({ ...content, now }, () => toggle("snapshots")));
   put(place("lives"), { lives: answer.lives, today, all: open.lives }, (content) => lifeTable({ ...content, now }, () => toggle("lives")));

@@ -144,3 +144,11 @@ export function connectionTable(connections) {
   if (!rows.length) return null;
   return [h("h2", { id: "connections-title" }, "Connections"), table("connections-title", ["Connection", "Protected by"], rows)];
 }
+
+/** The programs that wait to take the job over. */
+export function standbyTable({ standbys }) {
+  const rows = standbys.map(({ holder, since, ready }) =>
+    h("tr", {}, h("td", { class: "text" }, holder), h("td", { class: "text" }, since), h("td", { class: "text" }, ready ? "ready" : "starting")));
+  if (!rows.length) return null;
+  return [h("h2", { id: "standbys-title" }, "Standbys"), table("standbys-title", ["Program", "Waits since", "State"], rows)];
+}

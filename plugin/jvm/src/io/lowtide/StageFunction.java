@@ -32,7 +32,7 @@ public final class StageFunction implements MapPartitionsFunction<Row, Row> {
   /**
    * The dataset of frames {@code (target, frame)} that level 0 makes of Kafka rows {@code (topic, partition, offset,
    * timestamp in ms, key, value[, headers])}; a message to the worker has {@code maxRows} and {@code maxBytes} at most. The
-   * {@code incarnation} is the life of the job; an epoch lasts {@code epochMillis}.
+   * {@code incarnation} is the life of the job, 0 for a {@link Rehearsal}; an epoch lasts {@code epochMillis}.
    */
   public static Dataset<Row> source(
       Dataset<Row> rows, long incarnation, int maxRows, int maxBytes, long epochMillis) {
@@ -47,6 +47,9 @@ public final class StageFunction implements MapPartitionsFunction<Row, Row> {
 
   @Override
   public Iterator<Row> call(Iterator<Row> rows) {
+    if (incarnation == Rehearsal.INCARNATION) {
+      return new Rehearsal(rows, level);
+    }
     TaskContext context = TaskContext.get();
     long epoch = Long.parseLong(context.getLocalProperty("streaming.sql.batchId"));
     StageTask task = new StageTask(context, ExecutorSide.current(), new Attachment(incarnation, level, epoch, context.partitionId(), context.numPartitions()));
