@@ -14,7 +14,7 @@ from demo.showing import Show
 
 from .cutting import may_cut
 from .run import Run
-from .schedule import CALLING, KILLS, OTHERS, Fault, schedule
+from .schedule import ALONE, CALLING, KILLS, OTHERS, WAITED, Fault, schedule
 from .stage import Play
 from .verdict import Result
 
@@ -29,6 +29,9 @@ FOLDER = Path(".lowtide/chaos")
 @click.option("--cluster", is_flag=True, help="Two executors in processes of their own.")
 @click.option("--calls", is_flag=True, help="The flow asks an HTTP service about every order.")
 @click.option("--shards", default=1, show_default=True, type=click.IntRange(1, 64), help="Of the job's tracker.")
+@click.option(
+    "--standbys", default=0, show_default=True, type=click.IntRange(0, 4), help="Programs that wait to take over."
+)
 @click.option("--within-s", default=3600.0, show_default=True, help="Begin no fault after so long; then it has failed.")
 @click.option("--keep", is_flag=True, help="Keep logs and data of a run that was right, too.")
 @click.option("--list", "listed", is_flag=True, help="Print the schedule alone.")
@@ -40,6 +43,7 @@ def main(
     cluster: bool,
     calls: bool,
     shards: int,
+    standbys: int,
     within_s: float,
     keep: bool,
     listed: bool,
@@ -53,9 +57,11 @@ def main(
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     if not cluster and any("executor" in kind for kind in only):
         raise click.UsageError("one JVM that is all of Spark has no executor of its own: add --cluster")
+    if any(kind in (ALONE if standbys else WAITED) for kind in only):
+        raise click.UsageError(f"only with standbys: {', '.join(WAITED)}; only without: {', '.join(sorted(ALONE))}")
     if not calls and any(kind in CALLING for kind in only):
         raise click.UsageError("only a flow with a call asks a service: add --calls")
-    faults = schedule(seed, kills, others, cluster=cluster, calls=calls, only=only)
+    faults = schedule(seed, kills, others, cluster=cluster, calls=calls, standbys=standbys > 0, only=only)
     show = Show()
     show.say(f"seed {seed}: {len(faults)} faults, {sum(fault.kills for fault in faults)} kills")
     if listed:
@@ -64,7 +70,7 @@ def main(
         return
     left_out = [] if may_cut() else [fault for fault in faults if fault.kind == "executor-without-broker"]
     chosen = [each for each in faults if each not in left_out]
-    result = _done(chosen, show, cluster=cluster, calls=calls, shards=shards, within_s=within_s)
+    result = _done(chosen, show, cluster=cluster, calls=calls, shards=shards, standbys=standbys, within_s=within_s)
     show.hide()
     if result.right and not keep:
         shutil.rmtree(FOLDER, ignore_errors=True)
@@ -74,6 +80,7 @@ def main(
             "--cluster" if cluster else "",
             "--calls" if calls else "",
             f"--shards {shards}" if shards > 1 else "",
+            f"--standbys {standbys}" if standbys else "",
         ]
         arguments = " ".join(filter(None, again))
         show.say(
@@ -86,7 +93,9 @@ def main(
     sys.exit(0 if result.right else 1)
 
 
-def _done(faults: list[Fault], show: Show, *, cluster: bool, calls: bool, shards: int, within_s: float) -> Result:
+def _done(
+    faults: list[Fault], show: Show, *, cluster: bool, calls: bool, shards: int, standbys: int, within_s: float
+) -> Result:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     with (FOLDER / "timeline.log").open("w") as timeline:
@@ -101,6 +110,7 @@ def _done(faults: list[Fault], show: Show, *, cluster: bool, calls: bool, shards
             FOLDER.absolute(),
             cluster=cluster,
             shards=shards,
+            standbys=standbys,
             within_s=within_s,
             say=say,
             progress=show.progress,

@@ -34,6 +34,8 @@ MOST_STEP_MS = {"forward": 5 * 3_600_000, "back": 55 * 60_000}
 transaction markers and never writes them again: such a transaction stays open until the broker is restarted.
 """
 POLL_S = 0.02
+TAKEOVER_STEPS = 8
+"""A take-over has about so many steps that it says."""
 BACKFILL_FROM = 100_000_000
 """The number of a backfill's first order."""
 MOST_BACKFILLED = 10_000
@@ -362,6 +364,23 @@ def _outage(stage: Stage, service: str, fault: Fault) -> None:
     stage.services.start(service)
 
 
+def _at_takeover(stage: Stage, fault: Fault) -> None:
+    """The driver dies; the standby that takes over dies too, at one of the steps of its start."""
+    stage.kill("driver")
+    winner, deadline = stage.taken_over(), time.monotonic() + BEGUN_WITHIN_S
+    seen: list[str] = []
+    while len(seen) <= fault.nth % TAKEOVER_STEPS:
+        state = winner.jobs.state()
+        if state is None or state.phase != "starting" or winner.process.poll() is not None:
+            break
+        if state.step not in seen:
+            seen.append(state.step)
+        if time.monotonic() > deadline:
+            raise Stuck(f"the standby does not come further than {seen[-1]!r}")
+        time.sleep(0.005)
+    stage.kill("driver")
+
+
 # -- two lives at once -------------------------------------------------------------------------------------------------
 
 
@@ -412,6 +431,7 @@ WAYS: dict[str, Callable[[Stage, Fault], None]] = {
     "kill-at-verify": _at_verify,
     "kill-at-load": _at_load,
     "kill-under-s3": _under_s3,
+    "kill-at-takeover": _at_takeover,
     "zookeeper-at-commit": _zookeeper_at_commit,
     "call-service": _silence,
     "hung-function": _hang,

@@ -53,6 +53,7 @@ class Run:
         folder: Where everything lies.
         cluster: Whether Spark's executors are processes of their own.
         shards: How many the job's tracker has: faults of the tracker meet one of them or their merge.
+        standbys: How many programs wait to take the job over, before each fault.
         within_s: No fault is begun after so long.
         say: Called with what happens.
         progress: Called with the state, a few times a second.
@@ -66,6 +67,7 @@ class Run:
         *,
         cluster: bool = False,
         shards: int = 1,
+        standbys: int = 0,
         within_s: float = 3600.0,
         say: Say = lambda _: None,
         progress: Say = lambda _: None,
@@ -73,7 +75,7 @@ class Run:
     ) -> None:
         self.result = Result()
         self._faults = faults
-        self._stage = Stage(folder, cluster=cluster, say=say, shards=shards, play=play)
+        self._stage = Stage(folder, cluster=cluster, say=say, shards=shards, standbys=standbys, play=play)
         self._within_s = within_s
         self._say, self._progress = say, progress
         self._next = "the job's start"
@@ -118,6 +120,7 @@ class Run:
     def _fault(self, number: int, fault: Fault) -> None:
         """Do one fault, and wait until the job is over it."""
         self._wait(fault.after_s)
+        self._await_standbys()
         before, since = self._life, time.monotonic()
         self._say(f"{number}/{len(self._faults)} {fault}")
         do(self._stage, fault, self._settle)
@@ -165,6 +168,15 @@ class Run:
             self._shown()
             if time.monotonic() > deadline:
                 raise Stuck(f"the job does not run after {READY_WITHIN_S:g} s: {self._stage.state()}")
+            time.sleep(POLL_S)
+
+    def _await_standbys(self) -> None:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not self._stage.stand_ready():
+            self._stage.revive()
+            self._shown()
+            if time.monotonic() > deadline:
+                raise Stuck(f"the standbys are not ready within {READY_WITHIN_S:g} s")
             time.sleep(POLL_S)
 
     def _await_commit(self) -> None:

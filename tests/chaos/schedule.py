@@ -23,6 +23,7 @@ KILLS: dict[str, tuple[str, ...]] = {
     "kill-at-verify": ("driver", "service", "spark"),
     "kill-at-load": ("worker", "driver", "forkserver", "service"),
     "kill-under-s3": ("worker", "driver"),
+    "kill-at-takeover": ("driver",),
 }
 """The faults that kill one of the job's processes, each with whom."""
 OTHERS: dict[str, tuple[str, ...]] = {
@@ -57,8 +58,8 @@ OTHERS: dict[str, tuple[str, ...]] = {
 """All others, with whom they are done to; nobody of the job's own is killed."""
 ENDING = frozenset({"worker", "forkserver", "executor", "spark", "driver", "service"})
 """Whose death ends a life; the others are replaced within it."""
-CAUSED = frozenset({"kill-at-verify", "kill-at-load"})
-"""What is done to a recovery, which a first kill, of a worker, brings about: each is two kills."""
+CAUSED = frozenset({"kill-at-verify", "kill-at-load", "kill-at-takeover"})
+"""What is done to a recovery, which a first kill brings about, of a worker or the driver: each is two kills."""
 LEFT = frozenset({"zombie", "hung-function", "raised-function", "sweep-in-rewind", "changed-ttl"})
 """What ends a life without a kill."""
 TIMELESS = frozenset({"broker-clock"})
@@ -75,6 +76,10 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 }
 CALLING = frozenset({"kill-caller", "call-service"})
 """What only a flow with a call has."""
+WAITED = frozenset({"kill-at-takeover"})
+"""What only a job with standbys has."""
+ALONE = frozenset({"zombie", "sweep-in-rewind", "changed-ttl"})
+"""What begins the next program itself, from elsewhere or with another flow: a standby would be there first."""
 LASTS_S: dict[str, tuple[float, float]] = {
     "pause-tracker": (2.0, 13.0),
     "kafka": (1.0, 8.0),
@@ -135,11 +140,12 @@ class Fault:
         return " ".join(said)
 
 
-def kinds(*, cluster: bool, calls: bool = False) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def kinds(*, cluster: bool, calls: bool = False, standbys: bool = False) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The kinds that kill, and the others; one JVM that is all of Spark has no executor of its own."""
+    never = ALONE if standbys else WAITED
 
     def goes(kind: str) -> bool:
-        return (cluster or "executor" not in kind) and (calls or kind not in CALLING)
+        return (cluster or "executor" not in kind) and (calls or kind not in CALLING) and kind not in never
 
     return tuple(filter(goes, KILLS)), tuple(filter(goes, OTHERS))
 
@@ -151,6 +157,7 @@ def schedule(
     *,
     cluster: bool = False,
     calls: bool = False,
+    standbys: bool = False,
     only: Sequence[str] = (),
 ) -> list[Fault]:
     """Draw a run's faults; the same arguments draw the same ones.
@@ -163,10 +170,12 @@ def schedule(
         others: How many faults kill none of them; None takes each kind once for 20 kills, or as many in proportion.
         cluster: Whether Spark's executors are processes of their own.
         calls: Whether the flow has a call.
+        standbys: Whether the job has standbys.
         only: No other kinds than these.
     """
     chance = random.Random(seed)
-    killing, other = ([kind for kind in of if not only or kind in only] for of in kinds(cluster=cluster, calls=calls))
+    there = kinds(cluster=cluster, calls=calls, standbys=standbys)
+    killing, other = ([kind for kind in of if not only or kind in only] for of in there)
     if others is None:
         others = max(1, round(len(other) * kills / 20))
     chosen: list[str] = []

@@ -44,6 +44,7 @@ MOST_STARTS = 120
 ENDED_WITHIN_S = 180.0
 """Time that a program may take to stop; a busy machine is slow."""
 THERE_WITHIN_S = 10.0
+TAKEN_WITHIN_S = 60.0
 POLL_S = 0.05
 
 Say = Callable[[str], None]
@@ -89,6 +90,7 @@ class Stage:
         raises: While this file is there, a function of the flow raises.
         killed: How many of the job's processes were killed.
         starts: How many programs were started.
+        standbys: The programs that wait for the lease.
     """
 
     def __init__(
@@ -98,11 +100,15 @@ class Stage:
         cluster: bool,
         say: Say,
         shards: int = 1,
+        standbys: int = 0,
         play: Play = Play(),
     ) -> None:
         self.killed = 0
         self.starts = 0
         self.program: Program | None = None
+        self.standbys: list[Program] = []
+        self._ready: set[int] = set()
+        self._most_standbys = standbys
         self.hangs = folder / "hangs"
         self.raises = folder / "raises"
         self._folder, self._cluster, self._say, self._shards, self._play = folder, cluster, say, shards, play
@@ -185,24 +191,74 @@ class Stage:
 
     def start(self, commit: str = "") -> Program:
         """Start a program of the job, as if on another machine: in a folder of its own; from that commit, if any."""
+        self.program = self._begun(commit)
+        return self.program
+
+    def _begun(self, commit: str = "", *, standby: bool = False) -> Program:
         if self.starts >= MOST_STARTS:
             raise Stuck(f"the job was started {self.starts} times")
         self.starts += 1
-        self.program = Program(self.shop, self._folder / f"program-{self.starts:02}", commit)
-        self._programs.append(self.program)
-        return self.program
+        program = Program(self.shop, self._folder / f"program-{self.starts:02}", commit, standby=standby)
+        self._programs.append(program)
+        return program
 
     def revive(self) -> None:
         """Start the job again if its program has ended, as a supervisor would."""
         program = self.program
         if program is None or not self._restarting:
             return
+        if self._follow():
+            return
         code = program.process.poll()
-        if code is not None:
-            state = program.jobs.state()
-            cause = str(state.cause or "" if state else "").partition("\n")[0]
-            self._say(f"the program ended with {code}: {cause}" if code >= 0 else f"the program was killed ({-code})")
+        if code is not None and not self.standbys:
+            self._say_end(program, code)
             self.start()
+        while self.client() is not None and len(self.standbys) < self._most_standbys:
+            self.standbys.append(self._begun(standby=True))
+
+    def _say_end(self, program: Program, code: int) -> None:
+        state = program.jobs.state()
+        cause = str(state.cause or "" if state else "").partition("\n")[0]
+        self._say(f"the program ended with {code}: {cause}" if code >= 0 else f"the program was killed ({-code})")
+
+    def taken_over(self) -> Program:
+        """Wait until a standby has taken the place of the program, which has ended; that one is the program now."""
+        deadline = time.monotonic() + TAKEN_WITHIN_S
+        while not self._follow():
+            if time.monotonic() > deadline or not self.standbys:
+                raise Stuck(f"none of {len(self.standbys)} standbys takes over")
+            time.sleep(POLL_S / 10)
+        assert self.program is not None, "a standby is"
+        return self.program
+
+    def stand_ready(self) -> bool:
+        """Return whether all standbys that there are to be wait for the lease."""
+        self._look_at_standbys()
+        waiting = [each for each in self.standbys if each.process.pid in self._ready]
+        return len(waiting) >= self._most_standbys
+
+    def _follow(self) -> bool:
+        """Take the standby that leads for the program, which may only stand still; return whether there is one."""
+        self._look_at_standbys()
+        for each in self.standbys:
+            state = each.jobs.state()
+            phase = "" if state is None else state.phase
+            if phase == "running" or (phase == "starting" and each.process.pid in self._ready):
+                self._say(f"standby {each.process.pid} takes over")
+                self.standbys.remove(each)
+                self.program = each
+                return True
+        return False
+
+    def _look_at_standbys(self) -> None:
+        """Note which standbys are ready, and leave out those that have ended."""
+        for each in list(self.standbys):
+            state = each.jobs.state()
+            if state is not None and state.phase == "standby":
+                self._ready.add(each.process.pid)
+            if (code := each.process.poll()) is not None:
+                self._say_end(each, code)
+                self.standbys.remove(each)
 
     def state(self) -> JobState | None:
         """The current program's notes; None before it has any."""
@@ -241,7 +297,8 @@ class Stage:
         assert self.program is not None
         self._restarting = False
         self.program.process.terminate()
-        return self.program.ended(ENDED_WITHIN_S)
+        codes = [each.ended(ENDED_WITHIN_S) for each in (self.program, *self.standbys)]
+        return next(filter(None, codes), 0)
 
     # -- its processes -----------------------------------------------------------------------------------------------
 
