@@ -40,9 +40,12 @@ class Killable(System):
         folder: Folder for the program's copy of the conf.
         job: The job's name, if it is not the flow's.
         port: That of the service which the flow `lowtide_bench.called` asks; None for another flow.
+        standby: Whether a second program waits to take over from a killed driver.
     """
 
-    def __init__(self, way: Way, conf: Conf, folder: Path, job: str = "", port: int | None = None) -> None:
+    def __init__(
+        self, way: Way, conf: Conf, folder: Path, job: str = "", port: int | None = None, *, standby: bool = False
+    ) -> None:
         file = folder / "conf.pickle"
         file.write_bytes(pickle.dumps(conf))
         name = job or way.flow
@@ -55,7 +58,11 @@ class Killable(System):
             "port": port,
         }
         self._stop_limit_s = conf.job.stop_limit_s + STOP_SLACK_S
-        self._jobs = JobFolder(Path(conf.job.folder), name)
+        self._root, self._name = Path(conf.job.folder), name
+        self._jobs = JobFolder(self._root, name)
+        self._stands_by = standby
+        self._standby: tuple[Child, JobFolder] | None = None
+        self._standbys = 0
         self._lives: set[str] = set()
         self._anew = threading.Event()
         """Cleared while a killed program is being restarted."""
@@ -64,6 +71,22 @@ class Killable(System):
 
     def _begin(self) -> Child:
         return Child("lowtide_bench.program", self._task)
+
+    def stand_ready(self, limit_s: float) -> None:
+        """Wait until a second program can take over, if there is to be one (errors: ChildFailed, NotRunning)."""
+        if not self._stands_by:
+            return
+        if self._standby is None:
+            self._standbys += 1
+            root = self._root / f"standby-{self._standbys}"
+            child = Child("lowtide_bench.program", {**self._task, "folder": str(root), "standby": True})
+            self._standby = child, JobFolder(root, self._name)
+        child, jobs = self._standby
+        until = time.monotonic() + limit_s
+        while (state := jobs.state()) is None or state.phase != "standby":
+            child.hear(POLL_S)
+            if time.monotonic() > until:
+                raise NotRunning(f"the standby is not ready after {limit_s:g} s", way_out=f"see {jobs.log_file}")
 
     def state(self) -> JobState | None:
         """Return the state in the job's folder; None before it has begun."""
@@ -113,7 +136,9 @@ class Killable(System):
         raise NotRunning(f"the job does not run after {limit_s:g} s", where=self.describe(), way_out="see its log")
 
     def kill(self, victim: Victim, number: int) -> tuple[str, int] | None:
-        """Send SIGKILL to the driver program, and restart it at once; or to a worker or a caller, each time to another.
+        """Send SIGKILL to a process: the driver program, a worker or a caller, of these each time to another.
+
+        A driver that no standby follows is started again at once.
 
         Returns:
             The killed process, and the time, ns since 1970; None if there is no such process now.
@@ -123,7 +148,10 @@ class Killable(System):
             old, killed_ns = self._child, time.time_ns()
             os.kill(old.pid, signal.SIGKILL)
             old.end()
-            self._child = self._begin()
+            if self._standby is None:
+                self._child = self._begin()
+            else:
+                (self._child, self._jobs), self._standby = self._standby, None
             self._anew.set()
             return f"driver, process {old.pid}", killed_ns
         if victim == "caller":
@@ -149,6 +177,10 @@ class Killable(System):
     def stop(self) -> None:
         """Stop the job; kill what is left of any of its lives."""
         self.state()
+        if self._standby is not None:
+            state = self._standby[1].state()
+            self._lives |= set() if state is None else {state.life}
+            self._standby[0].end()
         self._child.terminate(self._stop_limit_s)
         self._child.end()
         for life in self._lives:

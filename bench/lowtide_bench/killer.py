@@ -73,6 +73,7 @@ class Killer(Companion):
             self._kill(system, number, until_ns)
 
     def _kill(self, system: Killable, number: int, until_ns: int) -> None:
+        system.stand_ready(LAST_LIMIT_S)
         state = system.state()
         before = (state.incarnation if state is not None else None) or 0
         committed = [each.min_time_ms for each in self._pacer.taken if not each.why and each.min_time_ms is not None]

@@ -28,10 +28,11 @@ def main() -> int:
     if task.get("port"):
         make = partial(called, port=task["port"])
     flow = make(task["job"], task["from"], task["to"])
-    folder = JobFolder(Path(conf.job.folder), flow.name)
+    folder = JobFolder(Path(task.get("folder") or conf.job.folder), flow.name)
     try:
         folder.lock()
-        return Runner(flow, conf, folder, new_life(), None).run().exit_code or 0
+        runner = Runner(flow, conf, folder, new_life(), None, standby=bool(task.get("standby")))
+        return runner.run().exit_code or 0
     except LowtideError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

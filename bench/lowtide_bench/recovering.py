@@ -26,11 +26,12 @@ FIGURES = ("ready_s", "output_back_s", "gap_s", "caught_up_s", "commit_age_s")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kills:
-    """The process to kill, the number of kills, and the seconds between them."""
+    """The process to kill, the number of kills, the seconds between them, and whether a standby takes over."""
 
     victim: Victim
     count: int
     every_s: float
+    standby: bool = False
 
 
 def run(
@@ -59,7 +60,7 @@ def run(
         way = here.way(FLOW, FLOW)
         subject = here.subject(
             way,
-            lambda: Killable(way, here.conf, here.folder),
+            lambda: Killable(way, here.conf, here.folder, standby=kills.standby),
             say,
             state_keys=state_keys,
             companions=[pacer, killer],
@@ -71,6 +72,7 @@ def run(
         "rate": rate,
         "kill": kills.victim,
         "every_s": kills.every_s,
+        "standby": kills.standby,
         **modes(conf, "create"),
         "snapshot_every_s": snapshot_every_s,
         "state_keys": state_keys,

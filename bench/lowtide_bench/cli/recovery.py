@@ -23,6 +23,7 @@ class Options(OfJob):
     snapshot_every_s: float
     state_keys: int
     warmup: float
+    standby: bool
 
 
 @click.command()
@@ -45,6 +46,7 @@ class Options(OfJob):
 @click.option(
     "--warmup", type=click.FloatRange(min=0), default=15.0, show_default=True, help="Seconds before the first."
 )
+@click.option("--standby", is_flag=True, help="A second program waits, and takes over from each killed driver.")
 @EPOCH
 @GROUPING
 @MARKDOWN
@@ -61,11 +63,13 @@ def recovery(*, options: Options) -> int:
     lowtide bench recovery --kill worker --rate 10000 --kills 5
     lowtide bench recovery --kill driver --rate 10000 --state-keys 1000000
     """  # noqa: D301 - click takes the character
+    if options.standby and options.victim != "driver":
+        raise click.UsageError("a standby takes over from a driver: add --kill driver")
     conf = options.measured()
     from lowtide_bench import recovering_report
     from lowtide_bench.recovering import Kills, run
 
-    kills = Kills(options.victim, options.kills, options.every)
+    kills = Kills(options.victim, options.kills, options.every, options.standby)
     every_s, keys = options.snapshot_every_s, options.state_keys
     with ended_by_sigterm(), progress() as say:
         result = run(kills, options.rate, options.warmup, conf, say, snapshot_every_s=every_s, state_keys=keys)
