@@ -24,8 +24,16 @@ from lowtide.flow.plan.compiler import compile_job
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.schema.message import Message
 from lowtide.local.asking import kept_answers
-from lowtide.local.oracle import Output, Verdict, compare_lanes, read_log, read_output, read_sources
-from lowtide.local.run import run_log
+from lowtide.local.oracle import (
+    Output,
+    Verdict,
+    compare_shared,
+    read_log,
+    read_output,
+    read_sources,
+    shares_of,
+)
+from lowtide.local.run import Delivered, run_log
 from lowtide.sinks.answers.encoder import answer_of
 from lowtide.sinks.answers.topics import answers_topics
 from lowtide.sinks.kafka.floor_archive import read_archived
@@ -71,6 +79,17 @@ class Judge:
         Args:
             asks: True to ask the services of calls now; else they answer as the job has kept it, which is all of it.
         """
+        written, dead = self._written(asks=asks)
+        sinks: dict[str, dict[int, list[Output]]] = {}
+        for sink, messages in written.items():
+            lanes = sinks.setdefault(sink, {lane: [] for lane in range(self._plan.lanes)})
+            for message in messages:
+                lanes[message.lane].append(Output(message.key, message.value, message.timestamp, message.headers))
+        return sinks, dead
+
+    def _written(
+        self, *, asks: bool = False
+    ) -> tuple[dict[str, list[Delivered]], Counter[tuple[bytes | None, bytes | None]]]:
         read = {entry.number: (entry.offset, entry.stop) for entry in self.register().entries}
         log = {
             name: [each for each in found if _lies_in(each.position.sequence, *read[each.position.front])]
@@ -84,12 +103,7 @@ class Judge:
         preloaded = {each.number: each.preloaded for each in self.register().entries if each.preloaded is not None}
         kept = None if asks or self._answers else self.kept()
         written, dead = run_log(self._plan, log, floors, preloaded=preloaded, kept=kept, answers=self._answers)
-        sinks: dict[str, dict[int, list[Output]]] = {}
-        for sink, messages in written.items():
-            lanes = sinks.setdefault(sink, {lane: [] for lane in range(self._plan.lanes)})
-            for message in messages:
-                lanes[message.lane].append(Output(message.key, message.value, message.timestamp, message.headers))
-        return sinks, Counter((letter.key, letter.value) for letter in dead)
+        return written, Counter((letter.key, letter.value) for letter in dead)
 
     def kept(self) -> dict[str, dict[bytes, Answer]]:
         """By call the answers that are kept, each once, by the place of its record."""
@@ -129,7 +143,16 @@ class Judge:
 
     def verdict(self, sink: str = "out") -> Verdict:
         """Compare what one sink's topic holds now with what it had to be given."""
-        return compare_lanes(self.expected()[0][sink], read_output(self._conf.kafka, self._topics[sink]))
+        return self._compared(sink, self._written()[0][sink])
+
+    def _compared(self, sink: str, due: Sequence[Delivered], until_ms: int | None = None) -> Verdict:
+        """Compare a topic with what was due in it, lane by lane, of which a partition may hold several."""
+        topic = self._topics[sink]
+        with ZooKeeperAccess.of(self._conf.zookeeper).store(self._job) as store:
+            partitions = store.partitions().get(topic, self._plan.lanes)
+        came = before(until_ms, read_output(self._conf.kafka, topic))
+        due = [each for each in due if until_ms is None or each.timestamp < until_ms]
+        return compare_shared(shares_of(self._plan, due, partitions), came)
 
     def right(self, within_s: float = HANGS_S, until_ms: int | None = None) -> int:
         """Wait until every sink has as much as it has to have, then see that it is that, byte by byte and in order.
@@ -148,9 +171,9 @@ class Judge:
         if self._plan.dead_letters is not None:
             self._await(self._plan.dead_letters.topic, letters.total(), deadline)
         # Floors that were granted meanwhile have lifted what came after them, so they are read again.
-        sinks, letters = self._due(until_ms)
-        for sink, lanes in sinks.items():
-            verdict = compare_lanes(lanes, before(until_ms, read_output(self._conf.kafka, self._topics[sink])))
+        written, letters = self._written()
+        for sink, due in written.items():
+            verdict = self._compared(sink, due, until_ms)
             assert verdict.right, f"{sink}: {verdict}"
         if self._plan.dead_letters is not None:
             found = read_output(self._conf.kafka, self._plan.dead_letters.topic)

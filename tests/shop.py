@@ -194,7 +194,7 @@ class Shop:
     Attributes:
         name: The job's.
         sources: The topics that it reads, merged into one stream.
-        sink: The topic that it writes, a partition for each lane.
+        sink: The topic that it writes.
         letters: The topic of its dead letters; empty for none.
         settings: What its conf says besides the defaults.
         hangs: A file; while it is there, functions of the flow do not return. Empty for none.
@@ -219,13 +219,23 @@ class Shop:
 
     @classmethod
     def open(
-        cls, name: str, kafka_: Kafka, settings: Mapping[str, Any], *sources: str, lanes: int = LANES, letters: int = 0
+        cls,
+        name: str,
+        kafka_: Kafka,
+        settings: Mapping[str, Any],
+        *sources: str,
+        lanes: int = LANES,
+        letters: int = 0,
+        partitions: int = 0,
     ) -> Shop:
-        """Make the topics: of two partitions for a source, unless sources are given; `letters` partitions for those."""
+        """Make the topics: of two partitions for a source, unless sources are given; `letters` partitions for those.
+
+        The sink's has a partition for each lane, or so many as are given.
+        """
         return cls(
             f"{name}-{uuid.uuid4().hex[:8]}",
             sources or (kafka_.topic("orders", 2),),
-            kafka_.topic("out", lanes),
+            kafka_.topic("out", partitions or lanes),
             kafka_.topic("letters", letters) if letters else "",
             {**settings, "job.lanes": lanes},
         )

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from lowtide import Flow, json, kafka
+from lowtide.core.barriers import strands_of
 from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects
 from lowtide.core.frames import Outbox
@@ -174,7 +175,7 @@ class Receiver:
     def __init__(self, plan: Plan, place: int, core: WorkerCore | None = None) -> None:
         if core is None:
             local = LocalTracker(WORKERS + place, INCARNATION, start=START)
-            core = WorkerCore(plan, 1, place, tracker=local, limits=LIMITS)
+            core = WorkerCore(plan, 1, place, tracker=local, limits=LIMITS, strands=strands_of(plan))
         self.core = core
         self.local = core.tracker
         self.reader = MessageReader()

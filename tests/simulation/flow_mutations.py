@@ -19,6 +19,7 @@ from lowtide.core.operators.barrier import Barrier
 from lowtide.core.operators.held import pending as pending_module
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order.batch import Batch
+from lowtide.core.operators.order.bundle import NO_KEY, Bundle, Piece
 from lowtide.core.operators.order.order import OrderKey, tick_of
 from lowtide.core.operators.plain import exchange as exchange_module
 from lowtide.core.operators.plain import loop as looping_module
@@ -27,6 +28,7 @@ from lowtide.core.operators.plain.sink import WriteNode
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.steps import Write
+from lowtide.sinks.contract import LaneName
 from lowtide_tracker import Floor
 
 from .commits import Commit, Taking
@@ -279,11 +281,65 @@ def last_by_tick() -> list[Patch]:
     real = Barrier._release
 
     def release(self: Barrier, lane: int, batch: Batch) -> None:
-        found = self._found.get(lane)
-        if found is None or batch.ticks[0] > OrderKey.of(found).tick:
+        found = [self._found.get(self._lane_of_unit[unit]) for unit in batch.units]
+        tick = batch.ticks[0]
+        batch = batch.where([each is None or tick > OrderKey.of(each).tick for each in found])
+        if len(batch):
             real(self, lane, batch)
 
     return [(Barrier, "_release", release)]
+
+
+def found_in_common() -> list[Patch]:
+    """A strand drops what lies below the furthest of its lanes."""
+
+    def undelivered(self: Barrier, batch: Batch) -> Batch:
+        found = max(self._found.values())
+        return batch.where([at > found for at in batch.ats])
+
+    return [(Barrier, "_undelivered", undelivered)]
+
+
+def found_of_the_first() -> list[Patch]:
+    """A strand drops what lies below its first lane's last record."""
+
+    def undelivered(self: Barrier, batch: Batch) -> Batch:
+        found = self._found.get(self._own[0], NO_KEY)
+        return batch.where([at > found for at in batch.ats])
+
+    return [(Barrier, "_undelivered", undelivered)]
+
+
+def strand_of_its_first_lane() -> list[Patch]:
+    """What a strand has delivered is known of its first lane alone."""
+
+    def has(self: LaneName, name: LaneName, units: range) -> bool:
+        same = (self.level, self.sink) == (name.level, name.sink)
+        return self == name if not self.end else same and self.lane == units.start
+
+    return [(LaneName, "has", has)]
+
+
+def strand_of_whatever_meets() -> list[Patch]:
+    """What a strand has delivered counts for every lane of the sink."""
+
+    def has(self: LaneName, name: LaneName, units: range) -> bool:
+        return (self.level, self.sink) == (name.level, name.sink)
+
+    return [(LaneName, "has", has)]
+
+
+def strand_ends_at_its_tick() -> list[Patch]:
+    """A strand's `last` is that of all it has released of the tick, not of the bundle."""
+    real = Barrier._send
+
+    def send(self: Barrier, lane: int, pieces: list[Piece]) -> Bundle:
+        bundle, state = real(self, lane, pieces), self._lanes[lane]
+        if bundle.width and pieces and state.released and state.released[0].tick == pieces[-1].tick:
+            bundle.last = state.released[0].ats[-1]
+        return bundle
+
+    return [(Barrier, "_send", send)]
 
 
 def prune_at(time: Any) -> list[Patch]:
@@ -422,6 +478,12 @@ FLOW = [
     flow("tombstones-lost", "R12", "a barrier does not look at tombstones", tombstones_lost,
          flow="index", grouping="optimistic"),
     flow("last-forgotten", "R13", "a lane's last record is not looked at", last_forgotten, faults=OFTEN),
+    flow("found-in-common", "R13", "a strand drops what is below its furthest lane", found_in_common, faults=OFTEN),
+    flow("found-of-the-first", "R13", "a strand drops by its first lane's last", found_of_the_first, faults=OFTEN),
+    flow("strand-of-one", "R13", "a strand's last is known of its first lane alone", strand_of_its_first_lane,
+         faults=OFTEN),
+    flow("strand-of-all", "R13", "a strand's last counts for lanes of others", strand_of_whatever_meets, faults=OFTEN),
+    flow("strand-past-bundle", "R13", "a strand's last lies behind its bundle", strand_ends_at_its_tick, faults=OFTEN),
     flow("last-by-tick", "R12, W11", "last is compared by tick", last_by_tick, faults=OFTEN),
     flow("prune-own", "R14, W1", "groupings prune at their own segment's min time", lambda: prune_at(own_min_time),
          flow="three_levels", faults=OFTEN),

@@ -34,6 +34,8 @@ BESIDE = 12
 """The factor by which snapshots are likelier while one is being written slowly."""
 FEW_QUIET_ROUNDS = 3
 FLOW_ROUNDS = 16
+LANES = 0.25
+"""How likely a seed's sinks take each lane by itself, as databases and staged ones do."""
 EARLY_KEYS = 0.7
 """How likely it is for a life of some seeds that lanes do not wait for those of other workers."""
 FLOW_MS = 20
@@ -103,6 +105,8 @@ class FlowWorld(World):
             self.rng, flow, longest, letters=letters, older=self.older, backfills=backfills, refusals=refusals
         )
         self.job.sinks.mark_every = (1, 7, 40)[seed // 4 % 3] if seed % 4 == 3 else 0
+        if self.job.sinks.mark_every or Random(f"{self.name}/{seed}/strands").random() < LANES:
+            self.job.sinks.in_strands = False
         self._shelving = Random(f"{self.name}/{seed}/shelved")
         """Chance apart, so that a seed's execution is the same without a disk."""
         self._shelved = self._shelving.random() < shelved

@@ -12,6 +12,7 @@ from lives import Parts, alive, deltas_of, differing, merged, parts_of, said, sh
 from programs import source_rows
 
 from lowtide.core import frames as frames_module
+from lowtide.core.barriers import strands_of
 from lowtide.core.cycle_inbox import CycleInbox
 from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame, Snapshot
@@ -142,6 +143,8 @@ class Life:
         self.logs_of_calls = {log.id for log in plan.those(Answers)}
         self.joint = self.users_sinks if self.logs_of_calls and rng.random() < JOINT else set[int]()
         """Sinks that take records in one transaction with the answers of calls."""
+        self.strands = strands_of(plan) if sinks.in_strands else frozenset[int]()
+        """Sinks to which a worker's lanes go as one strand."""
         self.segments = segments_of(plan)
         inbound = self.segments.inbound
         self.model = Model(inbound)
@@ -263,6 +266,7 @@ class Life:
             lead_ticks=self.window.lead_ticks,
             portion=self.portion,
             joint=self.joint,
+            strands=self.strands,
             relied_on=self.relied_on,
             watcher=self.watching[worker] if self.watching else None,
         )
@@ -585,7 +589,7 @@ class Life:
 
     def _delivery(self, sink: int, bundle: Bundle) -> Delivery:
         """A bundle as it is sent: of a lane only one is under way, so its `last` is known (R13)."""
-        return Delivery(self.claim, sink, bundle, self.sinks.last_of(sink, bundle.lane))
+        return Delivery(self.claim, sink, bundle, self.sinks.last_of(sink, bundle))
 
     def answer(self, place: int) -> None:
         """A worker hears that a bundle is durable."""

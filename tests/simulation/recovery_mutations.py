@@ -215,7 +215,7 @@ def last_alone() -> list[Patch]:
     """A store compares the lane's `last` before, and not the claim."""
 
     def take(self: Sinks, delivery: Delivery) -> bool:
-        fits = delivery.before == self.last_of(delivery.sink, delivery.bundle.lane)
+        fits = delivery.before == self.last_of(delivery.sink, delivery.bundle)
         if fits:
             self.store(delivery.sink, delivery.bundle)
         return fits

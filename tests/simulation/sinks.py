@@ -1,5 +1,7 @@
 """Simulated sinks: a lane takes a bundle, its `last` and its floors in one atomic step, and tells them on request.
 
+So does a strand, the lanes of one worker: its records go to their lanes, and its `last` is one of each of them.
+
 The store compares, as a database does: a delivery says which life has claimed it and what the lane's `last` was before
 (R19). A delivery may come late, when its life has long sent it again, or is over.
 """
@@ -12,11 +14,13 @@ from random import Random
 
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.operators.faults.failure import Dead
-from lowtide.core.operators.order.bundle import NO_KEY, Bundle
+from lowtide.core.operators.order.bundle import NO_KEY, Bundle, Piece
 from lowtide.core.operators.order.order import OrderKey, tick_of
 from lowtide.core.operators.plain.sink import SinkEncoder
 from lowtide.core.operators.questions import Answer, place_of
 from lowtide.flow.plan.plan import Plan, Vertex
+from lowtide.sinks.contract import LaneName
+from lowtide.sinks.kafka.lasts_records import last_of
 from lowtide_tracker import Floor
 
 from .verdict import Violation
@@ -67,16 +71,26 @@ class Sinks:
         self.claim = 0
         self.mark_every = 0
         """The distance of the lanes' marks; 0 for none, as most jobs have: `FlowWorld` sets it."""
+        self.in_strands = True
+        """Whether a worker's lanes go as one strand, as they do to topics: `FlowWorld` sets it."""
         self.late: list[Delivery] = []
         # Of its own, so that what is drawn elsewhere stays as it is.
         self._rng = Random(19)
         self.lanes: dict[tuple[int, int], Lane] = {}
         self.kept: set[Floor] = set()
-        self._encoders = {vertex.id: SinkEncoder(vertex, plan.slack_ms) for vertex in plan.sinks()}
+        self._lane_of_unit: list[int] = plan.lane_of_unit().tolist()
+        self._plan = plan
+        self.names: dict[LaneName, OrderKey] = {}
+        """The `last` of all lanes and strands, as the topic keeps them; see `lasts_records`."""
+        self.strands: dict[tuple[int, int], bytes] = {}
+        """By sink and first lane the `last` of the current life's strands, which begin with nothing."""
+        # A partition for each lane, which the encoder finds by the record's hash unit.
+        self._encoders = {v.id: SinkEncoder(v, plan.slack_ms, self._lane_of_unit) for v in plan.sinks()}
 
     def claimed(self) -> int:
         """A life claims the store; its number there."""
         self.claim += 1
+        self.strands.clear()
         return self.claim
 
     def send(self, delivery: Delivery) -> None:
@@ -90,17 +104,49 @@ class Sinks:
 
     def take(self, delivery: Delivery) -> bool:
         """Write a bundle if its claim and its lane's `last` are those that the delivery names; whether they were."""
-        if delivery.claim != self.claim or delivery.before != self.last_of(delivery.sink, delivery.bundle.lane):
+        if delivery.claim != self.claim or delivery.before != self.last_of(delivery.sink, delivery.bundle):
             return False
         self.store(delivery.sink, delivery.bundle)
         return True
 
-    def last_of(self, sink: int, lane: int) -> bytes:
-        """The `last` of a lane."""
+    def last_of(self, sink: int, bundle: Bundle) -> bytes:
+        """The `last` of a bundle's lane, or strand."""
+        lane = bundle.lane
+        if bundle.width:
+            return self.strands.get((sink, lane), NO_KEY)
         return self.lanes[sink, lane].last if (sink, lane) in self.lanes else NO_KEY
 
     def store(self, sink: int, bundle: Bundle) -> None:
         """Take a bundle whole."""
+        if not bundle.width:
+            self._store(sink, bundle)
+            self._note(LaneName(0, str(sink), bundle.lane), bundle)
+            return
+        self.strands[sink, bundle.lane] = bundle.last
+        units = self._plan.units_of_lanes(bundle.lane, bundle.lane + bundle.width)
+        self._note(LaneName(0, str(sink), units.start, units.stop), bundle)
+        for lane in range(bundle.lane, bundle.lane + bundle.width):
+            self._store(sink, self._part_of(sink, lane, bundle))
+
+    def _note(self, name: LaneName, bundle: Bundle) -> None:
+        if bundle.last:
+            self.names[name] = OrderKey.of(bundle.last)
+
+    def _part_of(self, sink: int, lane: int, bundle: Bundle) -> Bundle:
+        """What a strand's bundle has of a lane, and says of it."""
+        pieces = []
+        before = self.lanes[sink, lane].last if (sink, lane) in self.lanes else NO_KEY
+        for piece in bundle.pieces:
+            chosen = [n for n, unit in enumerate(piece.units) if self._lane_of_unit[unit] == lane]
+            if chosen:
+                ats, rows = [piece.ats[n] for n in chosen], [piece.rows[n] for n in chosen]
+                pieces.append(Piece(piece.tick, ats, rows, [piece.units[n] for n in chosen]))
+        if pieces and not before < pieces[0].ats[0]:
+            raise Violation("output", f"lane {lane} is given {pieces[0].ats[0].hex()} after {before.hex()}")
+        last = max(before, bundle.last)
+        return Bundle(lane, bundle.number, pieces, last, bundle.floors, bundle.covered, bundle.mark)
+
+    def _store(self, sink: int, bundle: Bundle) -> None:
         lane = self.lanes.setdefault((sink, bundle.lane), Lane())
         if not (lane.last < bundle.last or (len(bundle) == 0 and lane.last == bundle.last)):
             raise Violation("output", f"lane {bundle.lane} is given {bundle.last.hex()} after {lane.last.hex()}")
@@ -127,7 +173,12 @@ class Sinks:
 
     def last(self) -> dict[tuple[int, int], OrderKey]:
         """What recovery asks for: per sink and lane."""
-        return {key: OrderKey.of(lane.last) for key, lane in self.lanes.items() if lane.last}
+        found = {}
+        for sink, lane in self.lanes:
+            units = self._plan.units_of_lanes(lane, lane + 1)
+            if (key := last_of(self.names, LaneName(0, str(sink), lane), units)) is not None:
+                found[sink, lane] = key
+        return found
 
     def letters(self) -> list[Dead]:
         """All dead letters."""

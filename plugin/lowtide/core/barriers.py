@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from lowtide.core.effects import LastKeys, letters_of
@@ -36,8 +37,20 @@ class Lanes:
         return cls(sorted({lane for lane, owner in zip(of_unit, owners, strict=True) if owner == place}), of_unit)
 
 
+def strands_of(plan: Plan) -> frozenset[int]:
+    """Return the sinks that take all lanes of a worker as one strand: topics, and dead letters but those of fronts."""
+    letters = [letters_of(level) for level in range(1, plan.levels)]
+    return frozenset([*letters, *(vertex.id for vertex, _ in plan.kafka_sinks())])
+
+
 def barriers_of(
-    plan: Plan, level: int, lanes: Lanes, last: LastKeys, max_bundle_records: int, start: int
+    plan: Plan,
+    level: int,
+    lanes: Lanes,
+    last: LastKeys,
+    max_bundle_records: int,
+    start: int,
+    strands: Container[int] = (),
 ) -> dict[int, Barrier]:
     """Make a worker's barriers, by sink; the dead letters' is that of `letters_of(level)`.
 
@@ -48,6 +61,7 @@ def barriers_of(
         last: What was durable when the life began, by sink and lane (R13).
         max_bundle_records: Limit of one bundle.
         start: The min time at which the life begins.
+        strands: The sinks at which the worker's lanes are one strand.
     """
     letters = letters_of(level)
     lagging = {letters, *(each.id for each in plan.those(Answers))}
@@ -60,6 +74,7 @@ def barriers_of(
             last={lane: key for (other, lane), key in last.items() if other == sink},
             max_bundle_records=max_bundle_records,
             keeps_floors=sink not in lagging,
+            strand=sink in strands,
         )
         for sink, name in [*outlets, (letters, f"dead letters of level {level}")]
     }

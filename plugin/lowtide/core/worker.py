@@ -60,6 +60,7 @@ class WorkerCore:
             branch; None for all.
         joint: Sinks whose bundles become durable together with the answers of calls that were given with them or
             before, or after those; they do not wait until these are durable.
+        strands: Sinks at which the worker's lanes are one strand (`strands_of`).
         relied_on: The largest tick that anything relied on before the life: what is delivered anywhere lies below it.
         watcher: Sees where records are; None for nobody.
 
@@ -82,6 +83,7 @@ class WorkerCore:
         lead_ticks: int | None = None,
         portion: int | None = None,
         joint: Container[int] = (),
+        strands: Container[int] = (),
         relied_on: int = FIRST_TICK,
         watcher: Watcher | None = None,
     ) -> None:
@@ -124,7 +126,9 @@ class WorkerCore:
         self._letters = letters_of(level)
         self._limits = limits
         lanes = Lanes.of_front(front.number) if front is not None else Lanes.of_worker(plan, place)
-        self.barriers = barriers_of(plan, level, lanes, last or {}, max_bundle_records, tracker.min_times.start)
+        self.barriers = barriers_of(
+            plan, level, lanes, last or {}, max_bundle_records, tracker.min_times.start, strands
+        )
         for vertex in plan.sinks():
             if vertex.id in self.barriers:
                 call = segments.behind.get(vertex.id) if vertex.id in joint else None
@@ -328,8 +332,13 @@ class WorkerCore:
         if self._watcher is not None:
             self._watcher.gives(sink, bundle)
         if sink == self._letters and len(bundle):
-            pieces = [Piece(each.tick, each.ats, letters(self.plan, each.ats, each.rows)) for each in bundle.pieces]
-            bundle = Bundle(bundle.lane, bundle.number, pieces, bundle.last, bundle.floors, bundle.covered)
+            pieces = [
+                Piece(each.tick, each.ats, letters(self.plan, each.ats, each.rows), each.units)
+                for each in bundle.pieces
+            ]
+            bundle = Bundle(
+                bundle.lane, bundle.number, pieces, bundle.last, bundle.floors, bundle.covered, width=bundle.width
+            )
         effects.bundles.append((sink, bundle))
 
     # -- from the sinks --------------------------------------------------------------------------------------------

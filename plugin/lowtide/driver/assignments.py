@@ -49,7 +49,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
     job, exchange = conf.job, conf.exchange
     return LevelDeployment(
         plan=plan,
-        sink_partitions=found.sinks,
+        sink_partitions={**found.sinks, **opening.partitions},
         producer=librdkafka_settings(conf.kafka),
         limits=Limits(
             exchange.frame_bytes, exchange.max_frame_bytes, exchange.max_frame_rows, conf.worker.max_join_bytes

@@ -18,6 +18,7 @@ from lowtide.assignment.welcome import FrontStart
 from lowtide.conf import Conf
 from lowtide.connectors.loop_topics import LoopTopic, open_loops
 from lowtide.connectors.topics import Topic
+from lowtide.core.barriers import Lanes
 from lowtide.core.effects import letters_of
 from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.register import FrontRegister, Partition
@@ -35,6 +36,7 @@ from lowtide.driver.compacted import refuse_compacted_replay
 from lowtide.driver.frozen import job_record
 from lowtide.driver.homes import Homes
 from lowtide.driver.layout import layout_of
+from lowtide.driver.partitions import written_partitions
 from lowtide.driver.placement import START, kept_steps, refuse_forgotten, refuse_other_delivery
 from lowtide.driver.preflight import Surroundings
 from lowtide.driver.record_types import note_records
@@ -50,6 +52,7 @@ from lowtide.sinks.files.places import places_of
 from lowtide.sinks.kafka.claims import transactional_id
 from lowtide.sinks.kafka.floor_archive import read_archived
 from lowtide.sinks.kafka.lasts import Durable
+from lowtide.sinks.kafka.lasts_records import last_of
 from lowtide_snapshots.job.store import JobStore
 from lowtide_tracker import Floor
 
@@ -75,6 +78,7 @@ class Opening:
         published_again: The largest published one of this output generation; None if none was.
         job_id: The job's id for good.
         stores: The sinks in other stores than Kafka, by store.
+        partitions: By topic the number of partitions that its sink writes.
         start: The tick at which min time begins.
         recovered: The snapshot that the life begins from; None if it begins without state.
         lasts_topic: The topic in which lanes keep their `last`; empty if they keep none.
@@ -98,6 +102,7 @@ class Opening:
     published_again: int | None = None
     job_id: str = ""
     stores: Mapping[str, JobSinks] = field(default_factory=dict)
+    partitions: Mapping[str, int] = field(default_factory=dict)
 
 
 def begin_life(store: JobStore, plan: Plan, conf: Conf, say: Say, *, above: int = 0) -> int:
@@ -168,6 +173,7 @@ def open_life(
             refuse_other_stops(plan, register)
         refuse_half_borrowed(plan, register, store.borrowed())
         refuse_forgotten(plan, durable.last)
+        partitions = written_partitions(plan, store.partitions(), found.sinks, durable.last)
         recovered = recover(store, plan, conf, incarnation, start=start, say=say)
         delivered = store.steps()
         manifest, begins, offsets = None, START, {}
@@ -185,6 +191,8 @@ def open_life(
         if homes.keeps:
             # Before anything is delivered, and by the only life that can deliver.
             store.set_steps(incarnation, kept_steps(plan, delivered, durable.last, begins))
+        if partitions:
+            store.set_partitions(incarnation, partitions)
         published, published_again = store.published(), store.published_in(homes.generation)
         relied = max(begins, relied_on(store, durable, published))
         read = {entry.partition.source for entry in register.entries}
@@ -220,6 +228,7 @@ def open_life(
         published_again,
         homes.job_id,
         homes.stores,
+        partitions,
     )
 
 
@@ -259,13 +268,14 @@ def _refuse_after_the_end(plan: Plan, fresh: Sequence[Topic], register: FrontReg
 
 
 def _ids(plan: Plan, register: FrontRegister, found: Surroundings) -> set[str]:
-    """The transactional ids that this life may use: a worker's is named for its first lane, whichever that is."""
+    """The transactional ids that this life may use: a worker's is named for its first lane."""
     later = {vertex.level for vertex in plan.delivering()}
+    firsts = {min(Lanes.of_worker(plan, place).own) for place in range(plan.parallelism)}
     fronts = 0
     if plan.dead_letters is not None:
         later |= set(range(1, plan.levels))
         fronts = len(register.entries) + found.fronts
-    ids = {transactional_id(plan.name, level, lane) for level in later for lane in range(plan.lanes)}
+    ids = {transactional_id(plan.name, level, lane) for level in later for lane in firsts}
     return ids | {transactional_id(plan.name, 0, front) for front in range(fronts)}
 
 
@@ -314,8 +324,12 @@ def _by_vertex(plan: Plan, durable: Durable, fronts: int) -> dict[tuple[int, int
     found = {}
     for vertex in plan.delivering():
         for lane in range(plan.lanes):
-            found[vertex.id, lane] = durable.last.get(lane_name(vertex, vertex.level, lane))
-    for level in range(plan.levels):
-        for lane in range(plan.lanes if level else fronts):
-            found[letters_of(level), lane] = durable.last.get(lane_name(None, level, lane))
+            name = lane_name(vertex, vertex.level, lane)
+            found[vertex.id, lane] = last_of(durable.last, name, plan.units_of_lanes(lane, lane + 1))
+    for front in range(fronts):
+        found[letters_of(0), front] = durable.last.get(lane_name(None, 0, front))
+    for level in range(1, plan.levels):
+        for lane in range(plan.lanes):
+            units = plan.units_of_lanes(lane, lane + 1)
+            found[letters_of(level), lane] = last_of(durable.last, lane_name(None, level, lane), units)
     return {lane: key for lane, key in found.items() if key is not None}

@@ -21,7 +21,6 @@ from lowtide.flow.plan.own_topics import name_beside
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.graph import FlowGraph
 from lowtide.process.lent_store import MEMORY
-from lowtide.wording import count_of
 from lowtide_snapshots.stores import open_store
 
 LOG = logging.getLogger(__name__)
@@ -145,7 +144,6 @@ def look(plan: Plan, conf: Conf) -> Surroundings:
     found = tuple(known[name] for name in sources)
     refuse_compacted(plan, found, conf.snapshots.max_commit_age_s)
     _refuse_dated_by_others(plan, known)
-    _refuse_narrow(plan, known)
     _refuse_dated(known[name] for name in sinks)
     return Surroundings(found, {name: known[name].partitions for name in sinks}, topics.earliest(found))
 
@@ -158,20 +156,6 @@ def check_store(conf: Conf) -> None:
     """
     if conf.snapshots.url != MEMORY:
         open_store(store_setting(conf.snapshots)).close()
-
-
-def _refuse_narrow(plan: Plan, topics: Mapping[str, Topic]) -> None:
-    """Refuse a sink's topic with fewer partitions than lanes: each lane owns a partition, so that it has an order."""
-    for vertex, sink in plan.kafka_sinks():
-        topic = topics[sink.topic]
-        if topic.partitions < plan.lanes:
-            raise FlowError(
-                f'topic "{topic.name}" has {topic.partitions} partition{"s" * (topic.partitions > 1)}, and the job '
-                f"{plan.lanes} lanes: each lane writes a partition of its own",
-                where=f'sink "{vertex.name}"',
-                way_out=f"give the topic {count_of(plan.lanes, 'partition')}, or set job.parallelism and job.lanes to "
-                f"{topic.partitions}",
-            )
 
 
 def _refuse_dated_by_others(plan: Plan, topics: Mapping[str, Topic]) -> None:

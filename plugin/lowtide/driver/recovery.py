@@ -18,6 +18,7 @@ from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.steps import Ask
 from lowtide.process.lent_store import MEMORY
 from lowtide.sinks.contract import LaneName
+from lowtide.sinks.kafka.lasts_records import last_of
 from lowtide_snapshots.commits.choice import Choice, choose, manifest_of
 from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.commits.moment import iso_of
@@ -25,6 +26,7 @@ from lowtide_snapshots.errors import ManifestDamaged, NoGoodCommit, NoSuchCommit
 from lowtide_snapshots.format.fingerprint import compare
 from lowtide_snapshots.format.manifest import LaneLast, Manifest, ttl_of
 from lowtide_snapshots.format.parts import SHARED, SHARED_UNIT
+from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import Store, open_store
 from lowtide_tracker import Floor
@@ -253,7 +255,7 @@ def refuse_shorter_lasts(manifest: Manifest, last: Mapping[LaneName, OrderKey], 
         return  # A new generation of output begins with nothing.
     for lane in manifest.lasts:
         was = _key_of(lane)
-        now = last.get(LaneName(lane.level, lane.sink, lane.lane))
+        now = last_of(last, LaneName(lane.level, lane.sink, lane.lane), _units_of(manifest.record, lane))
         if was is not None and (now is None or now < was):
             raise LifeEnded(
                 f'lane {lane.lane} of sink "{lane.sink or "dead letters"}" had delivered up to tick {was.tick} at '
@@ -261,6 +263,13 @@ def refuse_shorter_lasts(manifest: Manifest, last: Mapping[LaneName, OrderKey], 
                 where=f"the lasts topic of job {manifest.job!r}",
                 way_out="restore the topic; or begin from an older commit, which may deliver records again",
             )
+
+
+def _units_of(record: JobRecord, lane: LaneLast) -> range:
+    """The hash units of a lane; none of a front's dead letters, whose lane is the front."""
+    if not lane.sink and not lane.level:
+        return range(0)
+    return record.units_of_lane(lane.lane)
 
 
 def _manifests(log: ZooKeeperCommitLog, files: Store, commits: Iterable[Commit], known: Manifest) -> list[Manifest]:

@@ -1,5 +1,8 @@
 """The oracle: compares a job's deliveries with a local run of the same log, lane by lane, byte by byte.
 
+A partition may hold several lanes. Each has its order there; how they follow one another differs from run to run, so a
+partition is first taken apart into its lanes.
+
     log = read_sources(conf.kafka, plan, {"documents-0": 0, "documents-1": 1})
     verdict = compare(plan, log, floors, read_output(conf.kafka, "index"))
     assert verdict.right, verdict
@@ -11,7 +14,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lowtide.connectors.topic_records import read_topic
@@ -20,7 +24,7 @@ from lowtide.core.operators.order.order import Position
 from lowtide.errors import FlowError
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.schema.headers import pack_headers
-from lowtide.local.run import Message, run_log
+from lowtide.local.run import Delivered, Message, run_log
 from lowtide.process.interpreter import without_collections
 from lowtide_tracker.floors import Floor
 
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 READ_LIMIT_S = 120.0
 DIFFERENCES = 5
+MOST_WAYS = 1_000
+"""Ways to give equal messages of one partition to its lanes that are looked at side by side."""
 SHOWN_BYTES = 100
 
 
@@ -80,6 +86,7 @@ def compare(
     delivered: Mapping[int, Sequence[Output]],
     sink: str | None = None,
     until: int | None = None,
+    partitions: int | None = None,
 ) -> Verdict:
     """Compare what was delivered with a local run on the same log.
 
@@ -87,15 +94,18 @@ def compare(
         plan: The job's plan.
         log: Every message of each source, by the source's name; see `read_sources`.
         floors: The label decisions that the job has stored.
-        delivered: The messages of each partition of the sink's topic; lane i is partition i.
+        delivered: The messages of each partition of the sink's topic.
         sink: The sink; needed only if there are several.
         until: The last tick that the job's time has reached; by default its end, at which all windows have closed.
+        partitions: The number of partitions that the job writes; by default one for each lane.
 
     Raises:
         FlowError: the plan has several sinks, or none of that name.
         MessageRefused, UserError: as in a job, if the flow names no dead letters.
     """
-    return compare_lanes(expected_lanes(plan, log, floors, sink, until), delivered)
+    if partitions is None or partitions >= plan.lanes:
+        return compare_lanes(expected_lanes(plan, log, floors, sink, until), delivered)
+    return compare_shared(expected_shares(plan, log, floors, partitions, sink, until), delivered)
 
 
 def expected_lanes(
@@ -106,20 +116,117 @@ def expected_lanes(
     until: int | None = None,
 ) -> dict[int, list[Output]]:
     """Return what a sink must receive, per lane and in order; errors as `compare`."""
+    lanes: dict[int, list[Output]] = {lane: [] for lane in range(plan.lanes)}
+    for message in _written(plan, log, floors, sink, until):
+        lanes[message.lane].append(_output(message))
+    return lanes
+
+
+def expected_shares(
+    plan: Plan,
+    log: Mapping[str, Iterable[Message]],
+    floors: Iterable[Floor],
+    partitions: int,
+    sink: str | None = None,
+    until: int | None = None,
+) -> dict[int, dict[int, list[Output]]]:
+    """Return what a sink must receive, by partition and lane, in order; arguments and errors as of `compare`."""
+    return shares_of(plan, _written(plan, log, floors, sink, until), partitions)
+
+
+def shares_of(plan: Plan, written: Iterable[Delivered], partitions: int) -> dict[int, dict[int, list[Output]]]:
+    """Return the messages to a sink by partition and lane."""
+    partition_of_unit = plan.partition_of_unit(partitions).tolist()
+    shares: dict[int, dict[int, list[Output]]] = {partition: {} for partition in range(partitions)}
+    for message in written:
+        shares[partition_of_unit[message.unit]].setdefault(message.lane, []).append(_output(message))
+    return shares
+
+
+def compare_shared(
+    expected: Mapping[int, Mapping[int, Sequence[Output]]], delivered: Mapping[int, Sequence[Output]]
+) -> Verdict:
+    """Compare lane by lane in each partition; what is lost or duplicated is counted by partition."""
+    due: dict[str, Sequence[Output]] = {}
+    came: dict[str, Sequence[Output]] = {}
+    lost = duplicated = 0
+    for partition in sorted({*expected, *delivered}):
+        lanes = expected.get(partition, {})
+        due |= {f"{lane} in partition {partition}": outputs for lane, outputs in lanes.items()}
+        whole = delivered.get(partition, ())
+        apart = taken_apart(lanes, whole)
+        came |= {f"{lane} in partition {partition}": outputs for lane, outputs in apart.items()}
+        all_due, all_came = Counter(chain.from_iterable(lanes.values())), Counter(whole)
+        lost += (all_due - all_came).total()
+        duplicated += (all_came - all_due).total()
+    verdict = compare_lanes(due, came)
+    if verdict.right:
+        return verdict
+    out_of_order = max(verdict.out_of_order, 0 if lost or duplicated else 1)
+    return replace(verdict, lost=lost, duplicated=duplicated, out_of_order=out_of_order)
+
+
+def taken_apart(due: Mapping[int, Sequence[Output]], came: Sequence[Output]) -> dict[int, list[Output]]:
+    """Give each message of a partition to the lane that it is of; O(messages x lanes).
+
+    Equal messages of several lanes fit into each of them, so the ways to go on are kept, up to `MOST_WAYS`. If none is
+    left, something is lost, doubled or out of order: from there on a message goes to a lane that is due one like it, at
+    whatever place.
+
+    Args:
+        due: What is due in each lane.
+        came: What came.
+
+    Returns:
+        By lane what came. It is what is due in all lanes if the messages can be so.
+    """
+    lanes = list(due)
+    owners = {output: number for number, lane in enumerate(lanes) for output in due[lane]}
+    # By how far each lane has come the choices that led there, the last one first.
+    ways: dict[tuple[int, ...], Any] = {(0,) * len(lanes): None}
+    for output in came:
+        further: dict[tuple[int, ...], Any] = {}
+        for at, way in ways.items():
+            for number, lane in enumerate(lanes):
+                if at[number] < len(due[lane]) and due[lane][at[number]] == output:
+                    further[*at[:number], at[number] + 1, *at[number + 1 :]] = number, way
+        if not further:
+            at, way = next(iter(ways.items()))
+            further = {at: (owners.get(output, 0), way)}
+        ways = dict(islice(further.items(), MOST_WAYS))
+    at = tuple(len(due[lane]) for lane in lanes)
+    way, chosen = ways.get(at, next(iter(ways.values()))), list[int]()
+    while way is not None:
+        number, way = way
+        chosen.append(number)
+    apart: dict[int, list[Output]] = {lane: [] for lane in lanes or [0]}
+    for number, output in zip(reversed(chosen), came, strict=True):
+        apart[lanes[number] if lanes else 0].append(output)
+    return apart
+
+
+def _written(
+    plan: Plan,
+    log: Mapping[str, Iterable[Message]],
+    floors: Iterable[Floor],
+    sink: str | None,
+    until: int | None,
+) -> Sequence[Delivered]:
     names = [vertex.name for vertex, _ in plan.kafka_sinks()]
     if sink not in names and (sink is not None or len(names) != 1):
         asked = "no sink is given" if sink is None else f'the flow has no sink "{sink}"'
         raise FlowError(f"{asked}; it writes to {', '.join(names)}", way_out="name one of them")
     with without_collections():
         written, _ = run_log(plan, log, floors, until)
-    lanes: dict[int, list[Output]] = {lane: [] for lane in range(plan.lanes)}
-    for message in written[sink or names[0]]:
-        lanes[message.lane].append(Output(message.key, message.value, message.timestamp, message.headers))
-    return lanes
+    return written[sink or names[0]]
 
 
-def compare_lanes(expected: Mapping[int, Sequence[Output]], delivered: Mapping[int, Sequence[Output]]) -> Verdict:
-    """Compare lane by lane; O(messages). A lane missing on one side counts as empty there."""
+def _output(message: Delivered) -> Output:
+    return Output(message.key, message.value, message.timestamp, message.headers)
+
+
+def compare_lanes(expected: Mapping[Any, Sequence[Output]], delivered: Mapping[Any, Sequence[Output]]) -> Verdict:
+    """Compare lane by lane; O(messages). A lane that is missing on one side counts as empty there."""
     lost = duplicated = out_of_order = 0
     differences: list[str] = []
     for lane in sorted({*expected, *delivered}):
@@ -153,7 +260,7 @@ def _without(outputs: Sequence[Output], surplus: Counter[Output]) -> list[Output
 
 
 def _differences(
-    lane: int, due: Sequence[Output], came: Sequence[Output], missing: Counter[Output], surplus: Counter[Output]
+    lane: object, due: Sequence[Output], came: Sequence[Output], missing: Counter[Output], surplus: Counter[Output]
 ) -> Iterator[str]:
     """Yield the first difference of a lane, the first message lost and the first one too many."""
     at = next(

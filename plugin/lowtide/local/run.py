@@ -48,6 +48,7 @@ class Delivered:
         timestamp: The start of its tick, in ms.
         order: The order key of the record, without its trace.
         headers: The message's headers, in order.
+        unit: The hash unit of the last exchange.
     """
 
     lane: int
@@ -56,6 +57,7 @@ class Delivered:
     timestamp: int
     order: Order
     headers: tuple[tuple[str, str | bytes | None], ...] = ()
+    unit: int = 0
 
 
 def run_records(
@@ -246,7 +248,7 @@ def _delivered(plan: Plan, sink: KafkaSink, items: Iterable[Item]) -> list[Deliv
         key = None if column is None else _key_bytes(getattr(item.record, column))
         value = sink.format.encode([item.record])[0]
         timestamp, headers = delivered_ms(item.order.tick, plan.slack_ms), tuple(columns.headers(item.record) or ())
-        delivered.append(Delivered(lanes[item.unit], key, value, timestamp, item.order, headers))
+        delivered.append(Delivered(lanes[item.unit], key, value, timestamp, item.order, headers, item.unit))
     return delivered
 
 

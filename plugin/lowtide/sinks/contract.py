@@ -11,7 +11,7 @@ step (R13). The next life claims the store, reads the marks, and continues after
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from lowtide.conf import Conf
@@ -35,27 +35,42 @@ __all__ = [
     "Stored",
     "Way",
     "lane_name",
+    "strand_name",
 ]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class LaneName:
-    """The name of a lane, the same in all lives of a job.
+    """The name of a lane, the same in all lives of a job; or of a strand, the lanes that one worker delivers as one.
 
     Attributes:
         level: Level of the workers that deliver dead letters; 0 for a sink, which keeps its lanes at any level.
         sink: The sink's name, "" for the dead letters of the level.
-        lane: Its number in the sink; of dead letters at level 0 the front.
+        lane: Its number in the sink; of dead letters at level 0 the front. Of a strand its first hash unit.
+        end: Of a strand the hash unit after its last one; 0 for a lane.
     """
 
     level: int
     sink: str
     lane: int
+    end: int = 0
+
+    def has(self, name: LaneName, units: range) -> bool:
+        """Return whether what is delivered of this one is so of a lane with these hash units, too."""
+        if not self.end:
+            return self == name
+        same = (self.level, self.sink) == (name.level, name.sink)
+        return same and self.lane <= units.start and units.stop <= self.end
 
 
 def lane_name(sink: Vertex | None, level: int, lane: int) -> LaneName:
     """Return the name of a sink's lane; of a lane of the level's dead letters if no sink is given."""
     return LaneName(level, "", lane) if sink is None else LaneName(0, sink.name, lane)
+
+
+def strand_name(sink: Vertex | None, level: int, units: range) -> LaneName:
+    """Return the name of a strand with these hash units; arguments else as of `lane_name`."""
+    return replace(lane_name(sink, level, units.start), end=units.stop)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from lowtide.assignment.deployment import Deployment
 from lowtide.connectors.sender import Outgoing
+from lowtide.core.barriers import strands_of
 from lowtide.core.operators.faults.failure import Dead, clock_of
 from lowtide.core.operators.order.bundle import NO_KEY, Bundle
 from lowtide.core.operators.order.order import CLOCK
@@ -17,7 +18,7 @@ from lowtide.flow.formats.endpoints import is_staged
 from lowtide.flow.schema.headers import Headers, unpack_headers
 from lowtide.flow.steps.steps import Answers
 from lowtide.sinks.answers.encoder import AnswersEncoder
-from lowtide.sinks.contract import Encoder, Mark, Packet, Sinks, lane_name
+from lowtide.sinks.contract import Encoder, Mark, Packet, Sinks, lane_name, strand_name
 from lowtide.sinks.staged.encoder import StagedEncoder
 from lowtide.sinks.stores import is_direct
 from lowtide.worker.figures import Figures, span
@@ -54,6 +55,7 @@ class Outputs:
         self._fronts = fronts
         self._record_bytes = 0.0
         plan = deployment.plan
+        self._lane_of_unit: list[int] = plan.lane_of_unit().tolist()
         self._sinks: dict[int, Encoder] = {}
         self._staged: dict[int, StagedEncoder] = {}
         self._answers = {each.id for each in plan.those(Answers)}
@@ -65,9 +67,11 @@ class Outputs:
                 self._sinks[vertex.id] = self._staged[vertex.id] = StagedEncoder(plan, vertex)
             elif is_direct(sink):
                 self._sinks[vertex.id] = sink.encoder(vertex, plan.slack_ms)
-            else:
-                self._sinks[vertex.id] = SinkEncoder(vertex, plan.slack_ms)
-        self._last = {lane_key: key.packed() for lane_key, key in deployment.last.items()}
+        for vertex, topic in plan.kafka_sinks():
+            partitions = plan.partition_of_unit(deployment.sink_partitions[topic.topic]).tolist()
+            self._sinks[vertex.id] = SinkEncoder(vertex, plan.slack_ms, partitions)
+        strands = strands_of(plan)
+        self._last = {each: key.packed() for each, key in deployment.last.items() if each[0] not in strands}
         # (sink, lane) -> the bundle under way there: first tick, last tick, rows; the time it was put; its bytes.
         self._under_way: dict[tuple[int, int], tuple[tuple[int, int, int], int, int]] = {}
 
@@ -131,7 +135,12 @@ class Outputs:
         """Return what becomes durable with a bundle."""
         lane_key = sink, bundle.lane
         before, self._last[lane_key] = self._last.get(lane_key, NO_KEY), bundle.last
-        name = lane_name(self._deployment.plan.vertices[sink] if sink >= 0 else None, self._level, bundle.lane)
+        plan = self._deployment.plan
+        vertex = plan.vertices[sink] if sink >= 0 else None
+        if bundle.width:
+            name = strand_name(vertex, self._level, plan.units_of_lanes(bundle.lane, bundle.lane + bundle.width))
+        else:
+            name = lane_name(vertex, self._level, bundle.lane)
         return Mark(name, bundle.last, before, bundle.floors, bundle.covered)
 
     def _messages(self, sink: int, bundle: Bundle) -> Sequence[Any]:
@@ -142,8 +151,11 @@ class Outputs:
         return self._sinks[sink].encode(bundle.lane, bundle.pieces)
 
     def _letters(self, bundle: Bundle) -> list[Outgoing]:
+        lanes = [bundle.lane] * len(bundle)
+        if bundle.width > 1:
+            lanes = [self._lane_of_unit[unit] for piece in bundle.pieces for unit in piece.units]
         letters: list[Dead] = bundle.rows
-        return [self._letter(letter, bundle.lane) for letter in letters]
+        return [self._letter(letter, lane) for letter, lane in zip(letters, lanes, strict=True)]
 
     def _letter(self, letter: Dead, lane: int) -> Outgoing:
         sink = self._deployment.plan.dead_letters

@@ -11,6 +11,7 @@ from lowtide.assignment.birth import Birth
 from lowtide.assignment.client import check_current
 from lowtide.assignment.deployment import Deployment
 from lowtide.assignment.welcome import FrontStart
+from lowtide.core.barriers import strands_of
 from lowtide.core.cycle_inbox import CycleInbox
 from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import level_of
@@ -75,6 +76,7 @@ def make_core(
         lead_ticks=deployment.window.lead_ticks,
         portion=PORTION,
         joint=joint_sinks(deployment),
+        strands=strands_of(deployment.plan),
         relied_on=deployment.relied_on,
         watcher=traces,
     )
@@ -217,9 +219,11 @@ def make_delivery(store: str, deployment: Deployment, birth: Birth, core: Worker
 
 
 def _marks_of(deployment: Deployment) -> dict[LaneName, bytes]:
-    """Return where the lanes were when the life began, by name."""
-    plan, marks = deployment.plan, {}
+    """Return where the lanes were when the life began, by name; strands begin with it."""
+    plan, strands, marks = deployment.plan, strands_of(deployment.plan), {}
     for (sink, lane), key in deployment.last.items():
+        if sink in strands:
+            continue
         name = lane_name(plan.vertices[sink], 0, lane) if sink >= 0 else lane_name(None, level_of(sink), lane)
         marks[name] = key.packed()
     return marks

@@ -201,7 +201,7 @@ class Traces:
                 "lowtide.lane": lane,
                 "lowtide.bundle": bundle.number,
                 "lowtide.records": records,
-                **self._sink_attributes(sink, lane),
+                **self._sink_attributes(sink),
             }
             place = f"deliver {sink} {lane} {bundle.number}"
             self._span("deliver", "producer", trace, place, parent, since, now, of)
@@ -264,15 +264,14 @@ class Traces:
     def _sink_name(self, sink: int) -> str:
         return "dead letters" if sink < 0 else self._plan.vertices[sink].name
 
-    def _sink_attributes(self, sink: int, lane: int) -> dict[str, Any]:
+    def _sink_attributes(self, sink: int) -> dict[str, Any]:
         step = self._plan.vertices[sink].step if sink >= 0 else None
         to = step.sink if isinstance(step, Write) else self._plan.dead_letters
         if not isinstance(to, KafkaSink):
             return {"lowtide.store": to.store} if to is not None else {}
-        of = {
+        return {
             "messaging.system": "kafka",
             "messaging.operation.name": "send",
             "messaging.operation.type": "send",
             "messaging.destination.name": to.topic,
         }
-        return of | ({"messaging.destination.partition.id": str(lane)} if sink >= 0 else {})

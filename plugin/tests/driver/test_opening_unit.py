@@ -24,6 +24,7 @@ from lowtide.driver.borrowed_floors import refuse_half_borrowed
 from lowtide.driver.bounds import Bounds
 from lowtide.driver.frozen import _settled, job_record
 from lowtide.driver.opening import _by_vertex, _completed, _ids
+from lowtide.driver.partitions import written_partitions
 from lowtide.driver.placement import kept_steps, refuse_other_steps, steps_of, text_of
 from lowtide.driver.preflight import Surroundings
 from lowtide.driver.recovery import Recovered, _floors_of, refuse_other_state, refuse_shorter_lasts
@@ -67,11 +68,13 @@ def ids(*places: tuple[int, int]) -> set[str]:
 
 
 def test_all_ids_that_a_life_may_use_are_claimed() -> None:
-    """W10: of sinks every lane, no matter who owns it; of dead letters every level, and each front that is or comes."""
+    """W10: of sinks each worker's first lane; of dead letters every level, and each front that is or comes."""
     assert _ids(deployment().plan, FrontRegister(), FOUND) == ids((1, 0), (1, 1))
     register, _ = FrontRegister().opened(Partition("orders", "id", 0), offset=0, above=0)
     claimed = _ids(deployment(letters=True).plan, register, FOUND)
     assert ids((0, 0), (0, 1), (1, 0), (1, 1)) <= claimed
+    few = replace(deployment().plan, lanes=32)
+    assert _ids(few, FrontRegister(), FOUND) == ids((1, 0), (1, 16)), "as many as there are workers"
 
 
 NOTHING = Bounds({}, {}, {})
@@ -99,6 +102,52 @@ def test_what_is_durable_is_found_by_the_vertices_of_this_plan() -> None:
     last = {LaneName(0, "out", 1): KEY, LaneName(0, "", 3): KEY, LaneName(1, "", 0): KEY, LaneName(0, "gone", 0): KEY}
     found = _by_vertex(plan, Durable(last, ()), 4)
     assert found == {(sink.id, 1): KEY, (letters_of(0), 3): KEY, (letters_of(1), 0): KEY}
+
+
+def test_what_strands_have_delivered_is_found_by_lane() -> None:
+    """R13: a life with other workers has other strands; of each lane the furthest that it lies in counts."""
+    plan = deployment(letters=True, parallelism=4).plan
+    (sink,) = plan.sinks()
+    early, late = OrderKey(5, 0, 1), OrderKey(9, 0, 2)
+    last = {
+        LaneName(0, "out", 0, 64): late,
+        LaneName(0, "out", 0, 128): KEY,
+        LaneName(0, "out", 32, 64): early,
+        LaneName(0, "out", 3): early,
+        LaneName(1, "", 96, 128): KEY,
+        LaneName(0, "gone", 0, 128): late,
+    }
+    found = _by_vertex(plan, Durable(last, ()), 4)
+    assert found == {
+        (sink.id, 0): late, (sink.id, 1): late, (sink.id, 2): KEY, (sink.id, 3): KEY, (letters_of(1), 3): KEY,
+    }  # fmt: skip
+
+
+WRITTEN = [
+    ({}, 8, [], 4),
+    ({}, 3, [], 3),
+    ({"out": 3}, 8, [], 3),
+    ({"other": 1}, 4, [LaneName(0, "out", 1)], 4),
+    ({}, 2, [LaneName(0, "out", 0, 64)], 2),
+    ({"out": 2}, 2, [LaneName(0, "out", 1)], 2),
+]
+
+
+@pytest.mark.parametrize(("known", "has", "delivered", "wanted"), WRITTEN)
+def test_a_key_stays_in_its_partition(known: dict[str, int], has: int, delivered: list[LaneName], wanted: int) -> None:
+    """R12: how many partitions a sink writes is decided with its first delivery."""
+    plan = deployment(parallelism=4).plan
+    assert written_partitions(plan, known, {"out": has, "letters": 1}, delivered) == known | {"out": wanted}
+
+
+@pytest.mark.parametrize(("known", "delivered"), [({"out": 3}, []), ({}, [LaneName(0, "out", 1)])])
+def test_a_topic_with_fewer_partitions_than_were_written_is_refused(
+    known: dict[str, int], delivered: list[LaneName]
+) -> None:
+    plan = deployment(parallelism=4).plan
+    with pytest.raises(FlowError, match=r'"out" has 2 partitions, but the job has written \d') as caught:
+        written_partitions(plan, known, {"out": 2, "letters": 1}, delivered)
+    assert 'sink "out"' in str(caught.value)
 
 
 def test_the_record_says_what_order_and_state_hang_on() -> None:

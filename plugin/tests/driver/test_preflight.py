@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hanging import HANGS_S
-from stage_rig import deployment
 
 from lowtide import Flow, json, kafka, raw
 from lowtide.conf import Conf
@@ -21,7 +20,6 @@ from lowtide.driver.compacted import refuse_compacted, replay_faults
 from lowtide.driver.preflight import (
     NewTopic,
     _refuse_dated,
-    _refuse_narrow,
     check_store,
     executors_asked,
     letters_topic,
@@ -37,15 +35,6 @@ from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.stores.errors import StoreRefused
 
 TOPIC = Topic("out", 1, "CreateTime", "delete", "id of out")
-
-
-def test_a_sink_with_fewer_partitions_than_lanes_is_refused() -> None:
-    """R12: each lane owns a partition, else the order of its records would be nobody's."""
-    plan = deployment(parallelism=2).plan
-    with pytest.raises(FlowError, match='"out" has 1 partition, and the job 2 lanes') as caught:
-        _refuse_narrow(plan, {"out": TOPIC})
-    assert 'sink "out"' in str(caught.value)
-    _refuse_narrow(deployment(parallelism=1).plan, {"out": TOPIC})
 
 
 def table_plan(**source: Any) -> Plan:

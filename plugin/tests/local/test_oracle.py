@@ -20,7 +20,17 @@ from lowtide.core.operators.order.order import Position
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import FlowError, TopicUnknown
 from lowtide.flow.plan.compiler import compile_flow
-from lowtide.local.oracle import Output, compare, compare_lanes, expected_lanes, read_log, read_output, read_sources
+from lowtide.local.oracle import (
+    Output,
+    compare,
+    compare_lanes,
+    compare_shared,
+    expected_lanes,
+    read_log,
+    read_output,
+    read_sources,
+    taken_apart,
+)
 from lowtide.local.run import Message
 from lowtide_tracker.floors import Floor
 
@@ -82,6 +92,49 @@ def changed(change: Callable[[Lanes], object]) -> Lanes:
     lanes = {lane: list(outputs) for lane, outputs in RIGHT.items()}
     change(lanes)
     return lanes
+
+
+def mixed(dice: random.Random, lanes: Mapping[int, Sequence[Output]]) -> list[Output]:
+    """Lanes as a partition has them: each in its order, the next one from whichever."""
+    left = {lane: list(outputs) for lane, outputs in lanes.items()}
+    turns = [lane for lane, outputs in left.items() for _ in outputs]
+    dice.shuffle(turns)
+    return [left[lane].pop(0) for lane in turns]
+
+
+def test_lanes_that_share_a_partition_may_follow_one_another_anyhow() -> None:
+    """Each has its order; one message lost, doubled or out of order is found, also where lanes have equal ones."""
+    dice = random.Random(11)
+    caught = 0
+    for _ in range(400):
+        kinds = dice.choice((2, 3, 100))
+        lanes = {lane: [output(dice.randrange(kinds)) for _ in range(dice.randrange(6))] for lane in range(4)}
+        expected = {0: {0: lanes[0], 1: lanes[1], 2: lanes[2]}, 1: {3: lanes[3]}}
+        delivered = {0: mixed(dice, expected[0]), 1: lanes[3]}
+        verdict = compare_shared(expected, delivered)
+        assert verdict.right, (expected, delivered)
+        assert (verdict.expected, verdict.delivered) == (sum(map(len, lanes.values())),) * 2
+        if delivered[0]:
+            fewer = {**delivered, 0: delivered[0][1:]}
+            verdict = compare_shared(expected, fewer)
+            assert (verdict.lost, verdict.duplicated) == (1, 0)
+            verdict = compare_shared(expected, {**delivered, 0: [delivered[0][0], *delivered[0]]})
+            assert (verdict.lost, verdict.duplicated) == (0, 1)
+        if kinds == 100 and len(set(lanes[0])) > 1:
+            places = [delivered[0].index(message) for message in (lanes[0][0], lanes[0][-1])]
+            swapped = list(delivered[0])
+            swapped[places[0]], swapped[places[1]] = swapped[places[1]], swapped[places[0]]
+            caught += not compare_shared(expected, {**delivered, 0: swapped}).right
+    assert caught > 50
+
+
+def test_equal_messages_are_given_to_the_lanes_that_they_fit() -> None:
+    """A choice that fits at first may be wrong: `a` is of the second lane, as `b` follows at once."""
+    a, b, c = output(0), output(1), output(2)
+    due = {0: [a, c], 1: [a, b]}
+    assert taken_apart(due, [a, b, a, c]) == due
+    assert taken_apart(due, [a, a, c, b]) == due
+    assert not compare_shared({0: due}, {0: [b, a, a, c]}).right
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from lowtide.core.operators.order.order import OrderKey
 from lowtide.sinks.contract import LaneName
 from lowtide.sinks.kafka.claims import pair_of, transactional_id
 from lowtide.sinks.kafka.lasts import LastsUnreadable, records_of, topic_of
-from lowtide.sinks.kafka.lasts_records import Archived, Durable, archived_record, durable_of, owner_record
+from lowtide.sinks.kafka.lasts_records import Archived, Durable, archived_record, durable_of, last_of, owner_record
 from lowtide_tracker import Floor
 
 LANE, OTHER, LETTERS = LaneName(1, "out", 3), LaneName(1, "out", 4), LaneName(0, "", 3)
@@ -53,6 +53,29 @@ def test_the_form_of_the_records() -> None:
     assert (decoded(key), decoded(value)) == ([2, "archived", 8], [1, "id", [[1, 7], [3, 9]]])
     key, value = owner_record("5f")
     assert (decoded(key), decoded(value)) == ([2, "owner"], [1, "5f"])
+
+
+def test_the_form_of_a_strands_record() -> None:
+    strand = LaneName(0, "out", 32, 64)
+    ((key, value),) = records_of(strand, OrderKey(10, 2, 30), (), 8)
+    assert decoded(key) == [2, "last", 0, "out", 32, 64]
+    assert decoded(value) == [1, 8, 10, 2, 30, [], 0]
+    assert durable_of({key: value or b""}, "t").last == {strand: OrderKey(10, 2, 30)}
+
+
+def test_of_a_lane_the_furthest_strand_counts_that_has_all_of_it() -> None:
+    """R13."""
+    early, late = OrderKey(1, 0, 0), OrderKey(2, 0, 0)
+    lane, units = LaneName(0, "out", 1), range(4, 8)
+    for last, found in [
+        ({}, None),
+        ({lane: early}, early),
+        ({LaneName(0, "out", 0, 8): late, lane: early}, late),
+        ({LaneName(0, "out", 4, 8): early, LaneName(0, "out", 0, 16): late}, late),
+        ({LaneName(0, "out", 0, 6): late, LaneName(0, "out", 6, 12): late}, None),
+        ({LaneName(0, "else", 0, 8): late, LaneName(1, "out", 0, 8): late, LaneName(0, "out", 2): late}, None),
+    ]:
+        assert last_of(last, lane, units) == found
 
 
 def test_a_topic_says_whose_it_is_whatever_else_it_says() -> None:

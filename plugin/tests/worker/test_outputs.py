@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,7 +44,22 @@ def outputs(made: Deployment = MADE) -> tuple[Outputs, Kept, Figures]:
 def bundle(lane: int, *orders: Order, rows: list[Any] | None = None) -> Bundle:
     made: list[Any] = list(orders) if rows is None else rows
     ats = [OrderKey(30, 0, offset, (), 1).packed() for offset in range(len(made))]
-    return Bundle(lane, 1, [Piece(30, ats, made)] if made else [], ats[-1] if ats else NO_KEY, (FLOOR,))
+    pieces = [Piece(30, ats, made, [64 * lane] * len(made))] if made else []
+    return Bundle(lane, 1, pieces, ats[-1] if ats else NO_KEY, (FLOOR,), width=1)
+
+
+def test_a_strand_writes_its_records_to_their_partitions_and_one_last() -> None:
+    """R12, R13: a partition follows from the hash unit, however many lanes there are."""
+    plan = replace(MADE.plan, lanes=32)
+    given, delivery, _ = outputs(deployment(plan=plan, sink_partitions={"out": 5}))
+    units = [64, 127, 65, 90, 77]
+    ats = [OrderKey(30, 0, offset, (), 1).packed() for offset in range(5)]
+    strand = Bundle(16, 1, [Piece(30, ats, [Order("ann", n) for n in range(5)], units)], ats[-1], (), width=16)
+    given.give(next(plan.sinks()).id, strand)
+    (packet,) = delivery.packets
+    assert [message[1] for message in packet.messages] == [unit * 5 // 128 for unit in units]
+    assert packet.lane == 16
+    assert packet.mark == Mark(LaneName(0, "out", 64, 128), ats[-1], NO_KEY, ())
 
 
 def test_a_lane_writes_its_own_partition_with_the_tick_as_timestamp_and_its_last() -> None:
@@ -55,14 +71,14 @@ def test_a_lane_writes_its_own_partition_with_the_tick_as_timestamp_and_its_last
     assert (packet.sink, packet.lane) == (SINK.id, 1)
     assert [message[:3] for message in packet.messages] == [("out", 1, b"ann")] * 2
     assert [message[4] for message in packet.messages] == [30, 30]
-    assert packet.mark == Mark(LaneName(0, "out", 1), one.last, NO_KEY, (FLOOR,))
+    assert packet.mark == Mark(LaneName(0, "out", 64, 128), one.last, NO_KEY, (FLOOR,))
 
 
 def test_each_piece_has_its_own_ticks_timestamp() -> None:
     """R13."""
     given, delivery, figures = outputs()
     pieces = [
-        Piece(tick, [OrderKey(tick, 0, place).packed() for place in range(tick)], [Order("ann", tick)] * tick)
+        Piece(tick, [OrderKey(tick, 0, n).packed() for n in range(tick)], [Order("ann", tick)] * tick, [64] * tick)
         for tick in (1, 2, 3)
     ]
     given.give(SINK.id, Bundle(1, 1, pieces, pieces[-1].ats[-1], ()))
@@ -81,7 +97,7 @@ def test_floors_alone_are_kept_too() -> None:
     given, delivery, figures = outputs()
     given.give(SINK.id, bundle(0))
     (packet,) = delivery.packets
-    assert (len(packet.messages), packet.mark) == (0, Mark(LaneName(0, "out", 0), NO_KEY, NO_KEY, (FLOOR,)))
+    assert (len(packet.messages), packet.mark) == (0, Mark(LaneName(0, "out", 0, 64), NO_KEY, NO_KEY, (FLOOR,)))
     delivery.settle()
     assert given.settled() == [(SINK.id, 0)]
     assert figures.delivered == 0
@@ -167,7 +183,7 @@ def test_a_dead_letter_says_where_it_stood_whatever_its_lane(lane: int) -> None:
     assert [message[:5] for message in packet.messages] == [("letters", 0, b"key", b"value", 30)] * 2
     assert [dict(m[5] or [])["lowtide.partition"] for m in packet.messages] == [b"orders-0", b"front 3"]
     assert dict(packet.messages[0][5] or [])["lowtide.error"] == b"it is bad"
-    assert packet.mark == Mark(LaneName(1, "", lane), one.last, NO_KEY, (FLOOR,))
+    assert packet.mark == Mark(LaneName(1, "", 64 * lane, 64 * lane + 64), one.last, NO_KEY, (FLOOR,))
     assert figures.dead_letters == 2
 
 

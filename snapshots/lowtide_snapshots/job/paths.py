@@ -31,6 +31,7 @@ class JobPaths:
         self.steps = f"{self.job}/steps"
         self.records = f"{self.job}/records"
         self.places = f"{self.job}/places"
+        self.partitions = f"{self.job}/partitions"
         self.told = f"{self.job}/told"
         self.borrowed = f"{self.job}/borrowed"
         self.published = f"{self.job}/published"

@@ -53,6 +53,11 @@ class JobRecord:
             if not isinstance(value, str) or not value:
                 raise RecordRefused(f"{name} is {value!r}", where="the job's record", way_out="give a text")
 
+    def units_of_lane(self, lane: int) -> range:
+        """The hash units of a lane."""
+        first, end = (-(-number * self.units // self.lanes) for number in (lane, lane + 1))
+        return range(first, end)
+
     def check(self, asked: JobRecord) -> None:
         """Hold what a start asks for against what is frozen here; sources that are new are let pass.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from lowtide_snapshots.errors import RecordRefused
@@ -135,6 +136,17 @@ class JobStore:
             return
         frozen.check(record)
         data = record.to_json().encode()
+        self._put(incarnation, self._paths.record, data, data.__ne__)
+
+    def set_lanes(self, incarnation: int, lanes: int) -> None:
+        """Give the job's record another number of lanes.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        frozen = self.record()
+        assert frozen is not None, "the job has a record"
+        data = replace(frozen, lanes=lanes).to_json().encode()
         self._put(incarnation, self._paths.record, data, data.__ne__)
 
     def record(self) -> JobRecord | None:
@@ -373,6 +385,24 @@ class JobStore:
         """
         data = to_bytes(places, self._paths.places)
         self._put(incarnation, self._paths.places, data, data.__ne__)
+
+    def partitions(self) -> dict[str, int]:
+        """Return by topic how many of its partitions the job writes; empty if no life has said so."""
+        node = self._zk.get(self._paths.partitions)
+        return dict(value_of(node.data, self._paths.partitions)) if node else {}
+
+    def set_partitions(self, incarnation: int, partitions: Mapping[str, int]) -> None:
+        """Record how many partitions of each topic the job writes, before it writes any.
+
+        Args:
+            incarnation: the life.
+            partitions: by topic.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        data = to_bytes(partitions, self._paths.partitions)
+        self._put(incarnation, self._paths.partitions, data, data.__ne__)
 
     def told(self) -> dict[str, list[str]]:
         """Return by function of the flow the commits that it has heard of; empty if none has."""

@@ -24,6 +24,7 @@ WRITES = (
     "set_steps",
     "set_records",
     "set_places",
+    "set_partitions",
     "set_borrowed",
     "publish",
     "set_life",
@@ -90,6 +91,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(place: Any, drop: str) -> Non
             {"steps": ["late"], "since": 0},
             {"source": {}, "sink": {"late": {}}},
             {"late": {}},
+            {"late": 1},
             10**9 + 1,
             {"phase": "late"},
         )

@@ -93,3 +93,14 @@ def test_what_is_no_record_is_damaged(text: str) -> None:
 def test_what_cannot_be_frozen_is_refused(name: str, value: Any) -> None:
     with pytest.raises(RecordRefused, match=name):
         JobRecord(**json.loads(FORMAT_1.replace('"format": 1, ', "")) | {name: value})
+
+
+def test_each_hash_unit_has_one_lane_and_a_lane_is_divided_among_those_of_a_multiple() -> None:
+    for lanes in (1, 3, 4, 12):
+        record = dataclasses.replace(RECORD, lanes=lanes, units=128)
+        assert [unit for lane in range(lanes) for unit in record.units_of_lane(lane)] == list(range(128))
+        assert all(unit * lanes // 128 == lane for lane in range(lanes) for unit in record.units_of_lane(lane))
+        finer = dataclasses.replace(record, lanes=2 * lanes)
+        for lane in range(lanes):
+            parts = [finer.units_of_lane(2 * lane), finer.units_of_lane(2 * lane + 1)]
+            assert [*parts[0], *parts[1]] == list(record.units_of_lane(lane))

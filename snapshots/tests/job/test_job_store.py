@@ -31,6 +31,7 @@ WRITES = (
     "set_steps",
     "set_records",
     "set_places",
+    "set_partitions",
     "set_borrowed",
     "publish",
     "set_life",
@@ -217,6 +218,28 @@ def test_where_files_are_takes_the_place_of_where_they_were(place: Any) -> None:
         assert place.open().places() == {"archive": {"folders": folders}}
 
 
+def test_a_job_gets_more_lanes_and_keeps_all_else(place: Any) -> None:
+    first = JobRecord(place.job, 2, 128, 4, "log", 1, ("documents=docs",))
+    mine = place.open()
+    mine.freeze(first)
+    life = place.living(mine)
+    mine.set_lanes(life, 8)
+    assert place.open().record() == dataclasses.replace(first, lanes=8)
+    place.expire(mine)
+    place.living(place.open())
+    with pytest.raises(Fenced):
+        mine.set_lanes(life, 16)
+
+
+def test_the_partitions_that_a_job_writes_are_kept(place: Any) -> None:
+    mine = place.open()
+    life = place.living(mine)
+    assert mine.partitions() == {}
+    for written in ({"out": 4}, {"out": 4, "other": 2}):
+        mine.set_partitions(life, written)
+        assert place.open().partitions() == written
+
+
 def test_the_lasts_topic_is_set_once(place: Any) -> None:
     mine = place.open()
     life = place.living(mine)
@@ -249,7 +272,7 @@ def test_a_life_says_what_there_is_to_know_of_it(place: Any) -> None:
 def test_to_look_makes_nothing(place: Any) -> None:
     mine = place.open()
     assert (mine.record(), mine.holder(), mine.alive(), mine.incarnation()) == (None, None, False, 0)
-    assert place.content(mine) == ([], set(), (None, 0), None, None, None, {}, None, None)
+    assert place.content(mine) == ([], set(), (None, 0), None, None, None, {}, {}, None, None)
     assert place.job not in jobs(place.hosts)
     assert jobs(place.hosts, root="nothing/here") == []
 

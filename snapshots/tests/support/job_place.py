@@ -37,6 +37,7 @@ WRITES: dict[str, Callable[[JobStore, int], None]] = {
     "set_steps": lambda store, life: store.set_steps(life, {"steps": ["late"], "since": 0}),
     "set_records": lambda store, life: store.set_records(life, {"source": {}, "sink": {"late": {}}}),
     "set_places": lambda store, life: store.set_places(life, {"late": {}}),
+    "set_partitions": lambda store, life: store.set_partitions(life, {"late": 1}),
     "set_borrowed": lambda store, life: store.set_borrowed(life, Borrowed("late", 10**9)),
     "publish": lambda store, life: store.publish(life, 10**9),
     "set_life": lambda store, life: store.set_life(life, {"phase": "late"}),
@@ -187,7 +188,7 @@ class Place:
     def content(store: JobStore) -> tuple[Any, ...]:
         """All that lives have written."""
         written = (store.fronts(), store.sink_ids(), store.lasts(), store.borrowed(), store.steps(), store.records())
-        return (*written, store.places(), store.published(), store.life())
+        return (*written, store.places(), store.partitions(), store.published(), store.life())
 
     @staticmethod
     def nobody(text: str) -> None:

@@ -14,7 +14,7 @@ from lowtide_tracker import Floor
 
 
 class _Lane:
-    """The records that one lane has released and not yet made durable.
+    """The records that one lane, or strand, has released and not yet made durable.
 
     Attributes:
         last: Of the last record or mark that was given to the sink, or was there when the life began.
@@ -55,6 +55,10 @@ class _Lane:
 class Barrier:
     """The barrier of one sink at one worker; what it costs per record are a few list operations.
 
+    Each lane has an order, bundles and a `last` of its own; or all lanes of the worker are one *strand* that has them,
+    and each lane is what the strand has of it. A strand costs the same however many lanes it has, and lanes that share
+    a partition need nothing more. Its `last` says for each of its lanes that all up to there is delivered.
+
     Args:
         name: The sink's name, for errors.
         lanes: The lanes that this worker owns.
@@ -63,6 +67,7 @@ class Barrier:
         max_bundle_records: No bundle has more records.
         keeps_floors: True if `delivered_time` is used; a barrier of dead letters, whose floors others keep, has only
             `durable_time`. False too where others call `rest`.
+        strand: Whether the lanes are one strand, which has the number of the first one.
 
     Attributes:
         backlog: The number of records released and not durable.
@@ -77,6 +82,7 @@ class Barrier:
         last: Mapping[int, OrderKey] | None = None,
         max_bundle_records: int = 10_000,
         keeps_floors: bool = True,
+        strand: bool = False,
     ) -> None:
         assert max_bundle_records >= 1, "a bundle holds one record at least"
         self.backlog = 0
@@ -91,12 +97,18 @@ class Barrier:
         self._max_bundle_records = max_bundle_records
         # Only where a lane has a last record, and only until min time has passed it, is there anything to drop.
         self._mark_every, self._mark = 0, NO_TICK
-        own = sorted(lanes)
-        self._found = {lane: key.packed() for lane, key in (last or {}).items() if lane in own}
+        self._own = own = tuple(sorted(lanes))
+        assert own, "a barrier owns one lane at least"
+        self._begun = {lane: key.packed() for lane, key in (last or {}).items() if lane in own}
+        self._found = dict(self._begun)
         self._found_tick = max((key.tick for lane, key in (last or {}).items() if lane in own), default=NO_TICK)
+        # What a strand had in earlier lives other strands had, too, of some of its lanes: it begins with nothing.
+        self._strand = _Lane(NO_KEY) if strand else None
         self._lanes = {lane: _Lane(self._found.get(lane, NO_KEY)) for lane in own}
+        if self._strand is not None:
+            self._lanes = {own[0]: self._strand}
+        self._width = len(own) if strand else 0
         self._keeps_floors = keeps_floors
-        assert self._lanes, "a barrier owns one lane at least"
         # (version of the floors, min time released with them), until some lane has made that version durable.
         self._resting: deque[tuple[int, int]] = deque()
         self._kept_time = NO_TICK
@@ -108,6 +120,7 @@ class Barrier:
             every: The distance of marks in ticks.
             start: The min time at which the life begins: marks up to it are durable, or say nothing.
         """
+        assert self._strand is None, "a strand has no marks: one below an earlier life's would hide it"
         self._mark_every, self._mark = every, start // every * every
         for lane in self._lanes.values():
             lane.marked = self._mark
@@ -119,7 +132,7 @@ class Barrier:
     @property
     def lanes(self) -> tuple[int, ...]:
         """The lanes that this worker owns, ascending."""
-        return tuple(self._lanes)
+        return self._own
 
     @property
     def first_tick(self) -> int | None:
@@ -196,7 +209,7 @@ class Barrier:
         return [bundle for lane in self._lanes if (bundle := self._next(lane)) is not None]
 
     def durable(self, lane: int) -> Bundle | None:
-        """Note that the lane's bundle is durable in the sink; return the next one, if there is any."""
+        """Note that a lane's bundle, or the strand's, is durable in the sink; return the next one, if there is any."""
         state = self._lanes[lane]
         flying = state.in_flight
         assert flying is not None, f'lane {lane} of "{self._name}" has nothing in flight'
@@ -217,7 +230,11 @@ class Barrier:
 
     def kept(self) -> dict[int, OrderKey]:
         """By lane the order key up to which records are durable, of lanes that have any."""
-        return {lane: OrderKey.of(state.durable) for lane, state in self._lanes.items() if state.durable}
+        if self._strand is None:
+            kept = {lane: state.durable for lane, state in self._lanes.items()}
+        else:
+            kept = {lane: max(self._begun.get(lane, NO_KEY), self._strand.durable) for lane in self._own}
+        return {lane: OrderKey.of(at) for lane, at in kept.items() if at}
 
     @property
     def delivered_time(self) -> int:
@@ -266,6 +283,8 @@ class Barrier:
             previous = state.last
             for piece in state.released:
                 assert len(piece), "nothing empty waits"
+                owned = {self._lane_of_unit[unit] for unit in piece.units} <= {*self._own}
+                assert owned, f'a lane of "{self._name}" has another owner'
                 assert piece.tick < self.released, f"lane {lane}: R12, strict"
                 for at in piece.ats:
                     assert previous < at, f"lane {lane}: R12"
@@ -274,7 +293,10 @@ class Barrier:
             assert state.in_flight is not None or not state.released, "the next bundle goes out at once"
 
     def _part(self, batch: Batch) -> None:
-        """Give records of one tick, in order, to their lanes."""
+        """Give records of one tick, in order, to their lanes, or to the strand."""
+        if self._strand is not None:
+            self._release(self._own[0], batch)
+            return
         lane_of_unit, units = self._lane_of_unit, batch.units
         first = lane_of_unit[units[0]]
         if len(units) == 1 or all([lane_of_unit[unit] == first for unit in units]):
@@ -291,18 +313,23 @@ class Barrier:
         state = self._lanes.get(lane)
         assert state is not None, f'lane {lane} of "{self._name}" has another owner'
         tick = batch.ticks[0]
-        start, n, size = 0, len(batch.ats), self._max_bundle_records
         if self._found:
-            found = self._found.get(lane, NO_KEY)
-            while start < n and batch.ats[start] <= found:
-                start += 1
-        self.backlog += n - start
-        if start == 0 and n <= size:
-            state.released.append(Piece(tick, batch.ats, batch.rows))
+            batch = self._undelivered(batch)
+        n, size = len(batch.ats), self._max_bundle_records
+        self.backlog += n
+        if n <= size:
+            if n:
+                state.released.append(Piece(tick, batch.ats, batch.rows, batch.units))
             return
-        for at in range(start, n, size):
-            stop = min(at + size, n)
-            state.released.append(Piece(tick, batch.ats[at:stop], batch.rows[at:stop]))
+        for start in range(0, n, size):
+            part = slice(start, start + size)
+            state.released.append(Piece(tick, batch.ats[part], batch.rows[part], batch.units[part]))
+
+    def _undelivered(self, batch: Batch) -> Batch:
+        """The records after what their own lanes had when the life began."""
+        found, lane_of_unit = self._found, self._lane_of_unit
+        places = zip(batch.ats, batch.units, strict=True)
+        return batch.where([at > found.get(lane_of_unit[unit], NO_KEY) for at, unit in places])
 
     def _keep(self) -> None:
         """Note how far min time rests on durable floors alone."""
@@ -348,7 +375,8 @@ class Barrier:
             mark = state.marked = self._mark
             # A later life relies on it as on a record: its new fronts open above (R3).
             state.last = max(state.last, mark_key(mark))
-        state.in_flight = Bundle(lane, state.bundles, pieces, state.last, floors, self._covered(floors), mark)
+        covered = self._covered(floors)
+        state.in_flight = Bundle(lane, state.bundles, pieces, state.last, floors, covered, mark, self._width)
         return state.in_flight
 
     def _covered(self, floors: Iterable[Floor]) -> tuple[Floor, ...]:

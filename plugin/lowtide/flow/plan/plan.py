@@ -269,6 +269,14 @@ class Plan:
         """The lane of every hash unit, int32[units]. Every unit has one lane (R12)."""
         return (np.arange(self.units, dtype=np.int64) * self.lanes // self.units).astype(np.int32)
 
+    def units_of_lanes(self, first: int, end: int) -> range:
+        """Return the hash units of lanes `first` to `end`, without the latter."""
+        return range(-(-first * self.units // self.lanes), -(-end * self.units // self.lanes))
+
+    def partition_of_unit(self, partitions: int) -> npt.NDArray[np.int32]:
+        """Return by hash unit its partition of a topic, int32[units]; the same however many lanes there are."""
+        return (np.arange(self.units, dtype=np.int64) * partitions // self.units).astype(np.int32)
+
     def worker_of_unit(self) -> npt.NDArray[np.int32]:
         """The worker of every hash unit, int32[units], at levels from 1 on. Every lane has one owner (R12)."""
         return (self.lane_of_unit().astype(np.int64) * self.parallelism // self.lanes).astype(np.int32)

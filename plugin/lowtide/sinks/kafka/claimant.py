@@ -22,7 +22,7 @@ class Claimant:
         lasts_topic: The job's.
         incarnation: The life's number, for people who read that topic.
         check: Called in another thread once the ids are claimed; raises if this life is not the job's newest (W10).
-        marks: The packed `last` of lanes when the life began; those not named had none.
+        marks: The packed `last` of lanes when the life began; those not named had none, and strands begin without.
     """
 
     transactional_id: str
@@ -73,7 +73,8 @@ class Marks:
 
     def _elsewhere(self, mark: Mark) -> LifeEnded:
         lane = mark.lane
-        what = f'lane {lane.lane} of sink "{lane.sink}"' if lane.sink else f"lane {lane.lane} of the dead letters"
+        number = f"hash units {lane.lane} to {lane.end - 1}" if lane.end else f"lane {lane.lane}"
+        what = f'{number} of sink "{lane.sink}"' if lane.sink else f"{number} of the dead letters"
         return LifeEnded(
             f"a delivery to {what} does not go on where the last one ended: this is a fault in Lowtide",
             where=f"broker {self._brokers}, life {self._claimant.incarnation}",

@@ -2,8 +2,11 @@
 
 The topic has one partition and is compacted, so that it holds little more than the newest record of each key:
 
-    key     [1, "last", level, sink, lane]
+    key     [2, "last", level, sink, first unit, end unit]
     value   [1, incarnation, tick, front, sequence, child, trace]
+
+    key     [1, "last", level, sink, lane]
+    value   as of the other "last"
 
     key     [2, "floor", front, offset, tick, cap]
     value   [1, incarnation]
@@ -18,6 +21,11 @@ All are msgpack, each integer in its shortest form, so that equal keys are equal
 version of the key's or the value's form; a reader refuses one that it does not know. `sink` is the vertex's name, ""
 for the dead letters of that level, whose lane at level 0 is the front. `child` is an array. A record without a value
 takes what was said under its key back. A lane that nothing was delivered to has no "last".
+
+A worker delivers its lanes as one *strand*, a range of hash units: all of their records up to that order key are
+delivered. A life with other workers has other strands, so of each lane the largest "last" that its hash units lie in
+counts. Answers of calls, records to be staged and the dead letters of fronts are delivered by lane, and earlier
+versions delivered so everywhere.
 
 A lane that relies on a floor writes it in its own transaction, since it cannot know what others have committed; all
 lanes write the same record, so compaction leaves one. The tick is part of the key: otherwise, of two lanes that learn
@@ -88,7 +96,7 @@ class Durable:
     """Everything that earlier lives have delivered.
 
     Attributes:
-        last: By lane, the order key up to which records are delivered; lanes without a delivery are missing.
+        last: By lane, or strand, the order key up to which records are delivered; those without a delivery are missing.
         floors: The union of the floors that the lanes' bundles relied on, by front, offset and tick.
         archived: The floors that are in the archive; None if these are all.
         owner: The id of the job that delivered it; empty until one is recorded.
@@ -98,6 +106,17 @@ class Durable:
     floors: tuple[Floor, ...]
     archived: Archived | None = None
     owner: str = ""
+
+
+def last_of(last: Mapping[LaneName, OrderKey], name: LaneName, units: range) -> OrderKey | None:
+    """Return the order key up to which a lane is delivered, by itself or in strands; None if nothing is.
+
+    Args:
+        last: As of `Durable`.
+        name: The lane's name.
+        units: Its hash units.
+    """
+    return max([key for each, key in last.items() if each.has(name, units)], default=None)
 
 
 def records_of(
@@ -120,10 +139,13 @@ def records_of(
     records += [(_floor_key(floor), None) for floor in covered]
     if last is not None:
         position = (last.tick, last.front, last.sequence, last.child, last.trace)
-        records.append(
-            (_encode((VERSION, LAST, lane.level, lane.sink, lane.lane)), _encode((VERSION, incarnation, *position)))
-        )
+        records.append((_last_key(lane), _encode((VERSION, incarnation, *position))))
     return records
+
+
+def taken_back(lane: LaneName) -> tuple[bytes, None]:
+    """The record by which a lane, or strand, has no `last` any more."""
+    return _last_key(lane), None
 
 
 def floor_records(floors: Iterable[Floor], incarnation: int) -> list[tuple[bytes, bytes]]:
@@ -175,6 +197,8 @@ def durable_of(table: Mapping[bytes, bytes], topic: str) -> Durable:
         match _parsed(key), _parsed(value):
             case [1, "last", level, sink, lane], [1, _, tick, front, sequence, child, trace]:
                 last[LaneName(level, sink, lane)] = OrderKey(tick, front, sequence, tuple(child), trace)
+            case [2, "last", level, sink, first, end], [1, _, tick, front, sequence, child, trace]:
+                last[LaneName(level, sink, first, end)] = OrderKey(tick, front, sequence, tuple(child), trace)
             case [2, "archived", _], [1, topic_id, below]:
                 archived = Archived(topic_id, dict(below)).beyond(archived)
             case [2, "owner"], [1, str(job_id)]:
@@ -187,6 +211,11 @@ def durable_of(table: Mapping[bytes, bytes], topic: str) -> Durable:
                     way_out="start the job with the version that ran it last; only Lowtide may write this topic",
                 )
     return Durable(last, tuple(floors), archived, owner)
+
+
+def _last_key(lane: LaneName) -> bytes:
+    name = (lane.level, lane.sink, lane.lane)
+    return _encode((LATER, LAST, *name, lane.end) if lane.end else (VERSION, LAST, *name))
 
 
 def _floor_key(floor: Floor) -> bytes:

@@ -429,3 +429,68 @@ def test_a_barrier_that_keeps_no_floors_does_not_note_what_rests_on_them() -> No
         barrier.advance(tick, [Floor(0, 0, tick)])
     assert not barrier._resting
     assert barrier.durable_time == 99
+
+
+def by_lane(bundle: Bundle) -> dict[int, list[OrderKey]]:
+    found: dict[int, list[OrderKey]] = {}
+    for piece in bundle.pieces:
+        for key, unit in zip(piece.rows, piece.units, strict=True):
+            found.setdefault(LANE_OF_UNIT[unit], []).append(key)
+    return found
+
+
+@given(arrivals(), st.integers(1, 9), st.dictionaries(st.integers(0, LANES - 1), keys))
+def test_a_strand_gives_each_lane_what_the_lane_alone_would_get(
+    records: list[Record], size: int, last: dict[int, OrderKey]
+) -> None:
+    """R12, R13: in the order of all, however bundles are cut; what a lane had when the life began is left out."""
+    apart, strand = make(max_bundle_records=size, last=last), make(max_bundle_records=size, last=last, strand=True)
+    wanted: dict[int, list[OrderKey]] = {}
+    for barrier in (apart, strand):
+        add(barrier, records)
+    bundles = apart.advance(END)
+    while bundles:
+        bundle = bundles.pop()
+        wanted.setdefault(bundle.lane, []).extend(bundle.rows)
+        bundles += [each for each in [apart.durable(bundle.lane)] if each is not None]
+    found: dict[int, list[OrderKey]] = {}
+    order: list[OrderKey] = []
+    bundles = strand.advance(END)
+    while bundles:
+        assert len(bundles) == 1, "one bundle for all lanes"
+        bundle = bundles.pop()
+        assert (bundle.lane, bundle.width) == (0, LANES)
+        assert bundle.last_key == bundle.rows[-1], "all up to there is in this bundle, or was in one before"
+        order += bundle.rows
+        for lane, rows in by_lane(bundle).items():
+            found.setdefault(lane, []).extend(rows)
+        strand.check()
+        bundles += [each for each in [strand.durable(0)] if each is not None]
+    assert found == {lane: rows for lane, rows in wanted.items() if rows}
+    assert order == sorted(order)
+    assert strand.backlog == 0
+
+
+def test_what_a_strand_has_delivered_each_of_its_lanes_has() -> None:
+    """R13: one that had more when the life began keeps it."""
+    had = OrderKey(9, 0, 0)
+    barrier = make(last={1: had}, strand=True)
+    assert (barrier.kept(), barrier.lanes) == ({1: had}, (0, 1, 2))
+    barrier.add(items([4, 5], unit=0))
+    barrier.add(batch([(OrderKey(4, 1, 0), 2, False)]))
+    assert len(barrier.advance(6)) == 1
+    assert (barrier.delivered_time, barrier.kept()) == (4, {1: had})
+    assert barrier.durable(0) is None
+    assert barrier.kept() == {0: OrderKey(5, 0, 1), 1: had, 2: OrderKey(5, 0, 1)}
+    assert barrier.delivered_time == 6
+    barrier.advance(20)
+    assert barrier.kept()[1] == had, "also once min time has passed it"
+
+
+def test_a_strand_of_one_worker_knows_whose_lanes_it_has() -> None:
+    barrier = make(lanes=[0, 1], strand=True, max_bundle_records=1)
+    barrier.add(items([1], unit=0))
+    barrier.add(items([2], unit=4))
+    barrier.advance(3)
+    with pytest.raises(AssertionError, match="has another owner"):
+        barrier.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lowtide.core.operators.order.order import OrderKey
@@ -12,30 +13,32 @@ NO_KEY = b""
 
 
 class Piece:
-    """Records of one lane and one tick.
+    """Records of one lane, or strand, and one tick.
 
     Attributes:
         tick: Theirs.
         ats: Their packed order keys, ascending.
         rows: The records, all items.
+        units: Their hash units; empty if nobody asks.
     """
 
-    __slots__ = ("ats", "rows", "tick")
+    __slots__ = ("ats", "rows", "tick", "units")
 
-    def __init__(self, tick: int, ats: list[bytes], rows: list[Any]) -> None:
+    def __init__(self, tick: int, ats: list[bytes], rows: list[Any], units: Sequence[int] = ()) -> None:
         self.tick = tick
         self.ats = ats
         self.rows = rows
+        self.units = units
 
     def __len__(self) -> int:
         return len(self.ats)
 
 
 class Bundle:
-    """Records of one lane, with what has to become durable together with them.
+    """Records of one lane, or of one strand, with what has to become durable together with them.
 
     Attributes:
-        lane: The lane.
+        lane: The lane; a strand's first one.
         number: Counts the lane's bundles in this life, from 1.
         pieces: The records in order; none in a bundle that only carries floors or a mark.
         last: The packed order key of the lane's last record, this bundle's or, if it has none, an earlier one's, or
@@ -44,9 +47,10 @@ class Bundle:
             lane has not been given it; the sink keeps them beside those it has.
         covered: Floors that the sink may have and does not need beside these.
         mark: The tick below which nothing of the lane follows this bundle; None if the sink needs no mark.
+        width: Of a strand the number of its lanes, from `lane` on; 0 for a bundle of one lane.
     """
 
-    __slots__ = ("_size", "covered", "floors", "lane", "last", "mark", "number", "pieces")
+    __slots__ = ("_size", "covered", "floors", "lane", "last", "mark", "number", "pieces", "width")
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class Bundle:
         floors: tuple[Floor, ...],
         covered: tuple[Floor, ...] = (),
         mark: int | None = None,
+        width: int = 0,
     ) -> None:
         self.lane = lane
         self.number = number
@@ -65,6 +70,7 @@ class Bundle:
         self.floors = floors
         self.covered = covered
         self.mark = mark
+        self.width = width
         self._size = sum([len(piece.ats) for piece in pieces])
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -67,15 +67,17 @@ class SinkEncoder:
     Args:
         vertex: What writes.
         slack_ms: How many milliseconds one tick is long.
+        partition_of_unit: By hash unit its partition; None where a lane has the partition of its number.
     """
 
-    def __init__(self, vertex: Vertex[Write], slack_ms: int) -> None:
+    def __init__(self, vertex: Vertex[Write], slack_ms: int, partition_of_unit: Sequence[int] | None = None) -> None:
         sink = vertex.step.sink
         assert isinstance(sink, KafkaSink), "other stores bring their encoder"
         self._vertex = vertex
         self._topic = sink.topic
         self._format = sink.format
         self._slack_ms = slack_ms
+        self._partition_of_unit = partition_of_unit
         column = sink.message_column
         self._key: Callable[[Any], Any] | None = None if column is None else attrgetter(column)
         columns = columns_of(sink.format.record)
@@ -88,22 +90,24 @@ class SinkEncoder:
             NotWritable: the format fails with a record that its rules let pass: they lack one.
         """
         messages: list[Message] = []
-        topic, key_of, headers_of = self._topic, self._key, self._headers
+        topic, key_of, headers_of, places = self._topic, self._key, self._headers, self._partition_of_unit
         for piece in pieces:
             timestamp = delivered_ms(piece.tick, self._slack_ms)
             try:
                 values = self._format.encode(piece.rows)
             except Exception as error:
                 raise self._first_fault(piece) or error from error
+            partitions = [lane] * len(piece) if places is None else [places[unit] for unit in piece.units]
             if key_of is None and headers_of is None:
                 messages += [
-                    (topic, lane, None, value, timestamp, None) for _, value in zip(piece.rows, values, strict=True)
+                    (topic, partition, None, value, timestamp, None)
+                    for partition, value in zip(partitions, values, strict=True)
                 ]
                 continue
-            for row, value in zip(piece.rows, values, strict=True):
+            for row, value, partition in zip(piece.rows, values, partitions, strict=True):
                 key = None if key_of is None else message_key(key_of(row))
                 headers = None if headers_of is None else headers_of(row)
-                messages.append((topic, lane, key, value, timestamp, headers))
+                messages.append((topic, partition, key, value, timestamp, headers))
         return messages
 
     def _first_fault(self, piece: Piece) -> NotWritable | None:
