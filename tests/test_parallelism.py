@@ -10,8 +10,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from tests.shop import LANES, Shop, now_ms
 
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.driver.frozen import job_record
+from lowtide.driver.growth import grow
 from lowtide.driver.recovery import StartFrom
 from lowtide.errors import FlowError, LifeEnded
+from lowtide.flow.plan.compiler import compile_job
 from lowtide.local.oracle import Output, read_output
 
 if TYPE_CHECKING:
@@ -51,9 +55,15 @@ def test_r12_the_same_bytes_at_every_parallelism_and_in_both_modes(spark: Spark)
     assert repairs > 0
 
 
-def test_a_job_goes_on_with_more_or_fewer_workers_and_in_the_other_mode(spark: Spark) -> None:
-    """Lanes are frozen; who owns them is not. A life that ends in mid-run leaves the next one its lanes as they are."""
-    shop = Shop.open("wider", spark.kafka, spark.settings(), lanes=FOUR_LANES, letters=1)
+@pytest.mark.parametrize(("lanes", "partitions"), [(FOUR_LANES, FOUR_LANES), (8, 3)])
+def test_a_job_goes_on_with_more_or_fewer_workers_and_in_the_other_mode(
+    spark: Spark, lanes: int, partitions: int
+) -> None:
+    """Lanes are frozen; who owns them is not. A life that ends in mid-run leaves the next one its lanes as they are.
+
+    Lanes that share a partition have their order there, whoever writes them.
+    """
+    shop = Shop.open("wider", spark.kafka, spark.settings(), lanes=lanes, letters=1, partitions=partitions)
     lives = [(1, "optimistic"), (4, "ordered"), (2, "optimistic")]
     for number, (parallelism, grouping) in enumerate(lives):
         life = shop.but(job__parallelism=parallelism, job__grouping=grouping)
@@ -66,6 +76,25 @@ def test_a_job_goes_on_with_more_or_fewer_workers_and_in_the_other_mode(spark: S
             else:
                 assert shop.judge.right()
     assert shop.judge.right() == len(lives) * 1000 - 3
+
+
+def test_a_job_gets_more_lanes_between_two_lives(spark: Spark) -> None:
+    """What was delivered of a lane is so of those that it is divided into, and no key leaves its partition."""
+    shop = Shop.open("grown", spark.kafka, spark.settings(), lanes=2)
+    with shop.but(job__parallelism=2).running():
+        shop.produce(range(1000))
+        assert shop.judge.right() == 1000
+    shop.produce(range(1000, 2000))
+    frozen = job_record(compile_job(shop.flow(), shop.conf))
+    grown = shop.but(job__parallelism=4, job__lanes=6)
+    with pytest.raises(FlowError, match="lanes was 2, now 6"), grown.running():
+        pass
+    with ZooKeeperAccess.of(shop.conf.zookeeper).store(shop.name) as store:
+        assert grow(store, frozen, 6, shop.conf, lambda _: None).lanes == 6
+    with grown.running():
+        shop.produce(range(2000, 3000))
+        assert grown.judge.right() == 3000
+    assert {partition for partition, found in read_output(shop.conf.kafka, shop.sink).items() if found} == {0, 1}
 
 
 def test_a_job_with_the_floors_of_another_gives_its_bytes(spark: Spark) -> None:
@@ -86,7 +115,7 @@ def test_a_job_with_the_floors_of_another_gives_its_bytes(spark: Spark) -> None:
     assert green == reference
     assert grey != reference
     # The command may be repeated, also when the topic has grown, of which each job has noted from where it labels it.
-    grow(spark, first.sources[0])
+    widen(spark, first.sources[0])
     with first.running():
         pass
     for number in range(10, 12):
@@ -121,7 +150,7 @@ def test_floors_are_not_taken_from_any_job(spark: Spark) -> None:
         pass
 
 
-def grow(spark: Spark, topic: str) -> None:
+def widen(spark: Spark, topic: str) -> None:
     """Give a topic a third partition."""
     admin: Any = AdminClient({"bootstrap.servers": spark.kafka.address})
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result()

@@ -35,6 +35,7 @@ COMMANDS = {
     "state": ("state", "state", "Show the state of keys of a running job."),
     "wait": ("wait", "wait", "Wait until a job reaches a time."),
     "recover": ("recover", "recover", "Show what a recovery will do, then run the flow from that commit."),
+    "lanes": ("lanes", "lanes", "Show how many lanes a job has, or give it more."),
     "submit-args": ("submit", "submit_args", "Print the arguments for spark-submit."),
     "tracker": ("tracker", "tracker", "Run the tracker that several jobs share, and ask it."),
     "up": ("services", "up", "Start the embedded Kafka and ZooKeeper."),

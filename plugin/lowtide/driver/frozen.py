@@ -54,7 +54,7 @@ def _settled(frozen: JobRecord, plan: Plan, conf: Conf) -> tuple[Plan, Conf]:
             f"job.parallelism is {conf.job.parallelism}, but since its first start the job has only {frozen.lanes} "
             "lanes, each for one worker",
             where=f'the record of job "{plan.name}" in ZooKeeper',
-            way_out=f"set job.parallelism to {frozen.lanes} or less; to leave room to grow, start a job with more "
-            "job.lanes than workers",
+            way_out=f"set job.parallelism to {frozen.lanes} or less; or stop the job and give it more lanes: lowtide "
+            f"lanes {plan.name} --to {frozen.lanes * -(-conf.job.parallelism // frozen.lanes)}",
         )
     return replace(plan, lanes=frozen.lanes), replace(conf, job=replace(conf.job, lanes=frozen.lanes))

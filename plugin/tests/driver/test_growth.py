@@ -1,0 +1,74 @@
+"""More lanes: which numbers fit, and what is said of hash units in place of lanes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lowtide.core.operators.order.order import OrderKey
+from lowtide.driver.growth import by_units, refuse_unfit
+from lowtide.errors import FlowError
+from lowtide.sinks.contract import LaneName
+from lowtide.sinks.kafka.lasts_records import durable_of, last_of, records_of
+from lowtide_snapshots.job.record import JobRecord
+
+FROZEN = JobRecord("shop", 2, 128, 3, "log", 1, ("orders=orders",))
+EARLY, LATE, LATEST = OrderKey(3, 0, 1), OrderKey(5, 0, 1), OrderKey(9, 0, 1)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 4, 8, 129, 258])
+def test_a_job_grows_to_a_multiple_with_a_hash_unit_for_each_lane(lanes: int) -> None:
+    with pytest.raises(FlowError, match="has 3 lanes and 128 hash units, and cannot grow") as caught:
+        refuse_unfit(FROZEN, lanes, [])
+    assert caught.value.way_out == "choose one of 6, 9, 12, 15, 18, 21, ..., 126"
+
+
+def test_a_job_with_a_lane_for_more_than_half_of_its_units_cannot_grow() -> None:
+    with pytest.raises(FlowError, match="cannot grow") as caught:
+        refuse_unfit(replace(FROZEN, lanes=65), 130, [])
+    assert "as many lanes as it can have" in str(caught.value)
+
+
+def test_what_is_kept_by_lane_holds_a_job_at_its_lanes() -> None:
+    refuse_unfit(FROZEN, 12, [])
+    with pytest.raises(FlowError, match="of postgres:default, staged/lake is kept by lane"):
+        refuse_unfit(FROZEN, 12, ["staged/lake", "postgres:default"])
+
+
+def table(last: dict[LaneName, OrderKey]) -> dict[bytes, bytes]:
+    return {key: value for lane, at in last.items() for key, value in records_of(lane, at, (), 1) if value is not None}
+
+
+def test_what_was_said_of_lanes_is_said_of_their_hash_units() -> None:
+    """R13: and nothing else is; broken off anywhere it may begin again."""
+    last = {
+        LaneName(0, "out", 0): LATE,
+        LaneName(0, "out", 1): EARLY,
+        LaneName(1, "", 2): LATE,
+        LaneName(0, "", 2): EARLY,
+        LaneName(0, "out", 0, 43): LATEST,
+        LaneName(0, "out", 0, 128): EARLY,
+    }
+    whole = list(by_units(last, FROZEN, 7))
+    for done in range(len(whole) + 1):
+        kept = table(last)
+        for key, value in whole[:done]:
+            kept.pop(key, None)
+            if value is not None:
+                kept[key] = value
+        for key, value in by_units(durable_of(kept, "t").last, FROZEN, 8):
+            kept.pop(key, None)
+            if value is not None:
+                kept[key] = value
+        found = durable_of(kept, "t").last
+        assert [name for name in found if not name.end] == [LaneName(0, "", 2)], "fronts have no lanes"
+        for lanes in (3, 6, 126):
+            record = replace(FROZEN, lanes=lanes)
+            for lane in range(lanes):
+                units = record.units_of_lane(lane)
+                before = units.start * 3 // 128
+                wanted = {0: LATEST, 1: EARLY, 2: EARLY}[before]
+                assert last_of(found, LaneName(0, "out", lane), units) == wanted
+                letters = LATE if before == 2 else None
+                assert last_of(found, LaneName(1, "", lane), units) == letters
