@@ -59,9 +59,7 @@ class Gate:
 def test_a_key_that_stands_holds_back_its_own_lane_alone(spark: Spark) -> None:
     """Each worker has a lane and a process; what is delivered in the end is what it would be without early keys."""
     items, out, dead = spark.kafka.topic("items", 1), spark.kafka.topic("out", LANES), spark.kafka.topic("dead", 1)
-    conf = spark.conf(
-        job__parallelism=LANES, job__lanes=LANES, job__early_keys=True, worker__processes=LANES + 1
-    )
+    conf = spark.conf(job__parallelism=LANES, job__lanes=LANES, job__early_keys=True, worker__processes=LANES + 1)
     flow = lt.Flow(unique("early-keys"), dead_letters=lt.kafka(dead, lt.raw()))
     gate = spark.folder / unique("gate")
     keyed = flow.read("items", lt.kafka(items, lt.json(Item))).key_by("key")
