@@ -19,7 +19,7 @@ class Mutation:
         name: Its name on the command line.
         rule: The rule or the schedule.
         what: What is done wrong.
-        world: Where it shows: "protocol", "shards", "flow", "calls", "commit", "lives" or
+        world: Where it shows: "protocol", "shards", "relays", "flow", "calls", "commit", "lives" or
             "carrier".
         patches: What of the real classes is replaced; recreated for every run.
         options: Of the world, so that it shows soon: which flow, how often something fails.

@@ -14,12 +14,13 @@ from .join_mutations import JOIN
 from .keys_mutations import KEYS
 from .mutation import Mutation
 from .recovery_mutations import RECOVERY
+from .relay_mutations import RELAYS
 from .shard_mutations import SHARDS
 from .substream_mutations import SUBSTREAMS
 from .tracking_mutations import TRACKING
 from .worker_mutations import WORKER
 
 MUTATIONS: list[Mutation] = [
-    *TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *KEYS, *FLOW, *CALLS, *COMPLETING, *RECOVERY,
-    *COMMIT, *CARRIERS, *DELTAS,
+    *TRACKING, *SHARDS, *RELAYS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *KEYS, *FLOW, *CALLS, *COMPLETING,
+    *RECOVERY, *COMMIT, *CARRIERS, *DELTAS,
 ]  # fmt: skip

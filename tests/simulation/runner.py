@@ -13,6 +13,7 @@ from .flow_world import FlowWorld
 from .lives_world import LivesWorld
 from .mutation import Mutation
 from .protocol import ProtocolWorld
+from .relay_world import RelayWorld
 from .shard_world import ShardWorld
 from .verdict import Outcome, Violation
 from .world import Trace, World
@@ -20,6 +21,7 @@ from .world import Trace, World
 WORLDS: dict[str, Callable[..., World]] = {
     "protocol": ProtocolWorld,
     "shards": ShardWorld,
+    "relays": RelayWorld,
     "flow": FlowWorld,
     "calls": CallWorld,
     "commit": CommitWorld,

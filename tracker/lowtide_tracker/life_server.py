@@ -131,10 +131,10 @@ class LifeServer(ABC):
         if not _is_worker(peer):
             self._traffic[None].add(peer.traffic)
         self._waiting = [entry for entry in self._waiting if entry[0] is not peer]
-        if peer.hello is not None and peer.hello.worker is not None and self._workers.get(peer.hello.worker) is peer:
-            del self._workers[peer.hello.worker]
+        for worker in [worker for worker, at in self._workers.items() if at is peer]:
+            del self._workers[worker]
 
-    def welcome(self, peer: Peer, hello: Hello) -> Welcome:
+    def welcome(self, peer: Peer, hello: Hello) -> Welcome | None:
         """Let a process into the life, or raise `Refused`. A worker's earlier connection is closed."""
         if self.error is not None:
             raise LifeEnded(str(self.error))
@@ -146,13 +146,17 @@ class LifeServer(ABC):
             )
         if hello.worker is None:
             return Welcome(self.era, 0, report=False)
-        before = self._workers.get(hello.worker)
-        if before is not None:
-            before.abort()
-        self._workers[hello.worker] = peer
+        self.speaks_for(peer, hello.worker)
         self._traffic.setdefault(hello.worker, Traffic()).add(peer.traffic)
         peer.traffic = self._traffic[hello.worker]
         return Welcome(self.era, self.applied(hello.worker), self.waits_for(hello.worker))
+
+    def speaks_for(self, peer: Peer, worker: int) -> None:
+        """Note which connection speaks for a worker; another that did is closed, be it a relay's, and read no more."""
+        before = self._workers.get(worker)
+        if before is not None and before is not peer:
+            before.abort()
+        self._workers[worker] = peer
 
     @property
     @abstractmethod

@@ -237,6 +237,44 @@ class Report(Packed, frozen=True):
     """Fronts that orders have opened, with their heartbeats."""
 
 
+class Attach(Packed, frozen=True):
+    """A relay's message that a worker has come to it: from now on this connection speaks for the worker."""
+
+    worker: Worker
+    name: Text
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "name", cut(self.name))
+
+
+class Attached(Packed, frozen=True):
+    """The tracker's answer to `Attach`, as `Welcome` is to a worker's own `Hello`."""
+
+    worker: Worker
+    applied: Count
+    report: bool
+
+
+class Sum(Packed, frozen=True):
+    """Flushes of several workers as one atomic whole: of each worker a run of whole flushes (R5).
+
+    One connection's sums are counted from 1.
+    """
+
+    parts: tuple[tuple[Worker, Ordinal, Ordinal], ...]
+    """(worker, first, last): the flushes of a worker that it has in it, each worker once."""
+    acks: tuple[Ack, ...] = ()
+    heartbeats: tuple[Heartbeat, ...] = ()
+    floors: tuple[Floor, ...] = ()
+    dues: tuple[Due, ...] = ()
+
+
+class Summed(Packed, frozen=True):
+    """So many sums of this connection have been applied."""
+
+    number: Count
+
+
 class Fault(Packed, frozen=True):
     """The reason why the tracker closes this connection after this message."""
 
@@ -256,5 +294,8 @@ class Fault(Packed, frozen=True):
 
 FromClient: TypeAlias = Hello | Flush | Absolute | Subscribe | Unsubscribe | Await | OpenFront | CloseFront
 FromShard: TypeAlias = Join | Report
-FromTracker: TypeAlias = Welcome | Applied | Notice | FrontOpened | FrontClosed | Fault | Joined | Order
-Message: TypeAlias = FromClient | FromShard | FromTracker
+FromRelay: TypeAlias = Attach | Sum
+FromTracker: TypeAlias = (
+    Welcome | Applied | Notice | FrontOpened | FrontClosed | Fault | Joined | Order | Attached | Summed
+)
+Message: TypeAlias = FromClient | FromShard | FromRelay | FromTracker

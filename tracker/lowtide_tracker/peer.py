@@ -11,7 +11,18 @@ from lowtide_tracker.backlog import Backlog
 from lowtide_tracker.errors import LifeEnded, ProtocolError, Refused, TrackerError
 from lowtide_tracker.handshake import NONCE_BYTES, REPLY_BYTES, HandshakeError, ServerHandshake
 from lowtide_tracker.message_reader import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, MessageReader
-from lowtide_tracker.messages import Absolute, Applied, Fault, Flush, Hello, Message, Notice, Welcome
+from lowtide_tracker.messages import (
+    Absolute,
+    Applied,
+    Fault,
+    Flush,
+    Hello,
+    Message,
+    Notice,
+    Sum,
+    Summed,
+    Welcome,
+)
 from lowtide_tracker.tcp import expect_acks, tune
 from lowtide_tracker.traffic import Traffic
 from lowtide_tracker.wire import decode, encode
@@ -44,8 +55,8 @@ class Life(Protocol):
     def left(self, peer: "Peer") -> None:
         """It has ended."""
 
-    def welcome(self, peer: "Peer", hello: Hello) -> Welcome:
-        """Let a process in; raise `Refused` or `LifeEnded`."""
+    def welcome(self, peer: "Peer", hello: Hello) -> Welcome | None:
+        """Let a process in; raise `Refused` or `LifeEnded`. None: it gets its welcome later."""
 
     def receive(self, peer: "Peer", message: Message) -> None:
         """Handle a message that follows `Hello`."""
@@ -71,6 +82,10 @@ class Peer(asyncio.BufferedProtocol):
         self.hello: Hello | None = None
         self.shard: int | None = None
         """The shard's number, if it is one."""
+        self.relays = False
+        """True if it speaks for workers that have come to it."""
+        self.summed = 0
+        """The number of a relay's sums that were applied."""
         self.traffic = Traffic()
         """The connection's; from `Hello` on the worker's, over all its connections."""
         self._server = server
@@ -80,7 +95,8 @@ class Peer(asyncio.BufferedProtocol):
         """Result of the client's half of the handshake."""
         self._proven = False
         self._reader = MessageReader(MAX_HELLO_BYTES)
-        self._subscribed = False
+        self.subscribed = False
+        """True if it gets notices."""
         self._awaited: Mapping[int, int] | None = None
         """The tick that it last asked for, until that is passed: None sends every notice at once."""
         self._slow = False
@@ -152,7 +168,7 @@ class Peer(asyncio.BufferedProtocol):
 
     def subscribe(self, whole: Notice) -> None:
         """Begin with a notice that says everything."""
-        self._subscribed = True
+        self.subscribed = True
         self._held.clear()
         self._wants(whole.min_times)
         self.traffic.notices += 1
@@ -160,7 +176,7 @@ class Peer(asyncio.BufferedProtocol):
 
     def unsubscribe(self) -> None:
         """End with the last notice sent."""
-        self._subscribed = False
+        self.subscribed = False
         self._held.clear()
 
     def await_ticks(self, ticks: Mapping[int, int], min_times: Mapping[int, int]) -> None:
@@ -171,7 +187,7 @@ class Peer(asyncio.BufferedProtocol):
 
     def takes(self, notice: Notice) -> bool:
         """Return whether to write a notice to this peer as it is and now; if not, it waits or is not for it."""
-        if not self._subscribed or self._over:
+        if not self.subscribed or self._over:
             return False
         due = self._wants(notice.min_times) or notice.request is not None
         if due and not (self._slow or self._held):
@@ -191,20 +207,25 @@ class Peer(asyncio.BufferedProtocol):
         self._put(data + self._applied() if self._owes else data)
 
     def acknowledge(self) -> None:
-        """Tell the worker which of its flushes were applied: with the next notice, as it only lets it forget them."""
+        """Tell a worker or a relay what was applied: with the next notice, as it only lets it forget that."""
         self._owes = True
         self._send_later()
 
-    def count(self, message: Flush | Absolute) -> None:
-        """Count what a worker has flushed; ``ProtocolError`` unless this is that worker's connection."""
+    def count(self, message: Flush | Absolute | Sum) -> None:
+        """Count what a worker has flushed; ``ProtocolError`` unless this is that worker's connection, or a relay's."""
         own = None if self.hello is None else self.hello.worker
-        if message.worker != own:
-            raise ProtocolError(f"worker {own} sent a message of worker {message.worker}")
+        if isinstance(message, Sum | Absolute) and self.relays:
+            pass
+        elif isinstance(message, Sum) or message.worker != own:
+            what = "sum" if isinstance(message, Sum) else f"message of worker {message.worker}"
+            raise ProtocolError(f"worker {own} sent a {what}")
         self.traffic.flushes += 1
         self.traffic.acks += len(message.acks)
 
     def deal_with(self, message: Message) -> None:
-        """Handle a message that had to wait."""
+        """Handle a message that had to wait, unless the connection is over."""
+        if self._over:
+            return
         try:
             self._server.receive(self, message)
         except TrackerError as error:
@@ -239,7 +260,7 @@ class Peer(asyncio.BufferedProtocol):
         if self.hello is None:
             return f"a process {at}"
         who = "a subscriber" if self.hello.worker is None else f"worker {self.hello.worker}"
-        who = who if self.shard is None else f"shard {self.shard}"
+        who = "a relay" if self.relays else who if self.shard is None else f"shard {self.shard}"
         return f"{who} ({self.hello.name or 'without a name'}) {at}"
 
     def _late(self) -> None:
@@ -263,8 +284,10 @@ class Peer(asyncio.BufferedProtocol):
             return
         if not isinstance(message, Hello):
             raise ProtocolError(f"a connection must begin with Hello, not with {type(message).__name__}")
-        self.send(self._server.welcome(self, message))
+        welcome = self._server.welcome(self, message)
         self.hello = message
+        if welcome is not None:
+            self.send(welcome)
         self._reader.limit_bytes = MAX_MESSAGE_BYTES
         self._timer.cancel()
 
@@ -297,11 +320,13 @@ class Peer(asyncio.BufferedProtocol):
         self._transport.write(data)
 
     def _applied(self) -> bytes:
-        """The bytes of `Applied`, if it is due."""
-        if not self._owes or self.hello is None or self.hello.worker is None:
+        """The bytes of `Applied`, or of a relay's `Summed`, if it is due."""
+        if not self._owes or self.hello is None or (self.hello.worker is None and not self.relays):
             return b""
         self._owes = False
         self.traffic.messages_out += 1
+        if self.hello.worker is None:
+            return encode(Summed(self.summed))
         return encode(Applied(self.hello.worker, self._server.applied(self.hello.worker)))
 
     def _fail(self, error: TrackerError) -> None:
@@ -315,7 +340,7 @@ class Peer(asyncio.BufferedProtocol):
                 self.end(Fault(Fault.REFUSED, str(error)))
             case LifeEnded():
                 self.end(Fault(Fault.LIFE_ENDED, str(error)))
-            case _ if self.shard is not None or (self.hello is not None and self.hello.worker is not None):
+            case _ if self.relays or self.shard is not None or (self.hello and self.hello.worker is not None):
                 LOG.error("%s sent a message that ends the life", self)
                 self._server.end(error)
             case _:

@@ -7,6 +7,8 @@ from lowtide_tracker.errors import ProtocolError, StillRebuilding, TrackerError,
 from lowtide_tracker.life_server import NoticeServer
 from lowtide_tracker.messages import (
     Absolute,
+    Attach,
+    Attached,
     Await,
     CloseFront,
     Flush,
@@ -16,6 +18,7 @@ from lowtide_tracker.messages import (
     Notice,
     OpenFront,
     Subscribe,
+    Sum,
     Unsubscribe,
 )
 from lowtide_tracker.peer import Peer
@@ -52,12 +55,14 @@ class TrackerServer(NoticeServer):
         """The tracker's."""
         return self.tracker.era
 
-    def receive(self, peer: Peer, message: Message) -> None:
+    def receive(self, peer: Peer, message: Message) -> None:  # noqa: C901 - a row for each kind of message
         """Handle a message that follows `Hello`; what must wait until the tracker is rebuilt comes back later."""
         try:
             match message:
-                case Flush() | Absolute():
+                case Flush() | Absolute() | Sum():
                     self._receive_from_worker(peer, message)
+                case Attach(worker):
+                    peer.send(self._attached(peer, worker))
                 case Subscribe():
                     peer.subscribe(self.tracker.whole_notice())
                 case Unsubscribe():
@@ -91,10 +96,24 @@ class TrackerServer(NoticeServer):
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _receive_from_worker(self, peer: Peer, message: Flush | Absolute) -> None:
-        peer.count(message)
+    def _attached(self, peer: Peer, worker: int) -> Attached:
+        """Let a relay speak for a worker.
+
+        While the tracker is being rebuilt a sum may wait that has flushes of a worker's: then its answer waits, too.
+        """
+        if self.tracker.missing and not self.waits_for(worker):
+            raise StillRebuilding(self.tracker.missing)
+        peer.relays = True
+        self.speaks_for(peer, worker)
+        return Attached(worker, self.applied(worker), self.waits_for(worker))
+
+    def _receive_from_worker(self, peer: Peer, message: Flush | Absolute | Sum) -> None:
         was_rebuilding = bool(self.tracker.missing)
+        if was_rebuilding and isinstance(message, Sum):
+            raise StillRebuilding(self.tracker.missing)
+        peer.count(message)
         self.announce(self.tracker.receive(message))
+        peer.summed += isinstance(message, Sum)
         peer.acknowledge()
         if was_rebuilding and not self.tracker.missing:
             self._deal_with_waiting()

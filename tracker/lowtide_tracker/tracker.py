@@ -32,7 +32,7 @@ from lowtide_tracker.errors import FlushGap, FrontIsClosed, ProtocolError, Still
 from lowtide_tracker.fronts import Fronts
 from lowtide_tracker.graph import Graph
 from lowtide_tracker.holder import Holder, holder_of
-from lowtide_tracker.messages import Absolute, Flush, Notice
+from lowtide_tracker.messages import Absolute, Flush, Notice, Sum
 from lowtide_tracker.rebuild import Rebuild
 from lowtide_tracker.table import Table
 
@@ -94,18 +94,27 @@ class Tracker(Announced):
 
     # -- messages --------------------------------------------------------------------------------------------------
 
-    def receive(self, message: Flush | Absolute) -> list[Notice]:
-        """Apply a worker's flush, or take its report while rebuilding; return at most one notice.
+    def receive(self, message: Flush | Absolute | Sum) -> list[Notice]:
+        """Apply a worker's flush or a relay's sum, or take a report while rebuilding; return at most one notice.
 
         Cost: about half a microsecond per ack, and one or two per group that may move.
 
         Raises:
-            FlushGap: a flush of this worker is missing.
+            FlushGap: a flush of this worker is missing, or in a sum and applied already.
+            StillRebuilding: a sum has to wait.
             TableFull, TimeWentBack, UnknownSegment: an ack is out of its segment's bounds.
             HeartbeatWentBack, UnknownFront, FrontIsClosed: a heartbeat is out of its front's.
             DuePassed, UnknownOwner, UnknownSegment: a due is out of its owner's.
             ProtocolError: a report where none was asked for.
         """
+        if isinstance(message, Sum):
+            self._refuse_while_rebuilding()
+            for worker, first, _ in message.parts:
+                if first != self._applied.get(worker, 0) + 1:
+                    raise FlushGap(worker, first, self._applied.get(worker, 0) + 1)
+            self._apply(message)
+            self._applied.update((worker, last) for worker, _, last in message.parts)
+            return self._advance()
         if self._rebuild is not None:
             return self._receive_rebuilding(self._rebuild, message)
         if isinstance(message, Absolute):
@@ -116,6 +125,7 @@ class Tracker(Announced):
                 return []
             raise FlushGap(message.worker, message.number, expected)
         self._apply(message)
+        self._applied[message.worker] = message.number
         return self._advance()
 
     def open_front(self, front: int, floor: int, feeds: Iterable[int] | None = None) -> int:
@@ -179,8 +189,8 @@ class Tracker(Announced):
 
     # -- rules -----------------------------------------------------------------------------------------------------
 
-    def _apply(self, flush: Flush) -> None:
-        """A flush, whole: everything is checked before anything changes."""
+    def _apply(self, flush: Flush | Sum) -> None:
+        """A flush or a sum of some, whole: everything is checked before anything changes."""
         self._table.admit(flush.acks)
         heartbeats = self._fronts.newest(flush.heartbeats)
         for floor in flush.floors:
@@ -191,7 +201,6 @@ class Tracker(Announced):
         self._table.apply(flush.acks)
         self._fronts.apply(heartbeats)
         self._floors.add(flush.floors)
-        self._applied[flush.worker] = flush.number
 
     def _move(self) -> dict[int, int]:
         """Move every group's min time as far as it may go; return the segments that moved, in topological order."""
@@ -247,6 +256,7 @@ class Tracker(Announced):
             self._take_over(report)
         for flush in rebuild.flushes:
             self._apply(flush)
+            self._applied[flush.worker] = flush.number
         self._move()
         self._notice = 1
         self._floors.take_new()

@@ -15,6 +15,8 @@ from lowtide_tracker.message_reader import HEAD, MAX_MESSAGE_BYTES
 from lowtide_tracker.messages import (
     Absolute,
     Applied,
+    Attach,
+    Attached,
     Await,
     CloseFront,
     Fault,
@@ -30,13 +32,15 @@ from lowtide_tracker.messages import (
     Order,
     Report,
     Subscribe,
+    Sum,
+    Summed,
     Unsubscribe,
     Welcome,
 )
 
 
 class Kind(IntEnum):
-    """The byte after the length. Below 32 from clients and shards, from 32 on from the tracker or the merge."""
+    """The byte after the length. Below 32 from clients, shards and relays, from 32 on from the tracker or the merge."""
 
     HELLO = 1
     FLUSH = 2
@@ -48,6 +52,8 @@ class Kind(IntEnum):
     AWAIT = 8
     JOIN = 9
     REPORT = 10
+    ATTACH = 11
+    SUM = 12
     WELCOME = 33
     APPLIED = 34
     NOTICE = 35
@@ -56,6 +62,8 @@ class Kind(IntEnum):
     FAULT = 38
     JOINED = 39
     ORDER = 40
+    ATTACHED = 41
+    SUMMED = 42
 
 
 _KINDS: Mapping[type[Message], Kind] = {
@@ -69,6 +77,8 @@ _KINDS: Mapping[type[Message], Kind] = {
     Await: Kind.AWAIT,
     Join: Kind.JOIN,
     Report: Kind.REPORT,
+    Attach: Kind.ATTACH,
+    Sum: Kind.SUM,
     Welcome: Kind.WELCOME,
     Applied: Kind.APPLIED,
     Notice: Kind.NOTICE,
@@ -77,6 +87,8 @@ _KINDS: Mapping[type[Message], Kind] = {
     Fault: Kind.FAULT,
     Joined: Kind.JOINED,
     Order: Kind.ORDER,
+    Attached: Kind.ATTACHED,
+    Summed: Kind.SUMMED,
 }
 _pack = Encoder().encode
 _UNPACK: Mapping[int, Callable[[bytes], Message]] = {int(kind): Decoder(each).decode for each, kind in _KINDS.items()}
@@ -123,6 +135,17 @@ def _check_dues(message: Flush | Absolute) -> None:
         raise ProtocolError(f"worker {message.worker} reported two dues of one owner at once")
 
 
+def _check_sum(message: Sum) -> None:
+    workers = [worker for worker, _, _ in message.parts]
+    if len(set(workers)) != len(workers):
+        raise ProtocolError("a sum has two parts of one worker")
+    for worker, first, last in message.parts:
+        if first > last:
+            raise ProtocolError(f"a sum has flushes {first} to {last} of worker {worker}")
+    if len({due[:2] for due in message.dues}) != len(message.dues):
+        raise ProtocolError("a sum has two dues of one owner")
+
+
 def _check_absolute(absolute: Absolute) -> None:
     _check_dues(absolute)
     if len(dict(absolute.min_times)) != len(absolute.min_times):
@@ -161,5 +184,6 @@ _CHECKS: Mapping[type, Callable[[Any], None]] = {
     Notice: _check_notice,
     Report: _check_report,
     Order: _check_order,
+    Sum: _check_sum,
 }
 """Numbers beyond a field's own range."""

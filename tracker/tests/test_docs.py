@@ -12,7 +12,7 @@ from lowtide_tracker.wire import Kind, encode
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
 
-@pytest.mark.parametrize("module", ["tracker", "graph"])
+@pytest.mark.parametrize("module", ["tracker", "graph", "relay"])
 def test_the_examples_of_docstrings_hold(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"lowtide_tracker.{module}"))
     assert result.attempted > 0
@@ -27,7 +27,7 @@ def test_every_public_name_can_be_loaded() -> None:
 
 
 def test_the_protocol_page_names_every_kind_of_message() -> None:
-    rows = re.findall(r"^\| (\d+) \| (?:client|worker|tracker|shard|merge) \| (\w+) \|", README, re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| (?:client|worker|tracker|shard|merge|relay) \| (\w+) \|", README, re.MULTILINE)
     written = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper(): int(kind) for kind, name in rows}
     assert written == {kind.name: kind.value for kind in Kind}
 

@@ -9,6 +9,8 @@ from lowtide_tracker.fields import MAX_TEXT_BYTES
 from lowtide_tracker.message_reader import HEAD, MAX_MESSAGE_BYTES, MessageReader
 from lowtide_tracker.messages import (
     Applied,
+    Attach,
+    Attached,
     Await,
     CloseFront,
     Fault,
@@ -22,6 +24,8 @@ from lowtide_tracker.messages import (
     Order,
     Report,
     Subscribe,
+    Sum,
+    Summed,
     Unsubscribe,
     Welcome,
 )
@@ -80,6 +84,16 @@ LITERAL: list[tuple[Message, str]] = [
     (Joined(2, {4: 9, 5: -1}, {5: (1, 2)}, (6,)), "0f000000 27 94 02 82 04 09 05 ff 81 05 92 01 02 91 06"),
     (Order(3, 4, 9, (1, 258)), "0a000000 28 94 03 04 09 92 01 cd0102"),
     (Order(4, 4, None), "06000000 28 94 04 04 c0 90"),
+    (Attach(7, "sink/0"), "0a000000 0b 92 07 a6 73696e6b2f30"),
+    (Attached(7, 258, report=True), "07000000 29 93 07 cd0102 c3"),
+    (
+        Sum(((7, 257, 258), (8, 1, 1)), ((1, 5, 0xAB),), ((4, 6),), (Floor(4, 9, 6),), ((2, 3, None),)),
+        (
+            "24000000 0c 95 92 93 07 cd0101 cd0102 93 08 01 01"
+            "91 93 01 05 ccab 91 92 04 06 91 94 04 09 06 c2 91 93 02 03 c0"
+        ),
+    ),
+    (Summed(9), "03000000 2a 91 09"),
 ]
 
 
@@ -142,6 +156,16 @@ def test_notices_come_back_in_their_order(
     assert read == message
     assert isinstance(read, Notice)
     assert list(read.min_times) == list(moved)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [Sum(((7, 1, 2), (7, 3, 3))), Sum(((7, 2, 1),)), Sum(((7, 1, 1),), dues=((2, 3, 4), (2, 3, None)))],
+)
+def test_a_sum_that_contradicts_itself_is_refused(wrong: Sum) -> None:
+    data = encode(wrong)
+    with pytest.raises(ProtocolError, match=r"a sum has"):
+        decode(data[4], data[5:])
 
 
 @given(st.sampled_from([*Kind, 0, 99, 255]), st.binary(max_size=120))

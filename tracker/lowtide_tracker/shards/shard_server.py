@@ -29,9 +29,9 @@ from lowtide_tracker.messages import (
     Welcome,
 )
 from lowtide_tracker.peer import Peer
-from lowtide_tracker.shards.merge_line import MergeLine
 from lowtide_tracker.shards.shard import Shard
 from lowtide_tracker.unix import target_of
+from lowtide_tracker.up_line import UpLine
 
 LOG = logging.getLogger(__name__)
 REPORT_EVERY_S = 0.001
@@ -85,7 +85,7 @@ class ShardServer(LifeServer):
         self._merge = merge
         self._era = era
         self._merge_era = 0
-        self._line: MergeLine | None = None
+        self._line: UpLine | None = None
         self._joined = asyncio.Event()
         """Set once the merge has answered for the first time."""
         self._queue: list[Order | Notice] = []
@@ -183,12 +183,12 @@ class ShardServer(LifeServer):
                 return
             await asyncio.sleep(CONNECT_EVERY_S)
 
-    async def _connect(self, hello: Hello) -> MergeLine:
+    async def _connect(self, hello: Hello) -> UpLine:
         """Open a line to the merge (errors: OSError)."""
         loop, (_, target) = asyncio.get_running_loop(), target_of(self._merge)
 
-        def line() -> MergeLine:
-            return MergeLine(self._secret, hello, self._hear, self._fail)
+        def line() -> UpLine:
+            return UpLine(self._secret, hello, self._hear, self._fail)
 
         if isinstance(target, tuple):
             _, made = await loop.create_connection(line, *target, ssl=self._merge_tls)
@@ -204,7 +204,7 @@ class ShardServer(LifeServer):
             what = {"message": "a shard gave up connecting to its merge", "exception": error}
             asyncio.get_running_loop().call_exception_handler(what)
 
-    async def _serves(self, line: MergeLine) -> bool:
+    async def _serves(self, line: UpLine) -> bool:
         """Wait for a connection's end; whether it was one on which this shard took part."""
         try:
             await asyncio.wait([line.over], timeout=GREETING_LIMIT_S)
@@ -217,7 +217,7 @@ class ShardServer(LifeServer):
             if self._line is line:
                 self._line = None
 
-    def _hear(self, line: MergeLine, message: Message) -> None:
+    def _hear(self, line: UpLine, message: Message) -> None:
         match message:
             case Welcome(era):
                 if era < self._merge_era:

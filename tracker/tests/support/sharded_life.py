@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from random import Random
 from typing import Any, TypeVar
 
 from hanging import HANGS_S
@@ -160,6 +161,10 @@ class ShardedLife:
         self.stop_shard(shard)
         self.start_shard(shard)
 
+    def cut(self, rng: Random) -> None:
+        """A shard's line to the merge breaks."""
+        self.cut_shard(rng.randrange(self.count))
+
     def cut_shard(self, shard: int) -> None:
         """Its line to the merge breaks."""
 
@@ -191,24 +196,26 @@ class ShardedLife:
         return client
 
 
-def mend(client: ShardedClient) -> None:
+def mend(client: ShardedClient | TrackerClient) -> None:
     """Connects what has no line."""
     while not client.connected:
         with suppress(ConnectionLost):
             client.connect()
 
 
-def turn(client: ShardedClient) -> None:
+def turn(client: ShardedClient | TrackerClient) -> None:
     """Hears, mends and flushes."""
+    local = client._local
+    assert isinstance(local, LocalTracker)
     with suppress(ConnectionLost):
         for notice in client.receive():
-            client._local.hear(notice)
+            local.hear(notice)
     mend(client)
     with suppress(ConnectionLost):
         client.flush()
 
 
-def wait(done: Callable[[], object], *clients: ShardedClient) -> None:
+def wait(done: Callable[[], object], *clients: ShardedClient | TrackerClient) -> None:
     until = time.monotonic() + LIMIT_S
     while not done():
         assert time.monotonic() < until

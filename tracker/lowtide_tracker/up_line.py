@@ -1,4 +1,4 @@
-"""A shard's connection to the merge: the client's half of the handshake and of the messages, for an asyncio loop."""
+"""A shard's or a relay's connection to its tracker: the client's half of all that is said, for an asyncio loop."""
 
 import asyncio
 import os
@@ -14,10 +14,10 @@ from lowtide_tracker.tcp import expect_acks, tune
 from lowtide_tracker.wire import decode, encode
 
 SLOW_BYTES = 1 << 16
-"""Bytes that may wait to be sent; beyond it reports are merged."""
+"""Bytes that may wait to be sent; beyond it reports and sums are merged."""
 
 
-class MergeLine(asyncio.Protocol):
+class UpLine(asyncio.Protocol):
     """One connection; another one is made where it has ended.
 
     Args:
@@ -31,13 +31,13 @@ class MergeLine(asyncio.Protocol):
         self,
         secret: bytes,
         hello: Hello,
-        on_message: Callable[["MergeLine", Message], None],
+        on_message: Callable[["UpLine", Message], None],
         on_error: Callable[[TrackerError], None],
     ) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once the connection has ended."""
         self.welcomed = False
-        """True if this one takes part, according to the merge."""
+        """True if this one takes part, according to the tracker."""
         self.served = False
         """True if it ever did."""
         self.slow = False
@@ -51,7 +51,7 @@ class MergeLine(asyncio.Protocol):
         self._on_error = on_error
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The merge greets first."""
+        """The tracker greets first."""
         self._transport = cast(asyncio.Transport, transport)
         connection = cast(socket.socket, transport.get_extra_info("socket"))
         tune(connection)
@@ -65,7 +65,7 @@ class MergeLine(asyncio.Protocol):
             self.over.set_result(None)
 
     def pause_writing(self) -> None:
-        """The merge does not keep up."""
+        """The tracker does not keep up."""
         self.slow = True
 
     def resume_writing(self) -> None:
