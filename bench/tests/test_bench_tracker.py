@@ -75,6 +75,18 @@ def test_acks_of_a_shard_fall_with_their_number_and_messages_do_not(result: dict
         assert case["messages_in_per_flush"] == 1
 
 
+def test_messages_of_a_tracker_are_as_many_as_its_relays(result: dict[str, Any]) -> None:
+    assert [(case["workers"], case["relays"]) for case in result["by_relays"]] == [(2, 0), (2, 1), (8, 0), (8, 1)]
+    cases = counted.by_relays((100, 1_000), among=50, depth=2, entries=2, rounds=5)
+    for alone, relayed in zip(cases[::2], cases[1::2], strict=True):
+        workers, relays = alone["workers"], relayed["relays"]
+        assert relays == workers / 50
+        assert (alone["messages_in_per_round"], relayed["messages_in_per_round"]) == (workers, relays)
+        assert alone["notices_out_per_round"] / workers == relayed["notices_out_per_round"] / relays
+        assert alone["acks_in_per_round"] == 2 * workers
+        assert relayed["acks_in_per_round"] <= 4 * relays
+
+
 def test_shards_that_are_served_have_what_was_counted(result: dict[str, Any]) -> None:
     """One tracker alone is not a tracker in shards; a connection's first messages come before the first flush."""
     (case,) = result["by_shards_served"]

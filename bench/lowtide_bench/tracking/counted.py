@@ -1,4 +1,4 @@
-"""Traffic that is counted and not timed: of one worker by its records, and of each shard by their number."""
+"""Traffic that is counted and not timed: of one worker by its records, by shards, and with relays."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 from msgspec.msgpack import Encoder
 
 from lowtide_bench.tracking.script import START, Script, chain, fronts
-from lowtide_tracker import Flush, Graph, LocalTracker, Notice, Traffic
+from lowtide_tracker import Flush, Graph, LocalTracker, Notice, Tracker, Traffic
 from lowtide_tracker.message_reader import HEAD
-from lowtide_tracker.messages import Report
+from lowtide_tracker.messages import Report, Sum
+from lowtide_tracker.relay import Relay
 from lowtide_tracker.shards.merge import Merge
 from lowtide_tracker.shards.shard import Shard
 from lowtide_tracker.shards.sharding import Splitter
@@ -86,6 +87,74 @@ def by_shards(counts: Sequence[int], *, workers: int, depth: int, entries: int, 
     return found
 
 
+def by_relays(counts: Sequence[int], *, among: int, depth: int, entries: int, rounds: int) -> list[dict[str, Any]]:
+    """Count the messages of the tracker by the number of workers, without relays and with one for each `among` workers.
+
+    Each worker flushes once per round, and what a relay has then is one sum. A sender's receiver is with another relay
+    where there is one, so no ack cancels at a relay: what it saves are sums at the same segment and tick.
+    """
+    found = []
+    for workers in counts:
+        for relays in (0, -(-workers // among)):
+            script, tracked = Script(0, workers, depth=depth, entries=entries), _Relayed(relays, workers, depth)
+            for number in range(rounds):
+                for worker in script.workers:
+                    tracked.flush(script.flush(worker, number))
+                tracked.sum()
+            assert tracked.tracker.global_min == script.opens_at(rounds), "min time is not where all flushes let it be"
+            at, lines = tracked.traffic, relays or workers
+            found.append(
+                {
+                    "workers": workers,
+                    "relays": relays,
+                    "connections": lines,
+                    "messages_in_per_round": at.messages_in / rounds,
+                    "acks_in_per_round": at.acks / rounds,
+                    "bytes_in_per_round": at.bytes_in / rounds,
+                    "notices_out_per_round": at.notices * lines / rounds,
+                    "bytes_out_per_round": at.bytes_out * lines / rounds,
+                    "relay_messages_in_per_round": -(-workers // relays) if relays else 0,
+                    "relay_notices_out_per_round": at.notices * -(-workers // relays) / rounds if relays else 0,
+                }
+            )
+    return found
+
+
+class _Relayed:
+    """A tracker with or without relays in one process, with the messages of its connections."""
+
+    def __init__(self, relays: int, workers: int, depth: int) -> None:
+        self.tracker = Tracker(Graph(chain(depth)), fronts(workers), start=START, capacity_ticks=1 << 20)
+        self.traffic = Traffic()
+        """What has come, and what each connection was sent."""
+        self._relays = [Relay() for _ in range(relays)]
+        for worker in range(workers if relays else 0):
+            self._relay(worker).attach(worker, applied=0)
+
+    def _relay(self, worker: int) -> Relay:
+        return self._relays[(worker // 2 + worker % 2) % len(self._relays)]
+
+    def flush(self, flush: Flush) -> None:
+        """Send a worker's flush to the tracker, or to its relay."""
+        if self._relays:
+            self._relay(flush.worker).take(flush)
+        else:
+            self._receive(flush)
+
+    def sum(self) -> None:
+        """Send each relay's sum."""
+        for number, relay in enumerate(self._relays):
+            made = relay.sum()
+            assert made is not None, f"relay {number} has flushes"
+            self._receive(made)
+
+    def _receive(self, message: Flush | Sum) -> None:
+        _count(self.traffic, message)
+        for notice in self.tracker.receive(message):
+            self.traffic.notices += 1
+            self.traffic.bytes_out += len(encode(notice))
+
+
 class _Sharded:
     """Shards and their merge in one process, with the messages of their connections."""
 
@@ -127,7 +196,7 @@ class _Sharded:
             yield shard.report()
 
 
-def _count(traffic: Traffic, flush: Flush) -> None:
+def _count(traffic: Traffic, flush: Flush | Sum) -> None:
     traffic.messages_in += 1
     traffic.bytes_in += len(encode(flush))
     traffic.flushes += 1

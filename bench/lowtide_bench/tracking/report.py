@@ -51,6 +51,17 @@ _SERVED: Columns = (
     ("notified p50, ms", "notify_p50_ms", 2),
     ("p99, ms", "notify_p99_ms", 2),
 )
+_RELAYS: Columns = (
+    ("workers", "workers", 0),
+    ("relays", "relays", 0),
+    ("messages in a round", "messages_in_per_round", 0),
+    ("acks", "acks_in_per_round", 0),
+    ("bytes", "bytes_in_per_round", 0),
+    ("notices out", "notices_out_per_round", 0),
+    ("bytes", "bytes_out_per_round", 0),
+    ("a relay: messages in", "relay_messages_in_per_round", 0),
+    ("notices out", "relay_notices_out_per_round", 0),
+)
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
@@ -77,6 +88,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     )
     yield _listed("By records of one worker, counted", _RECORDS, result["by_records"])
     yield _listed(f"By shards, {full['workers']} workers, counted", _SHARDS, result["by_shards"])
+    yield _listed("With a relay for each 50 workers, counted", _RELAYS, result["by_relays"])
     yield _listed(f"By shards, served, {full['workers']} workers, {at}", _SERVED, result["by_shards_served"])
 
 

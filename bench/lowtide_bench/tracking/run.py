@@ -16,7 +16,7 @@ from lowtide_bench.core import Say, versions
 from lowtide_bench.machine import load, machine
 from lowtide_bench.processes import busy_s, cpu_s
 from lowtide_bench.tracking.asked import Asked
-from lowtide_bench.tracking.counted import by_records, by_shards
+from lowtide_bench.tracking.counted import by_records, by_relays, by_shards
 from lowtide_bench.tracking.program import Swarm, SwarmSaid
 from lowtide_bench.tracking.script import fronts
 from lowtide_bench.tracking.served import Served
@@ -29,6 +29,10 @@ WINDOW_ENTRIES = 100_000
 LEAST_WINDOW = 4
 COUNTED_ROUNDS = 20
 COUNTED_S = 2
+AMONG = 50
+"""Workers of one relay."""
+RELAY_ENTRIES = 2
+"""Acks of a flush there, as of one every 2 ms."""
 
 
 def run(asked: Asked, say: Say) -> dict[str, Any]:
@@ -68,6 +72,7 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
         "by_records": by_records(asked.records, COUNTED_S),
         "by_shards": by_shards(asked.shards, workers=many, depth=depth, entries=entries, rounds=COUNTED_ROUNDS),
         "by_shards_served": by_shards_served,
+        "by_relays": by_relays(asked.workers, among=AMONG, depth=depth, entries=RELAY_ENTRIES, rounds=COUNTED_ROUNDS),
         "asked": {name: list(value) if isinstance(value, tuple) else value for name, value in asked_of.items()},
         "versions": versions(),
         "machine": {**where, "load_after": load()},
