@@ -20,6 +20,7 @@ class Birth:
         executor: The executor it runs on.
         service: The address of the job's service.
         secret: The job's secret.
+        relay: The address of its executor's relay, if it asks for one; empty where there can be none.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Birth:
     executor: str
     service: str
     secret: bytes
+    relay: str = ""
 
     def of(self, order: MakeWorker) -> Birth:
         """That of another worker of the same host, as the fork server was ordered to make it."""

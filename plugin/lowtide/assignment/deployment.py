@@ -74,6 +74,7 @@ class Deployment:
         version_two: For transactions of version 2 in Kafka; None for version 1.
         pace_ms: The least time between the beginnings of two transactions of one process while little waits.
         flush_ms: For how long a host gathers what it tells the tracker.
+        relay: Whether the hosts of an executor have one connection to the tracker, by a relay.
         lasts_topic: The topic in which Kafka's lanes keep their `last`; empty if they do not.
         stores: The sinks in other stores, by store.
         loops: By the way back to a loop's head the topic it goes through.
@@ -110,6 +111,7 @@ class Deployment:
     sealed: bool = False
     pace_ms: int = 0
     flush_ms: float = 2.0
+    relay: bool = False
     version_two: VersionTwo | None = None
     lasts_topic: str = ""
     stores: Mapping[str, JobSinks] = field(default_factory=dict)

@@ -504,6 +504,13 @@ class MakeWorker(Message, frozen=True, kw_only=True):
     host: int
 
 
+class StartRelay(Message, frozen=True):
+    """A host asks its fork server for the relay of its life, which connects to this tracker, unless there is one."""
+
+    tracker: str
+    flush_ms: float
+
+
 class Forked(Message, frozen=True):
     """The worker has been made, and its host listens at this address for the executor that asked."""
 
@@ -566,5 +573,6 @@ read_by_fork_server: Callable[[Raw], Kill] = reader(Kill, "a fork server")
 read_service_start: Callable[[Raw], ServiceStart] = reader(ServiceStart, "the service")
 read_fork_server_start: Callable[[Raw], ForkServerStart] = reader(ForkServerStart, "a fork server")
 read_order: Callable[[Raw], MakeWorker] = reader(MakeWorker, "a fork server or a host")
+read_from_child: Callable[[Raw], StartRelay] = reader(StartRelay, "a fork server")
 read_attach: Callable[[Raw], Attach] = reader(Attach, "a host")
 read_written: Callable[[Raw], tuple[str | None, Written]] = reader(tuple[str | None, Written], "a host")

@@ -268,6 +268,12 @@ def _check_together(conf: Conf, where: str) -> None:
             where=where,
             way_out='choose delivery = "exactly_once", or leave graph out',
         )
+    if conf.tracker.relay and conf.tracker.shards > 1:
+        raise ConfError(
+            f"[tracker] relay is set, and shards are {conf.tracker.shards}: a relay has one connection to one tracker",
+            where=where,
+            way_out="leave one of them out; a relay where notices are too many, shards where acks are (docs/scale.md)",
+        )
     lanes = conf.job.lanes or conf.job.parallelism
     if not conf.job.parallelism <= lanes <= conf.exchange.units:
         raise ConfError(

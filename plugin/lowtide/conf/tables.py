@@ -335,10 +335,14 @@ class TrackerConf:
     `flush_ms` is the local trackers' window: a host gathers acks and heartbeats for so long before it sends them, so it
     bounds what tracking adds to a record's latency at each level, and the messages of a host to 1000 / `flush_ms` a
     second. It changes no output and may change at each start.
+
+    With `relay` the hosts of an executor have one connection to the tracker, by a process that sums up for `flush_ms`
+    what they send, and gives out notices. It is for jobs with hundreds of hosts, and not with `shards`.
     """
 
     shards: Annotated[int, Meta(ge=1, le=64, description="from 1 to 64")] = 1
     flush_ms: Annotated[float, Meta(ge=0, le=1000, description="from 0 to 1000")] = 2.0
+    relay: bool = False
     graph: Annotated[str, Meta(pattern=r"^[^\s,]+:[0-9]+$", description="one host:port, or tls:host:port")] | None = (
         None
     )

@@ -66,6 +66,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         sealed=seals_frames(conf),
         pace_ms=conf.kafka.transaction_pace_ms,
         flush_ms=conf.tracker.flush_ms,
+        relay=conf.tracker.relay,
         version_two=version_two(conf.kafka),
         lasts_topic=opening.lasts_topic,
         stores=opening.stores,

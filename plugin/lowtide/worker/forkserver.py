@@ -32,10 +32,12 @@ from lowtide.assignment.messages import (
     HostDied,
     MakeWorker,
     Malformed,
+    StartRelay,
     encode,
     line,
     read_by_fork_server,
     read_fork_server_start,
+    read_from_child,
     read_order,
 )
 from lowtide.logs import log_to_stderr
@@ -76,6 +78,23 @@ class Child:
     workers: list[str]
 
 
+@dataclass(slots=True)
+class RelayDoor:
+    """The place at which the hosts of a life find its relay, which runs if one of them has asked for it.
+
+    Attributes:
+        listener: Kept here, so that hosts wait in its queue while one relay takes the place of another.
+        address: Its address.
+        order: What was asked for; None as long as nothing was.
+        pid: The relay's; 0 while there is none.
+    """
+
+    listener: socket.socket
+    address: str
+    order: StartRelay | None = None
+    pid: int = 0
+
+
 class ForkServer:
     """Serves one executor until its standard input closes."""
 
@@ -83,6 +102,9 @@ class ForkServer:
         self._first = first
         self._secret = bytes.fromhex(first.secret)
         self._children: dict[int, Child] = {}
+        self._relays: dict[int, RelayDoor] = {}
+        """By life."""
+        self._selector = selectors.DefaultSelector()
         self._link = connect(first.service, self._secret)
         kind = DoorKind.of(first.service)
         host = "" if kind == DoorKind.UNIX else str(socket.getaddrinfo(first.host, None, socket.AF_INET)[0][4][0])
@@ -107,7 +129,7 @@ class ForkServer:
         os.set_blocking(wake_write, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        selector = selectors.DefaultSelector()
+        selector = self._selector
 
         def close() -> None:
             selector.close()
@@ -123,29 +145,30 @@ class ForkServer:
             for key, _ in selector.select():
                 if key.fd == wake_read:
                     os.read(wake_read, 4096)
-                    self._reap()
-                    continue
-                if key.fileobj is self._link:
-                    if not self._hear_service():
-                        selector.unregister(self._link)
-                    continue
-                data = os.read(lines, 65536)
-                if not data:
-                    self._end_children()
-                    return
-                *whole, pending = (pending + data).split(b"\n")
-                for order in whole:
-                    _say(out, self._made(order, close))
+                    self._reap(close)
+                elif isinstance(key.data, Child):
+                    self._hear_child(key.data, close)
+                elif key.fileobj is self._link:
+                    self._hear_service()
+                else:
+                    data = os.read(lines, 65536)
+                    if not data:
+                        self._end_children()
+                        return
+                    *whole, pending = (pending + data).split(b"\n")
+                    for order in whole:
+                        _say(out, self._made(order, close))
 
-    def _hear_service(self) -> bool:
-        """Follow the service's orders; return False when it has gone."""
+    def _hear_service(self) -> None:
+        """Follow the service's orders, until it has gone."""
         try:
             data = self._link.recv(RECEIVE_BYTES)
             for _, message in self._orders.feed(data):
                 self._kill(message)
         except (OSError, ConnectionClosed):
-            return False
-        return bool(data)
+            data = b""
+        if not data:
+            self._selector.unregister(self._link)
 
     def _kill(self, message: bytes) -> None:
         try:
@@ -191,6 +214,7 @@ class ForkServer:
             self._first.executor,
             self._first.service,
             self._secret,
+            self._relay_at(order.incarnation),
         )
         parent = os.getpid()
         with ExitStack() as childs:
@@ -200,12 +224,82 @@ class ForkServer:
             pid = os.fork()
             if pid == 0:
                 ours.close()
-                self._become_host(birth, parent, close, partial(_work, birth, doors, theirs))
+                for door in self._relays.values():
+                    door.listener.close()
+                self._become(f"the host of worker {birth.name}", parent, close, partial(_work, birth, doors, theirs))
         near = doors[0][1]
-        self._children[pid] = Child(birth, near, ours, [birth.name])
+        child = self._children[pid] = Child(birth, near, ours, [birth.name])
+        self._selector.register(ours, selectors.EVENT_READ, child)
         return Forked(near)
 
-    def _become_host(self, birth: Birth, parent: int, close: Callable[[], None], work: Callable[[], int]) -> None:
+    # -- relays ------------------------------------------------------------------------------------------------------
+
+    def _relay_at(self, incarnation: int) -> str:
+        """Return where the hosts of a life find its relay; empty if there can be none."""
+        if incarnation not in self._relays:
+            door = self._doors.relay()
+            if door is None:
+                return ""
+            self._relays[incarnation] = RelayDoor(*door)
+        return self._relays[incarnation].address
+
+    def _hear_child(self, child: Child, close: Callable[[], None]) -> None:
+        """Start the relay that a host asks for, unless it runs."""
+        data = b""
+        with suppress(OSError):
+            data = child.orders.recv(RECEIVE_BYTES)
+        if not data:
+            self._unwatch(child)
+            return
+        try:
+            order = read_from_child(data.partition(b"\n")[0])
+        except Malformed as error:
+            LOG.error("%s", error)
+            return
+        door = self._relays[child.birth.incarnation]
+        if door.order is None:
+            door.order = order
+            self._fork_relay(child.birth.incarnation, door, close)
+
+    def _fork_relay(self, incarnation: int, door: RelayDoor, close: Callable[[], None]) -> None:
+        parent = os.getpid()
+        door.pid = os.fork()
+        if door.pid == 0:
+            self._become("the relay", parent, close, partial(self._relay, incarnation, door))
+
+    def _relay(self, incarnation: int, door: RelayDoor) -> int:
+        from lowtide.worker.relay import serve
+
+        assert door.order is not None, "somebody has asked for it"
+        executor = self._first.executor
+        return serve(door.listener, door.order, secret=self._secret, incarnation=incarnation, executor=executor)
+
+    def _relay_ended(self, pid: int, status: int, close: Callable[[], None]) -> None:
+        """Start another relay in the place of one that died; not of one that knows that the life is over."""
+        for incarnation, door in self._relays.items():
+            if door.pid == pid:
+                door.pid = 0
+                if os.waitstatus_to_exitcode(status):
+                    LOG.warning("the relay of life %d (pid %d) died: another one takes its place", incarnation, pid)
+                    self._fork_relay(incarnation, door, close)
+
+    def _end_relay(self, incarnation: int) -> None:
+        """End a life's relay: none of its hosts is left."""
+        door = self._relays.pop(incarnation, None)
+        if door is None:
+            return
+        if door.pid:
+            os.kill(door.pid, signal.SIGKILL)  # It is not reaped yet, so the pid is still its own.
+        door.listener.close()
+        forget(door.address)
+
+    def _unwatch(self, child: Child) -> None:
+        with suppress(KeyError, ValueError):  # It may have been read to its end, or be closed.
+            self._selector.unregister(child.orders)
+
+    # -- children ----------------------------------------------------------------------------------------------------
+
+    def _become(self, what: str, parent: int, close: Callable[[], None], work: Callable[[], int]) -> None:
         status = 1
         try:
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -219,7 +313,7 @@ class ForkServer:
             close()
             status = work()
         except BaseException:
-            LOG.exception("the host of worker %s failed", birth.name)
+            LOG.exception("%s failed", what)
         finally:
             sys.stderr.flush()
             os._exit(status)
@@ -237,15 +331,24 @@ class ForkServer:
                 time.sleep(0.01)
         self._doors.close()
 
-    def _reap(self) -> None:
-        while self._children:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+    def _reap(self, close: Callable[[], None]) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
             if pid == 0:
                 return
+            if pid not in self._children:
+                self._relay_ended(pid, status, close)
+                continue
             code = os.waitstatus_to_exitcode(status)
             how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
             child = self._children.pop(pid)
+            self._unwatch(child)
             child.orders.close()
+            if not any(other.birth.incarnation == child.birth.incarnation for other in self._children.values()):
+                self._end_relay(child.birth.incarnation)
             forget(child.near)
             with suppress(OSError):  # The service may have gone; then there is nothing to report to.
                 died = HostDied(incarnation=child.birth.incarnation, workers=child.workers, pid=pid, how=how)

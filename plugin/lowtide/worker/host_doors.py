@@ -62,6 +62,17 @@ class HostDoors:
                 opened.append((owner.enter_context(listener), address))
         return opened
 
+    def relay(self) -> tuple[socket.socket, str] | None:
+        """Open the door of a relay, for processes of this machine; None where there are no Unix sockets."""
+        first = self._doors[0]
+        if first.kind != DoorKind.UNIX:
+            return None
+        try:
+            return first.open("relay")
+        except SocketsRefused as error:
+            LOG.warning("hosts of this executor connect to the tracker themselves: %s", error)
+            return None
+
     def close(self) -> None:
         """Remove what they have left on the disk."""
         for doors in self._doors:

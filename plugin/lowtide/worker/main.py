@@ -11,9 +11,10 @@ from functools import partial
 from types import TracebackType
 
 import cloudpickle
+from msgspec.structs import replace
 
 from lowtide.assignment.birth import Birth
-from lowtide.assignment.messages import Failed, Refused, WorkerHello, encode, read_by_host
+from lowtide.assignment.messages import Failed, Refused, StartRelay, WorkerHello, encode, line, read_by_host
 from lowtide.assignment.welcome import Welcome, unpack
 from lowtide.errors import LowtideError
 from lowtide.process.credentials import secured, server_tls
@@ -60,6 +61,9 @@ def work(birth: Birth, doors: Sequence[tuple[socket.socket, str]], orders: socke
     try:
         welcome, pickled = unpack(payload)
         deployment: LevelDeployment = cloudpickle.loads(pickled)
+        if deployment.relay and birth.relay:
+            orders.sendall(line(StartRelay(welcome.tracker, deployment.flush_ms)))
+            welcome = replace(welcome, tracker=birth.relay)
         host = deployment.host(birth, welcome)
         stage = deployment.stage(birth, welcome, host)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's modules raise when they are imported

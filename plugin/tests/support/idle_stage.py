@@ -114,6 +114,8 @@ class StageDeployment:
     """Gives every worker what `make` makes."""
 
     max_queued_bytes = 1 << 20
+    relay = False
+    flush_ms = 2.0
 
     def __init__(self, make: Callable[[], IdleStage], max_group_rows: int = 8192, call_limit_s: float = 60.0) -> None:
         self.call_limit_s = call_limit_s
