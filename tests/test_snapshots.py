@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,11 @@ def after(seconds: float) -> Callable[[], Any]:
 def delivering(job: Job) -> Callable[[], Any]:
     """For `Job.wait`: go on until some output has come."""
     return lambda: job.status()["totals"]["records_out"] < 300
+
+
+def no_more_than(asking: Photographer, done: int) -> bool:
+    """For `Job.wait`: go on until another savepoint is named as done."""
+    return len(asking.savepoints) == done
 
 
 class Work:
@@ -186,7 +192,7 @@ def test_every_savepoint_named_as_done_is_recovered_from_whatever_was_killed_mea
             with shop.running() as job, Load(shop, first):
                 job.wait(delivering(job))
                 running.append(job.client())
-                job.wait(lambda done=done: len(asking.savepoints) == done)
+                job.wait(partial(no_more_than, asking, done))
                 job.wait(lambda: not asking.under_way.is_set())
                 os.kill(next(each["pid"] for each in job.status()["workers"] if each["worker"] == victim), SIGKILL)
                 with pytest.raises(LifeEnded):
