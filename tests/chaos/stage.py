@@ -213,7 +213,7 @@ class Stage:
         if code is not None and not self.standbys:
             self._say_end(program, code)
             self.start()
-        while self.client() is not None and len(self.standbys) < self._most_standbys:
+        while len(self.standbys) < self._most_standbys and self.client() is not None:
             self.standbys.append(self._begun(standby=True))
 
     def _say_end(self, program: Program, code: int) -> None:
