@@ -304,3 +304,58 @@ def test_a_signal_that_was_lost_on_its_way_ends_the_start_at_its_next_step(
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert steps == ["claiming the sinks"]
+
+
+class Waiter(Ending):
+    """A job of a standby: `left`, as `Job.stand_by` gives it."""
+
+    def __init__(self, left: str | None, error: LowtideError, **how: bool) -> None:
+        super().__init__(error, **how)
+        self.left = left
+
+    def stand_by(self, _go_on: Any, waiting: Any) -> str | None:
+        waiting()
+        return self.left
+
+
+@pytest.mark.parametrize(
+    ("left", "says"), [("life 3, of process 1 on there, has stopped", "life 3"), ("", "it was asked to stop")]
+)
+def test_a_standby_without_anything_to_wait_for_ends_as_a_stopped_job_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: str, says: str
+) -> None:
+    life = Waiter(left, LifeEnded("it was never begun"), unbegun=True)
+    folder = standing(monkeypatch, tmp_path, life)
+    state = folder.state()
+    assert state is not None
+    assert (state.phase, state.exit_code, life.stopped, life.failed) == ("stopped", 0, 1, [])
+    assert f"its wait for the lease is over: {says}" in str(state.cause)
+
+
+def test_a_standby_that_took_over_begins_again_where_its_first_life_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What took the leader may have taken a service as well: it restarts, as the leader would have."""
+    lives = [Waiter(None, ServiceUnavailable("no broker yet"), unbegun=True, lost=False), Ending(LifeEnded("a loss"))]
+    with pytest.raises(LifeEnded, match="a loss"):
+        standing(monkeypatch, tmp_path, *lives)
+    assert [(life.stopped, life.followed) for life in lives] == [(1, True), (1, False)]
+
+
+def standing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *lives: Ending) -> JobFolder:
+    """Run a standby with these lives."""
+    begun = iter(lives)
+    monkeypatch.setattr(Runner, "_prepare", lambda _: next(begun))
+    monkeypatch.setattr("lowtide.driver.job.Job.prepare", classmethod(lambda *_, **__: next(begun)))
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    conf = Conf.load(overrides={"job.restarts": 1})
+    handlers = {number: signal.getsignal(number) for number in HEARD}
+    try:
+        Runner(Flow("job"), conf, folder, "a life of a test", None, standby=True)._live()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return folder
