@@ -53,6 +53,30 @@ class Word:
     count: int
 
 
+@dataclass(frozen=True)
+class Minute:
+    word: str
+    window_end: datetime
+    words: int
+
+
+@dataclass(frozen=True)
+class Run:
+    word: str
+    begun: datetime
+    ended: datetime
+    count: int
+    closed_by: str
+
+
+def opens(word: Word) -> bool:
+    return word.count % 5 == 1
+
+
+def closes(word: Word) -> bool:
+    return word.count % 5 == 0
+
+
 def slowly(document: Document) -> Document:
     time.sleep(0.002)  # As long as it takes to be killed in the middle.
     return document
@@ -78,7 +102,19 @@ def flow_of(name: str, source: str, sinks: dict[str, str]) -> lt.Flow:
     seen.write("seen", lt.kafka(sinks["seen"], lt.json(Document), key="name"))
     after = documents.when_done("after", order="stream", label=("text", "name"))
     after.write("after", lt.kafka(sinks["after"], lt.json(Document), key="name"))
+    by_word = index.key_by("word", name="again")
+    sums = by_word.window("sums", lt.tumbling(lt.minutes(1))).aggregate(Minute, words=lt.agg.count())
+    sums.write("sums", lt.kafka(sinks["sums"], lt.json(Minute), key="word"))
+    summed = documents.when_done("summed", through=sums, label="name")
+    summed.write("summed", lt.kafka(sinks["summed"], lt.json(Document), key="name"))
+    runs = by_word.substream("runs", Run, opens=opens, closes=closes, idle=lt.seconds(20))
+    runs.begun.write("opened", lt.kafka(sinks["opened"], lt.json(Word), key="word"))
+    billed = runs.ended.when_done("billed", through=sums, label="word")
+    billed.write("runs", lt.kafka(sinks["runs"], lt.json(Run), key="word"))
     return flow
+
+
+SINKS = ("moments", "index", "done", "seen", "after", "sums", "summed", "opened", "runs")
 
 
 def write(conf: Conf, topic: str, partition: int, numbers: range) -> None:
@@ -128,7 +164,7 @@ class Lives:
 def test_labels_are_reported_when_they_are_delivered_and_clocks_strike_over_a_kill(spark: Spark) -> None:
     """One subscriber comes before the label does and sees the kill, others come after their labels have ended."""
     source = spark.kafka.topic("documents", 3)
-    sinks = {name: spark.kafka.topic(name, LANES) for name in ("moments", "index", "done", "seen", "after")}
+    sinks = {name: spark.kafka.topic(name, LANES) for name in SINKS}
     conf = spark.conf(job__parallelism=2, job__lanes=LANES)
     write(conf, source, 0, range(0, COUNT, 2))
     write(conf, source, 1, range(1, COUNT, 2))
@@ -172,7 +208,7 @@ def test_labels_are_reported_when_they_are_delivered_and_clocks_strike_over_a_ki
         lives.job = None
         job.stop()
         lives.join()
-    assert Judge(flow, conf).right() > 4 * COUNT
+    assert Judge(flow, conf).right() > 5 * COUNT
     told = (late, "document-3", "document-5", begun, marked)
     assert {label: len(news) for label, news in lives.news.items()} == dict.fromkeys(told, 1)
     assert all(lives.delivered.values()), "published is what is in the sinks"
