@@ -100,6 +100,7 @@ class Troubled:
         self.snapshots, self.state = Disk(folder / "snapshots"), Disk(folder / "state")
         self._number = 0
         self._over = threading.Event()
+        self._feeding = threading.Thread(target=self._feed)
         self.job: Job
 
     def flow(self) -> lt.Flow:
@@ -116,15 +117,13 @@ class Troubled:
         flow: Any = self.flow()
         [sink] = [call.step.sink for call in flow.calls if hasattr(getattr(call.step, "sink", None), "columns")]
         self.postgres.ask(ddl_of(sink.columns))
-        feeding = threading.Thread(target=self._feed)
         try:
             with self.spark.job(flow, **self.settings()) as job:
                 self.job = job
-                feeding.start()
+                self._feeding.start()
                 yield
         finally:
-            self._over.set()
-            feeding.join()
+            self.end_load()
             self.snapshots.close()
             self.state.close()
 
@@ -165,7 +164,10 @@ class Troubled:
         return any((each.kind, each.name) == (kind, name) for each in self.view().found)
 
     def end_load(self) -> None:
+        """No record comes after this."""
         self._over.set()
+        if self._feeding.is_alive():
+            self._feeding.join()
 
 
 @pytest.fixture(name="troubled", scope="module")
