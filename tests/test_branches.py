@@ -57,7 +57,8 @@ class Gate:
 def test_a_slow_branch_does_not_hold_another(spark: Spark) -> None:
     """Both have records of one source; the slow one is a level longer."""
     items, fast, slow, dead = (spark.kafka.topic(name, LANES) for name in ("items", "fast", "slow", "dead"))
-    conf = spark.conf(job__parallelism=2, job__lanes=LANES, worker__processes=5)
+    # A process for each worker: one that stands must stand for no other.
+    conf = spark.conf(job__parallelism=2, job__lanes=LANES, worker__processes=6)
     flow = lt.Flow(unique("branches"), dead_letters=lt.kafka(dead, lt.raw()))
     read = flow.read("items", lt.kafka(items, lt.json(Item)))
     read.key_by("key").scan("fast", counted, 0).write("fast-out", lt.kafka(fast, lt.json(Item)))
