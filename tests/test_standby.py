@@ -105,6 +105,7 @@ def leads(program: Program) -> bool:
     return state is not None and state.phase in ("starting", "running")
 
 
+@pytest.mark.nightly
 def test_a_stop_ends_the_standbys_and_another_flow_cannot_stand_by(watched: Callable[[str], Watched]) -> None:
     job = watched("stopped")
     leader = job.program("leader", standby=False)
