@@ -513,13 +513,13 @@ def test_a_transaction_that_kafka_gives_up_ends_the_life(
         EmbeddedServices(tmp_path / "services", only=["kafka"], kafka_settings=soon) as services,
         contextlib.closing(Sink(Kafka(services), version=version)) as sink,
     ):
-        worker = sink.worker(limit_ms=6_000)
+        worker = sink.worker(limit_ms=15_000)
         worker.put(sink.packet(0, range(3)))
         hear(worker)
         pause = Pause(worker, before=True)
         worker.put(sink.packet(0, range(3, 6)))
         assert pause.reached.wait(HANGS_S)
-        time.sleep(9)
+        time.sleep(18)
         cast("Any", worker)._way._deadline = time.monotonic() + HANGS_S
         pause.may_go_on.set()
         with pytest.raises(LifeEnded, match="Kafka has given up waiting"):
@@ -650,7 +650,7 @@ def test_a_record_that_is_larger_than_configured_is_said_with_both_sizes(sink: S
 
 @pytest.mark.parametrize(("topic", "partition"), [("nowhere", 0), (None, 3)], ids=["topic", "partition"])
 def test_a_topic_or_partition_that_is_not_there_is_said(sink: Sink, topic: str | None, partition: int) -> None:
-    worker = sink.worker(limit_ms=6_000)
+    worker = sink.worker(limit_ms=20_000)
     worker.put(Packet(SINK, 0, [(topic or sink.out, partition, None, b"1", 1, None)], Mark(LaneName(1, "out", 0), b"")))
     with pytest.raises(ServiceUnavailable, match=f'record for topic "{topic or sink.out}".*[Uu]nknown'):
         hear(worker)

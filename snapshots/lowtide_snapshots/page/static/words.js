@@ -7,7 +7,7 @@ export const WORDS = [
   ["min time", "Every record before it has left all segments, for ever: nothing before it can still come."],
   ["lag", "How far a time is behind the clock of the Kafka brokers."],
   ["holder", "What keeps min time from moving: a front, calls of a service, or another record under way in a segment (an open ack)."],
-  ["segment", "A tracked part of the flow: the exchanges that feed the same steps of a level. Each branch has its own."],
+  ["segment", "A tracked part of the flow: the exchanges that feed the same steps of a level. Each branch has its own. With early keys it has a part for each worker."],
   ["level", "Steps that run one after the other in the same workers. Between two levels records go to the worker of their key."],
   ["delivered time", "Everything before it is durable in the sinks, also after the next recovery; and where a sink is staged, readers of its store see it."],
   ["latency", "From a record's timestamp until what came of it was durable."],
