@@ -28,6 +28,7 @@ from lowtide.local.oracle import (
     Output,
     Verdict,
     compare_shared,
+    lanes_of,
     read_log,
     read_output,
     read_sources,
@@ -80,12 +81,7 @@ class Judge:
             asks: True to ask the services of calls now; else they answer as the job has kept it, which is all of it.
         """
         written, dead = self._written(asks=asks)
-        sinks: dict[str, dict[int, list[Output]]] = {}
-        for sink, messages in written.items():
-            lanes = sinks.setdefault(sink, {lane: [] for lane in range(self._plan.lanes)})
-            for message in messages:
-                lanes[message.lane].append(Output(message.key, message.value, message.timestamp, message.headers))
-        return sinks, dead
+        return {sink: lanes_of(self._plan, messages) for sink, messages in written.items()}, dead
 
     def _written(
         self, *, asks: bool = False

@@ -265,7 +265,7 @@ def begun(step: str, label: Asked) -> Subject:
     """
     from lowtide.flow.steps.window_by import BEGUN
 
-    return done(f"{step}/{BEGUN}", label)
+    return done(f"{step}{BEGUN}", label)
 
 
 def subscribe(

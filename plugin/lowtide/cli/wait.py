@@ -63,7 +63,7 @@ def wait(
         *([(COMMIT, commit)] if commit is not None else []),
         *([(f"{SEGMENT}:{left[0]}", _left_moment(left[1]))] if left is not None else []),
         *([(f"{DONE}:{done[0]}:{done[1]}", 0)] if done is not None else []),
-        *([(f"{DONE}:{begun[0]}/{BEGUN}:{begun[1]}", 0)] if begun is not None else []),
+        *([(f"{DONE}:{begun[0]}{BEGUN}:{begun[1]}", 0)] if begun is not None else []),
     ]
     if len(asked) != 1:
         raise click.UsageError("give one of --delivered, --commit, --left, --done and --begun")
@@ -92,8 +92,7 @@ def _said(job: str, news: News) -> str:
         return f"all before {until} is delivered"
     if news.kind == DONE:
         _, step, label = str(news.data["about"]).split(":", 2)
-        end = f"/{BEGUN}"
-        what = f"{step.removesuffix(end)}, has {'begun' if step.endswith(end) else 'ended'}"
+        what = f"{step.removesuffix(BEGUN)}, has {'begun' if step.endswith(BEGUN) else 'ended'}"
         return f"{label}, of {what}, and all before {until} is delivered"
     if news.kind == COMMIT:
         return f"snapshot {news.data['snapshot']}, all before {until}, is committed"

@@ -12,7 +12,6 @@ State needs nothing: it is kept by hash unit. Nor do partitions, which follow fr
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from lowtide.core.operators.order.order import OrderKey
 from lowtide.driver.opening import LEASE_SLACK_S, Say
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.errors import FlowError
+from lowtide.process.identity import called
 from lowtide.sinks.contract import LaneName
 from lowtide.sinks.kafka.claims import claim
 from lowtide.sinks.kafka.lasts import read_lasts, topic_of, write
@@ -58,8 +58,7 @@ def grow(store: JobStore, frozen: JobRecord, lanes: int, conf: Conf, say: Say) -
     refuse_unfit(frozen, lanes, store.stores())
     with fence_ends_life():
         say("taking the job's lease")
-        holder = f"lowtide lanes, process {os.getpid()} on {socket.gethostname()}"
-        store.take_lease(holder, conf.zookeeper.session_timeout_s + LEASE_SLACK_S, say)
+        store.take_lease(f"lowtide lanes, {called(os.getpid())}", conf.zookeeper.session_timeout_s + LEASE_SLACK_S, say)
         incarnation = store.raise_incarnation()
         topic_id, generation = store.lasts()
         if topic_id:

@@ -116,10 +116,7 @@ def expected_lanes(
     until: int | None = None,
 ) -> dict[int, list[Output]]:
     """Return what a sink must receive, per lane and in order; errors as `compare`."""
-    lanes: dict[int, list[Output]] = {lane: [] for lane in range(plan.lanes)}
-    for message in _written(plan, log, floors, sink, until):
-        lanes[message.lane].append(_output(message))
-    return lanes
+    return lanes_of(plan, _written(plan, log, floors, sink, until))
 
 
 def expected_shares(
@@ -132,6 +129,14 @@ def expected_shares(
 ) -> dict[int, dict[int, list[Output]]]:
     """Return what a sink must receive, by partition and lane, in order; arguments and errors as of `compare`."""
     return shares_of(plan, _written(plan, log, floors, sink, until), partitions)
+
+
+def lanes_of(plan: Plan, written: Iterable[Delivered]) -> dict[int, list[Output]]:
+    """Return the messages to a sink by lane."""
+    lanes: dict[int, list[Output]] = {lane: [] for lane in range(plan.lanes)}
+    for message in written:
+        lanes[message.lane].append(_output(message))
+    return lanes
 
 
 def shares_of(plan: Plan, written: Iterable[Delivered], partitions: int) -> dict[int, dict[int, list[Output]]]:

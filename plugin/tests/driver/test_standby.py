@@ -83,12 +83,17 @@ class Program:
         assert place.eventually(lambda: any("standing by" in line for line in self.said))
 
 
+def standing_by(place: Any) -> Program:
+    standby = Program(place, "the standby")
+    standby.stands_by(place)
+    return standby
+
+
 @pytest.mark.zookeeper
 def test_a_standby_takes_the_lease_of_a_leader_that_is_gone(place: Any) -> None:
     leader, seen = place.open(), place.open()
     place.living(leader, LEADER)
-    standby = Program(place, "the standby")
-    standby.stands_by(place)
+    standby = standing_by(place)
     assert [each.holder for each in seen.standbys()] == ["the standby"]
     leader.close()
     assert standby.over.wait(HANGS_S)
@@ -124,8 +129,7 @@ def test_of_two_standbys_one_wins_and_the_other_waits_for_it(place: Any) -> None
 def test_standbys_of_a_job_that_was_stopped_end(place: Any) -> None:
     leader = place.open()
     number = place.living(leader, LEADER)
-    standby = Program(place, "the standby")
-    standby.stands_by(place)
+    standby = standing_by(place)
     leader.set_life(number, {"incarnation": number, "phase": "stopped", "driver": LEADER})
     leader.close()
     assert standby.over.wait(HANGS_S)
@@ -138,8 +142,7 @@ def test_standbys_of_a_job_that_was_stopped_end(place: Any) -> None:
 def test_a_standby_ends_when_it_is_asked_to(place: Any) -> None:
     leader = place.open()
     place.living(leader, LEADER)
-    standby = Program(place, "the standby")
-    standby.stands_by(place)
+    standby = standing_by(place)
     standby.asked.set()
     assert standby.over.wait(HANGS_S)
     assert standby.took is False
@@ -162,8 +165,7 @@ def test_a_standby_of_another_flow_or_conf_is_refused(place: Any) -> None:
 def test_a_standby_whose_session_expires_goes_on_waiting(place: Any) -> None:
     leader, seen = place.open(), place.open()
     place.living(leader, LEADER)
-    standby = Program(place, "the standby")
-    standby.stands_by(place)
+    standby = standing_by(place)
     place.end_session(place.session(standby.store))
     assert place.eventually(lambda: [each.holder for each in seen.standbys()] == ["the standby"])
     leader.close()

@@ -55,8 +55,7 @@ class JobRecord:
 
     def units_of_lane(self, lane: int) -> range:
         """The hash units of a lane."""
-        first, end = (-(-number * self.units // self.lanes) for number in (lane, lane + 1))
-        return range(first, end)
+        return units_of_lanes(self.units, self.lanes, lane, lane + 1)
 
     def check(self, asked: JobRecord) -> None:
         """Hold what a start asks for against what is frozen here; sources that are new are let pass.
@@ -125,6 +124,11 @@ class JobRecord:
             return cls(**values | {"sources": _texts(values["sources"])})
         except (RecordRefused, TypeError) as error:
             raise _damaged(str(error)) from error
+
+
+def units_of_lanes(units: int, lanes: int, first: int, end: int) -> range:
+    """The hash units of lanes `first` to `end`, without the latter; a unit's lane is unit x lanes / units."""
+    return range(-(-first * units // lanes), -(-end * units // lanes))
 
 
 def _texts(values: Any) -> Iterable[str]:

@@ -95,17 +95,18 @@ class Barrier:
         # By front the last floor that was given to a sink.
         self._given: dict[int, Floor] = {}
         self._max_bundle_records = max_bundle_records
-        # Only where a lane has a last record, and only until min time has passed it, is there anything to drop.
         self._mark_every, self._mark = 0, NO_TICK
         self._own = own = tuple(sorted(lanes))
         assert own, "a barrier owns one lane at least"
         self._begun = {lane: key.packed() for lane, key in (last or {}).items() if lane in own}
+        # Only where a lane has a last record, and only until min time has passed it, is there anything to drop.
         self._found = dict(self._begun)
         self._found_tick = max((key.tick for lane, key in (last or {}).items() if lane in own), default=NO_TICK)
         # What a strand had in earlier lives other strands had, too, of some of its lanes: it begins with nothing.
         self._strand = _Lane(NO_KEY) if strand else None
-        self._lanes = {lane: _Lane(self._found.get(lane, NO_KEY)) for lane in own}
-        if self._strand is not None:
+        if self._strand is None:
+            self._lanes = {lane: _Lane(self._found.get(lane, NO_KEY)) for lane in own}
+        else:
             self._lanes = {own[0]: self._strand}
         self._width = len(own) if strand else 0
         self._keeps_floors = keeps_floors

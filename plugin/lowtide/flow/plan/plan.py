@@ -29,6 +29,7 @@ from lowtide.flow.steps.steps import (
     Step,
     Write,
 )
+from lowtide_snapshots.job.record import units_of_lanes
 
 Grouping = Literal["optimistic", "ordered"]
 """The way stateful steps come to the right order: by repair or by waiting for min time; the output is the same."""
@@ -267,11 +268,11 @@ class Plan:
 
     def lane_of_unit(self) -> npt.NDArray[np.int32]:
         """The lane of every hash unit, int32[units]. Every unit has one lane (R12)."""
-        return (np.arange(self.units, dtype=np.int64) * self.lanes // self.units).astype(np.int32)
+        return self.partition_of_unit(self.lanes)
 
     def units_of_lanes(self, first: int, end: int) -> range:
         """Return the hash units of lanes `first` to `end`, without the latter."""
-        return range(-(-first * self.units // self.lanes), -(-end * self.units // self.lanes))
+        return units_of_lanes(self.units, self.lanes, first, end)
 
     def partition_of_unit(self, partitions: int) -> npt.NDArray[np.int32]:
         """Return by hash unit its partition of a topic, int32[units]; the same however many lanes there are."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Order = Literal["before_next", "stream"]
 """The order of the end of a substream: before anything later is looked at, or by its place alone."""
-BEGUN = "begun"
+BEGUN = "/begun"
 """The suffix for the step that tells subscribers of labels that have begun, after the name of a `when_begun`."""
 
 
@@ -207,7 +207,7 @@ class WhenDone(WindowBy):
 
     @override
     def made_name(self, parents: Sequence[str]) -> str | None:
-        return f"{parents[0]}/{BEGUN}"  # The user names a `when_done`, and of a `when_begun` the step before.
+        return f"{parents[0]}{BEGUN}"  # The user names a `when_done`, and of a `when_begun` the step before.
 
     @override
     def taken(self, parents: Sequence[int]) -> Sequence[int]:
