@@ -235,7 +235,7 @@ def test_the_end_of_a_label_is_reported_without_a_poll_over_a_death(
     with contextlib.ExitStack() as opened:
 
         def begins(life: int) -> Any:
-            api = opened.enter_context(served(job, monkeypatch, life, labels={"indexed": "str"}))
+            api = opened.enter_context(served(job, monkeypatch, life, labels={"indexed": {"name": "str"}}))
             job.runs(**api.at.fields())
             return api
 
@@ -264,7 +264,7 @@ def test_a_label_that_there_cannot_be_fails_at_once(
 ) -> None:
     from lowtide_airflow.triggers import LabelEndedTrigger
 
-    with served(job, monkeypatch, labels={"paid": "int"}) as api:
+    with served(job, monkeypatch, labels={"paid": {"order": "int"}}) as api:
         job.runs(**api.at.fields())
         (event,) = events(LabelEndedTrigger(step=step, substream="a", **connected), [])
     assert error in event["error"]
