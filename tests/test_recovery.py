@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.job_program import Program
 from tests.settings import settings_of
-from tests.shop import Load, Shop, now_ms
-from tests.waiting import HANGS_S
+from tests.shop import Bought, Load, Order, Shop, buy, now_ms
+from tests.waiting import HANGS_S, wait_until
 
+from lowtide import Flow
+from lowtide import json as as_json
+from lowtide import kafka as from_kafka
 from lowtide.cli.snapshot import take
 
 if TYPE_CHECKING:
@@ -22,6 +27,27 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 Start = Callable[..., Program]
+BEHIND = 12_000
+
+
+class Slow:
+    """Gives an order back; after a moment for as long as a file is there."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def __call__(self, order: Order) -> Order:
+        if os.path.exists(self._file):
+            time.sleep(0.002)
+        return order
+
+
+def slowly(shop: Shop) -> Flow:
+    flow = Flow(shop.name)
+    orders = flow.read("orders", from_kafka(shop.sources[0], as_json(Order))).map(Slow(shop.hangs), name="slow")
+    bought = orders.key_by("user").scan("bought", buy, Bought("", "", 0))
+    bought.write("out", from_kafka(shop.sink, as_json(Bought), key="user"))
+    return flow
 
 
 @pytest.fixture(name="settings")
@@ -142,17 +168,21 @@ def test_a_job_goes_on_at_other_widths_from_a_commit_that_others_made(
 
 
 def test_a_snapshot_is_taken_while_a_job_catches_up_and_mends(
-    kafka: Kafka, settings: dict[str, object], start: Start
+    kafka: Kafka, settings: dict[str, object], start: Start, tmp_path: Path
 ) -> None:
     """One partition lies an hour behind the other; the life after it goes on from there, and replays the rest."""
-    held_back = settings | {"job.max_front_lead_ms": 5_000}
-    shop = Shop.open("catching-up", kafka, held_back, letters=2)
     hour_ms = 3_600_000
-    shop.produce(range(12_000), at_ms=now_ms() - hour_ms, partitions=(0,), step_ms=250)
-    shop.produce(range(12_000, 24_000), at_ms=now_ms() - hour_ms, partitions=(1,), step_ms=150)
+    held_back = settings | {"job.max_front_lead_ms": 5_000}
+    slow = tmp_path / "slow"
+    slow.touch()
+    written = "tests.test_recovery:slowly"
+    shop = replace(Shop.open("catching-up", kafka, held_back), hangs=str(slow), written_by=written)
+    shop.produce(range(BEHIND), at_ms=now_ms() - hour_ms, partitions=(0,), step_ms=250)
+    shop.produce(range(BEHIND), at_ms=now_ms() - hour_ms, partitions=(1,), step_ms=150)
     program = start(shop)
-    program.moved(1)
+    wait_until(lambda: program.client.status().totals.delivered, HANGS_S, "the job has begun to catch up")
     committed = take(program.client, shop.name, None, limit_s=HANGS_S)
+    slow.unlink()
     assert committed.min_time_ms is not None
     assert committed.min_time_ms < now_ms() - hour_ms / 60, "it was still behind"
     program.process.kill()
@@ -160,5 +190,5 @@ def test_a_snapshot_is_taken_while_a_job_catches_up_and_mends(
     program = start(shop)
     assert f"beginning from commit {committed.id}" in program.log()
     assert shop.judge.right()
-    assert program.client.status().totals.records_in < 24_000, "it has not read all of it again"
+    assert program.client.status().totals.records_in < BEHIND * 2, "it has not read all of it again"
     program.stop()
