@@ -58,7 +58,9 @@ share.coordinator.state.topic.num.partitions={partitions}
 group.initial.rebalance.delay.ms=0
 # A server that was killed may come back only after its last life's session: 9 s by default.
 broker.session.timeout.ms=4000
-broker.heartbeat.interval.ms=500
+broker.heartbeat.interval.ms=1000
+# By default the controller writes twice a second that nothing has happened, a third of what an idle broker costs.
+metadata.max.idle.interval.ms=5000
 num.network.threads=2
 num.io.threads=4
 # The cleaner's default buffer of 128 MiB is a quarter of the heap.
