@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.shop import Shop
-from tests.waiting import HANGS_S
+from tests.waiting import HANGS_S, Asked
 
 from lowtide.driver.recovery import StartFrom
 from lowtide.errors import LowtideError
@@ -79,9 +79,10 @@ class Program:
     def moved(self, records: int = 200, within_s: float = HANGS_S) -> Any:
         """Wait until the present life has delivered so many more; what it says of itself then."""
         before, deadline = self.client.status().totals.delivered, time.monotonic() + within_s
+        asked = Asked()
         while (view := self.client.status()).totals.delivered < before + records:
             assert time.monotonic() < deadline, view
-            time.sleep(POLL_S)
+            asked.pause()
         return view
 
     def ended(self, within_s: float = HANGS_S) -> int:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.floor_judge import FrontLog, read_recorded, wrong_floors
-from tests.waiting import HANGS_S
+from tests.waiting import HANGS_S, Asked
 
 from lowtide.api import Flow
 from lowtide.conf import Conf
@@ -41,7 +41,6 @@ from lowtide.sinks.kafka.floor_archive import read_archived
 from lowtide.sinks.kafka.lasts import read_lasts, topic_of
 
 DATED = "LogAppendTime"
-POLL_S = 0.3
 
 
 class Judge:
@@ -185,8 +184,9 @@ class Judge:
         return {sink: before(until_ms, lanes) for sink, lanes in sinks.items()}, letters
 
     def _await(self, topic: str, count: int, deadline: float, until_ms: int | None = None) -> None:
+        asked = Asked()
         while committed(self._conf, topic, until_ms) < count and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+            asked.pause()
 
 
 class _Sent:
