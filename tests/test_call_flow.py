@@ -339,6 +339,7 @@ def test_a_service_that_does_not_answer_is_named_and_counted(job: Job, service: 
     assert "lowtide_host_turn_seconds_count 0.0" not in control.metrics(), "loops have turned"
 
 
+@pytest.mark.nightly
 def test_only_fronts_stop_where_no_more_calls_may_be_open(
     kafka: Kafka, zookeeper: str, tmp_path: Path, service: Service
 ) -> None:

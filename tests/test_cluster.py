@@ -157,6 +157,7 @@ def test_state_is_kept_over_epochs_on_two_executors_and_the_loss_of_one_ends_the
     assert "start the job again" in ended
 
 
+@pytest.mark.nightly
 def test_a_program_goes_on_in_its_session_when_an_executor_is_lost(
     kafka: Kafka, zookeeper: str, tmp_path: Path
 ) -> None:

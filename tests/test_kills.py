@@ -118,6 +118,7 @@ def wait_for_another_tracker(driver: Driver, before: dict[str, Any]) -> dict[str
     pytest.fail(f"min time stands: {driver.status()}")
 
 
+@pytest.mark.nightly
 def test_nothing_is_lost_with_the_fork_server_the_service_or_the_driver(
     lives: Callable[..., Lives], tmp_path: Path
 ) -> None:

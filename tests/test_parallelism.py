@@ -55,7 +55,9 @@ def test_r12_the_same_bytes_at_every_parallelism_and_in_both_modes(spark: Spark)
     assert repairs > 0
 
 
-@pytest.mark.parametrize(("lanes", "partitions"), [(FOUR_LANES, FOUR_LANES), (8, 3)])
+@pytest.mark.parametrize(
+    ("lanes", "partitions"), [pytest.param(FOUR_LANES, FOUR_LANES, marks=pytest.mark.nightly), (8, 3)]
+)
 def test_a_job_goes_on_with_more_or_fewer_workers_and_in_the_other_mode(
     spark: Spark, lanes: int, partitions: int
 ) -> None:
@@ -97,6 +99,7 @@ def test_a_job_gets_more_lanes_between_two_lives(spark: Spark) -> None:
     assert {partition for partition, found in read_output(shop.conf.kafka, shop.sink).items() if found} == {0, 1}
 
 
+@pytest.mark.nightly
 def test_a_job_with_the_floors_of_another_gives_its_bytes(spark: Spark) -> None:
     """Floors are decisions that no log has: a job without them may order the same log otherwise."""
     first = Shop.open("blue", spark.kafka, spark.settings())

@@ -135,6 +135,7 @@ def test_a_job_goes_on_from_its_last_commit(spark: Spark, monkeypatch: pytest.Mo
     assert read < load.written, "it has not read all of it again"
 
 
+@pytest.mark.nightly
 def test_a_savepoint_that_is_overtaken_is_kept_beside_the_newer_one(spark: Spark) -> None:
     """R16, R17: both are committed and whole whatever is swept, and a life goes on right from either."""
     shop = Shop.open("beside", spark.kafka, spark.settings(), letters=2)
@@ -182,6 +183,7 @@ def test_a_savepoint_that_is_overtaken_is_kept_beside_the_newer_one(spark: Spark
         assert told == commits, "the first life that has the function tells all that are there, and no later one again"
 
 
+@pytest.mark.nightly
 def test_every_savepoint_named_as_done_is_recovered_from_whatever_was_killed_meanwhile(spark: Spark) -> None:
     """R15, R16: they are asked for beside the job's own snapshots, and a worker dies while one is under way."""
     shop = Shop.open("asked", spark.kafka, spark.settings() | {"snapshots.max_commit_age_s": 1.0}, letters=2)

@@ -55,6 +55,7 @@ def job(kafka: Kafka, zookeeper: str, tmp_path: Path) -> Iterator[Job]:
     job.close()
 
 
+@pytest.mark.nightly
 def test_a_job_with_one_sink_in_sqlite_writes_each_row_once_over_kills(job: Job) -> None:
     given = orders(3_000)
     for part in range(3):
