@@ -116,7 +116,7 @@ test: classes s3-server azurite postgres redis  ## run all tests but those under
 
 .PHONY: test-airflow
 test-airflow: classes chromium  ## run the tests under a real Airflow, which `make test` leaves out (ARGS='-k name')
-	$(RUN) -m pytest $(UNDER_AIRFLOW) $(or $(ARGS),-m "not nightly")
+	$(RUN) -m pytest $(UNDER_AIRFLOW) $(or $(ARGS),-m "not nightly" -n 2 --dist loadscope)
 	@echo "not part of this run: what make test-nightly runs"
 
 .PHONY: test-airflow-oldest
