@@ -42,6 +42,8 @@ CONNECT_EVERY_S = 0.05
 LAST_WORD_S = 2.0
 """Time for workers to read that the life is over."""
 POLL_S = 0.01
+SLOW_S = 0.002
+"""Least time until a line that took too little is looked at again."""
 
 
 class RelayServer(NoticeServer):
@@ -268,7 +270,7 @@ class RelayServer(NoticeServer):
         if line is None or line.over.done() or self.error is not None:
             return
         if line.slow:
-            self._sum_later = loop.call_later(self._flush_s, self._sum)
+            self._sum_later = loop.call_later(max(SLOW_S, self._flush_s), self._sum)
             return
         self._send_sum(line)
 

@@ -1,7 +1,9 @@
 """Relays over real sockets: the answers of one tracker, whatever is killed or cut off (R5, R10)."""
 
+import asyncio
 import random
 import time
+from typing import cast
 
 import pytest
 from hanging import HANGS_S
@@ -19,6 +21,8 @@ from lowtide_tracker import (
     Refused,
     TrackerClient,
 )
+from lowtide_tracker.relay_server import RelayServer
+from lowtide_tracker.up_line import UpLine
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -176,3 +180,27 @@ def test_a_process_of_another_life_is_refused_by_the_relay() -> None:
         with pytest.raises(Refused, match="this tracker serves 3"):
             client.connect()
         assert life.faults == []
+
+
+def test_a_relay_without_a_window_does_not_spin_while_the_tracker_is_slow() -> None:
+    asked = 0
+
+    class Slow:
+        over: asyncio.Future[None]
+
+        @property
+        def slow(self) -> bool:
+            nonlocal asked
+            asked += 1
+            return True
+
+    async def run() -> None:
+        server = RelayServer("127.0.0.1:1", secret=SECRET, incarnation=1, flush_s=0.0, on_fault=lambda _: None)
+        line = Slow()
+        line.over = asyncio.get_running_loop().create_future()
+        server._line = cast(UpLine, line)
+        server._sum()
+        await asyncio.sleep(0.1)
+
+    asyncio.run(run())
+    assert 1 <= asked <= 60
