@@ -30,6 +30,8 @@ REPLICATED = {
     # Leaders go back to the brokers that have come back when the test says so.
     "auto.leader.rebalance.enable": "false",
     "controlled.shutdown.enable": "true",
+    # Kafka's own: a broker that starts has the newest metadata once the controller has written some.
+    "metadata.max.idle.interval.ms": "500",
 }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
+from itertools import chain, combinations, repeat
 
 import msgspec
 import pytest
 
 from lowtide.core.operators.order.order import OrderKey
 from lowtide.sinks.contract import LaneName
+from lowtide.sinks.kafka import lasts
 from lowtide.sinks.kafka.claims import pair_of, transactional_id
 from lowtide.sinks.kafka.lasts import LastsUnreadable, records_of, topic_of
 from lowtide.sinks.kafka.lasts_records import Archived, Durable, archived_record, durable_of, last_of, owner_record
@@ -169,3 +170,15 @@ def test_transactional_ids_name_job_level_and_lane() -> None:
     names = {(job, level, lane) for job in ("a", "a.1", "a.1.1") for level in (0, 1, 11) for lane in (0, 1, 11)}
     assert transactional_id("count", 1, 3) == "lowtide.count.1.3"
     assert len({each for name in names for each in pair_of(transactional_id(*name))}) == 2 * len(names)
+
+
+@pytest.mark.parametrize(
+    ("denials", "within_s", "found"), [(2, 60.0, "id"), (1_000_000, 0.1, None)], ids=["it starts", "it is gone"]
+)
+def test_a_broker_that_denies_a_topic_for_a_moment_has_not_lost_it(
+    denials: int, within_s: float, found: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = chain(repeat(None, denials), repeat("id"))
+    monkeypatch.setattr(lasts, "topic_id", lambda *_: next(answers))
+    monkeypatch.setattr(lasts, "GONE_S", within_s)
+    assert lasts.made_id({}, "lowtide.orders.last", 1.0) == found

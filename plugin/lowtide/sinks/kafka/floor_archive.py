@@ -10,7 +10,6 @@ it loses them. It needs no fence: floors below a commit are decided, so every li
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +18,11 @@ from lowtide.conf import KafkaConf
 from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.core.fronts.floors import Steps
 from lowtide.errors import ServiceUnavailable
-from lowtide.sinks.kafka.lasts import TOPIC_CONFIG, LastsLost, name_beside, newest, topic_id, write
+from lowtide.sinks.kafka.lasts import TOPIC_CONFIG, LastsLost, made_id, name_beside, newest, topic_id, write
 from lowtide.sinks.kafka.lasts_records import Archived, Durable, archived_record, durable_of, floor_of, floor_records
 from lowtide_tracker import Floor
 
 CONFIG = {**TOPIC_CONFIG, "segment.bytes": str(64 << 20)}
-SHOWN_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +117,11 @@ def read_archived(
     return tuple(floors)
 
 
-def _shown(settings: Mapping[str, str], archive: str, limit_s: float) -> str | None:
-    """Return the id of a topic that was just made: brokers learn it from the controller, a moment later."""
-    deadline = time.monotonic() + limit_s
-    while (found := topic_id(settings, archive, limit_s)) is None and time.monotonic() < deadline:
-        time.sleep(SHOWN_POLL_S)
-    return found
-
-
 def _opened(settings: Mapping[str, str], archive: str, known: Archived | None, limit_s: float) -> str:
     """The archive's id; the topic is made at its first use."""
-    found = topic_id(settings, archive, limit_s)
-    if known is None and found is None:
+    if known is None and topic_id(settings, archive, limit_s) is None:
         _make(settings, archive, limit_s)
-        found = _shown(settings, archive, limit_s)
+    found = made_id(settings, archive, limit_s)
     if found is None or (known is not None and found != known.topic_id):
         raise LastsLost(
             f'the topic "{archive}", which has the floors of everything delivered before the last commit, '

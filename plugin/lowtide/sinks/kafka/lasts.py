@@ -68,6 +68,10 @@ READ_S = 0.2
 END_WAIT_MS = 10
 FIRST_ANSWER_S = 2.0
 """Waited for the first answer about a topic, and twice as long each time: a request may go unanswered."""
+GONE_S = 3.0
+"""Time for which brokers must deny a topic that was made: one that has just started, or a topic that was just made,
+takes a moment until the controller has told it."""
+GONE_POLL_S = 0.1
 SAY_EVERY_S = 5.0
 
 
@@ -98,12 +102,11 @@ def open_lasts(kafka: KafkaConf, job: str, known_id: str | None, generation: int
     """
     topic = topic_of(job, generation)
     settings, limit_s = librdkafka_settings(kafka), kafka.reach_limit_ms / 1000
-    found = topic_id(settings, topic, limit_s)
-    if found is None and known_id is None:
+    if known_id is None and topic_id(settings, topic, limit_s) is None:
         # If another start of the job has made it meanwhile, ZooKeeper decides which of the two continues.
         with suppress(TopicExists):
             Topics(kafka).create(topic, config=TOPIC_CONFIG)
-        found = topic_id(settings, topic, limit_s)
+    found = made_id(settings, topic, limit_s)
     if found is None:
         raise _lost(settings, topic, "is gone")
     if known_id is not None and found != known_id:
@@ -263,6 +266,7 @@ def _newest(
 ) -> dict[bytes, bytes]:
     from confluent_kafka import KafkaError
 
+    unknown = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
     table: dict[bytes, bytes] = {}
     now = time.monotonic()
     position, say_at, deadline = 0, now + SAY_EVERY_S, now + limit_s
@@ -289,7 +293,7 @@ def _newest(
             elif error.code() == KafkaError._PARTITION_EOF:
                 # Transaction markers after the last record show in this offset alone.
                 position = message.offset()
-            elif error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            elif error.code() in unknown and made_id(settings, topic, limit_s) is None:
                 raise _lost(settings, topic, "is gone")
         if position > before:
             deadline = time.monotonic() + limit_s
@@ -324,6 +328,14 @@ def topic_id(settings: Mapping[str, str], topic: str, limit_s: float) -> str | N
             wait_s *= 2
 
 
+def made_id(settings: Mapping[str, str], topic: str, limit_s: float) -> str | None:
+    """Return the id of a topic that was made; None once brokers deny it for `GONE_S` (errors: ServiceUnavailable)."""
+    until = time.monotonic() + GONE_S
+    while (found := topic_id(settings, topic, limit_s)) is None and time.monotonic() < until:
+        time.sleep(GONE_POLL_S)
+    return found
+
+
 def _end_offset(settings: Mapping[str, str], topic: str, limit_s: float, *, committed: bool) -> int:
     """Return the offset after the last one; if `committed`, that of the first open transaction."""
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -334,7 +346,7 @@ def _end_offset(settings: Mapping[str, str], topic: str, limit_s: float, *, comm
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     partition, spec = TopicPartition(topic, 0), OffsetSpec.latest()  # type: ignore[no-untyped-call]
     while True:
-        if topic_id(settings, topic, limit_s) is None:
+        if made_id(settings, topic, limit_s) is None:
             raise _lost(settings, topic, "is gone")
         try:
             # fmt: off
