@@ -23,7 +23,7 @@ def compare_job(flow: Flow, conf: Conf, topic: str) -> tuple[Verdict, dict[int, 
         topic: The topic of its output.
 
     Returns:
-        The verdict, and the delivered records, by lane.
+        The verdict, and the delivered records, by partition.
     """
     plan = compile_job(flow, conf)
     with ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:
@@ -33,4 +33,4 @@ def compare_job(flow: Flow, conf: Conf, topic: str) -> tuple[Verdict, dict[int, 
     fronts = {f"{entry.partition.source}-{entry.partition.partition}": entry.number for entry in register.entries}
     delivered = read_output(conf.kafka, topic)
     log = read_sources(conf.kafka, plan, fronts)
-    return compare(plan, log, [*register.floors(), *floors], delivered), delivered
+    return compare(plan, log, [*register.floors(), *floors], delivered, partitions=len(delivered)), delivered

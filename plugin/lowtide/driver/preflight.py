@@ -55,18 +55,19 @@ def needed_topics(plan: Plan, conf: Conf, *, sources: int | None = None) -> list
     Args:
         plan: The plan.
         conf: The conf of its job.
-        sources: How many partitions a source gets; by default one per lane, as a sink.
+        sources: How many partitions a source gets; by default one per lane that the conf names, or worker, as a sink.
     """
+    partitions = conf.job.lanes or plan.parallelism
     lag_ms = least_lag_ms(conf.snapshots.max_commit_age_s)
     compacted = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)}
     found: dict[str, NewTopic] = {}
     for vertex in plan.sources():
         source = vertex.step.source
         config = compacted if source.compacted else {}
-        found[source.topic] = NewTopic(source.topic, sources or plan.lanes, config)
+        found[source.topic] = NewTopic(source.topic, sources or partitions, config)
     letters = plan.dead_letters.topic if plan.dead_letters is not None else None
     for topic in sink_topics(plan):
-        found[topic] = NewTopic(topic, 1 if topic == letters else plan.lanes)
+        found[topic] = NewTopic(topic, 1 if topic == letters else partitions)
     return list(found.values())
 
 

@@ -51,7 +51,7 @@ def layout(where: Path, text: str = FLOW, **settings: Any) -> Layout:
 def test_the_same_flow_elsewhere_is_the_same(tmp_path: Path) -> None:
     here, there = layout(tmp_path / "here"), layout(tmp_path / "there", folder="/elsewhere", stop_limit_s=7.0)
     assert here == there
-    assert (here.levels, here.parallelism, here.lanes) == (2, 2, 2)
+    assert (here.levels, here.parallelism, here.lanes) == (2, 2, 32)
     assert Layout.of(here.fields()) == here
 
 

@@ -49,6 +49,10 @@ PATH_LIMIT_ELEMENTS = 256
 """The longest child path; every record carries its own, and loops multiply what their bodies append to it."""
 
 
+DEFAULT_LANES = 32
+"""Of a job that names no lanes and writes to topics alone: room to grow, which costs nothing there."""
+
+
 def compile_flow(
     flow: FlowGraph,
     *,
@@ -105,9 +109,13 @@ def compile_flow(
 
 
 def compile_job(flow: FlowGraph, conf: Conf) -> Plan:
-    """Lay a flow out by a configuration; see `compile_flow`."""
+    """Lay a flow out by a configuration; see `compile_flow`.
+
+    Where the configuration names no lanes they are many, unless the flow keeps something by lane: a file, a
+    connection or a partition for each.
+    """
     job = conf.job
-    return compile_flow(
+    plan = compile_flow(
         flow,
         units=conf.exchange.units,
         parallelism=job.parallelism,
@@ -116,6 +124,9 @@ def compile_job(flow: FlowGraph, conf: Conf) -> Plan:
         grouping=job.grouping,
         early_keys=job.early_keys,
     )
+    if job.lanes is not None or len(list(plan.delivering())) > len(list(plan.kafka_sinks())):
+        return plan
+    return replace(plan, lanes=max(plan.parallelism, min(DEFAULT_LANES, plan.units)))
 
 
 class _Layout:
