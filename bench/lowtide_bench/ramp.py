@@ -12,6 +12,7 @@ A ramp gives two figures:
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -137,14 +138,26 @@ class Step:
         return {"rate": self.rate, "received_per_s": round(self.received_per_s), **lags, "kept": self.kept}
 
 
-def steps(arrivals: Arrivals, ramp: Ramp, law: Law = STRICT) -> list[Step]:
-    """Return the result of each step that counts; O(steps x messages)."""
+def one_each(count: int) -> int:
+    """Return `count`: a record comes out as one message."""
+    return count
+
+
+def steps(arrivals: Arrivals, ramp: Ramp, law: Law = STRICT, outputs: Callable[[int], int] = one_each) -> list[Step]:
+    """Return the result of each step that counts; O(steps x messages).
+
+    Args:
+        arrivals: All messages that arrived.
+        ramp: The schedule of the records.
+        law: What a step is kept by.
+        outputs: As in `Records`.
+    """
     found = []
     quarter_ns = round(ramp.step_s * NS / 4)
     for number, rate in list(enumerate(ramp.rates))[ramp.warmup_steps :]:
         start, end = ramp.start_of(number), ramp.start_of(number + 1)
-        before = _lag_ms(arrivals, ramp, (start, start + quarter_ns), law.percent)
-        lag = _lag_ms(arrivals, ramp, (end - quarter_ns, end), law.percent)
+        before = _lag_ms(arrivals, ramp, (start, start + quarter_ns), law.percent, outputs)
+        lag = _lag_ms(arrivals, ramp, (end - quarter_ns, end), law.percent, outputs)
         received = np.count_nonzero((arrivals.received_ns >= start) & (arrivals.received_ns < end))
         kept = law.keeps(before, lag, 3 * quarter_ns / 1e6)
         found.append(Step(rate, received * NS / (end - start), before, lag, kept))
@@ -164,7 +177,9 @@ def drained_per_s(arrivals: Arrivals, ramp: Ramp) -> float | None:
     return round(len(late) / lasted_s, 1) if lasted_s >= DRAIN_LEAST_S else None
 
 
-def _lag_ms(arrivals: Arrivals, ramp: Ramp, window_ns: tuple[int, int], percent: float) -> float:
+def _lag_ms(
+    arrivals: Arrivals, ramp: Ramp, window_ns: tuple[int, int], percent: float, outputs: Callable[[int], int]
+) -> float:
     first, last = (ramp.due(end_ns - 1) for end_ns in window_ns)
     inside = (arrivals.sequence >= first) & (arrivals.sequence < last)
-    return latency_of_due_ms(arrivals.only(inside), last - first, percent)
+    return latency_of_due_ms(arrivals.only(inside), outputs(last) - outputs(first), percent)

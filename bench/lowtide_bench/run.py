@@ -113,8 +113,8 @@ def shares(figures: Mapping[str, Any], other: Mapping[str, Any], highest: int) -
 
 
 def _ramped(fresh: Callable[[], Subject], rise: Rise, say: Say) -> dict[str, Any]:
-    _, arrivals, schedule, observed = undisturbed(fresh, rise, say)
-    found = steps(arrivals, schedule)
+    subject, arrivals, schedule, observed = undisturbed(fresh, rise, say)
+    found = steps(arrivals, schedule, outputs=subject.way.records.outputs)
     return {
         "sustained_per_s": sustained(found),
         "drained_per_s": drained_per_s(arrivals, schedule),

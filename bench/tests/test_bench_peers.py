@@ -124,6 +124,17 @@ def test_a_step_whose_records_never_came_is_not_kept() -> None:
     assert found[1].as_json()["lag_ms"] is None
 
 
+def test_a_document_is_due_with_all_its_words() -> None:
+    ramp, due = ramp_and_due(100, 150)
+    sent = np.repeat(due, 20)
+    numbers = np.repeat(np.arange(len(due)), 20)
+    late = np.full_like(sent, 1_000_000)
+    came = np.arange(len(sent)) % 20 < 8
+    some = Arrivals(numbers[came], sent[came], sent[came], (sent + late)[came], 0)
+    assert [step.kept for step in steps(some, ramp, WIDE)] == [True, True]
+    assert [step.kept for step in steps(some, ramp, WIDE, lambda count: 20 * count)] == [False, False]
+
+
 def test_records_that_never_came_count_as_late_without_end() -> None:
     due = np.arange(100) * NS
     some = arrivals(due, np.full_like(due, 2_000_000), np.arange(100) < 95)
