@@ -7,7 +7,7 @@ import struct
 import numpy as np
 
 from lowtide.flow.schema.raw_record import Raw
-from lowtide_bench.record import KEYS, Int64s
+from lowtide_bench.record import KEYS, Int64s, out_of_step
 
 _VALUE = struct.Struct("<8sqqq")
 _ROWS = np.dtype([("key", "S8"), ("sequence", "<i8"), ("sent_ns", "<i8"), ("count", "<i8")])
@@ -58,15 +58,12 @@ class Counted:
 
     def faults(self, rest: Int64s) -> int | None:
         """Count the counts that are not one more than their key's previous count; a key's first must be 1."""
-        if not len(rest):
-            return 0
-        keys, counts = rest
-        order = np.argsort(keys, kind="stable")
-        keys, counts = keys[order], counts[order]
-        first = np.ones(len(keys), np.bool_)
-        first[1:] = keys[1:] != keys[:-1]
-        before = np.where(first, 0, np.concatenate(([0], counts[:-1])))
-        return int(np.count_nonzero(counts != before + 1))
+        return out_of_step(rest)
+
+    def results(self, sequence: int) -> list[tuple[int, int]]:
+        """Return identity and key of each result of a record; the key is read as a number."""
+        key, _ = self.message(sequence, 0)
+        return [(sequence, int.from_bytes(key or b"", "little"))]
 
 
 class Uncounted(Counted):

@@ -9,6 +9,7 @@ from lowtide import Flow, json, kafka, raw
 from lowtide_bench.counted import Counted, Uncounted, count
 from lowtide_bench.documents import Change, Document, Documents, Index, Versions, changes, update_index
 from lowtide_bench.record import Records, Sample, Samples
+from lowtide_bench.words import Occurrence, Words, count_word, occurrences
 
 Make = Callable[[str, str, str], Flow]
 """Returns a flow, given a name for the job, the source's topic and the sink's."""
@@ -56,12 +57,24 @@ def inverted_index(name: str, source: str, sink: str) -> Flow:
     return flow
 
 
+def word_count(name: str, source: str, sink: str) -> Flow:
+    """Return a flow that counts the words of all documents."""
+    flow = Flow(name)
+    (
+        flow.read("documents", kafka(source, json(Document))).flat_map(occurrences)
+        .key_by("word").scan("count", count_word, 0)
+        .write("counts", kafka(sink, json(Occurrence), key="word"))
+    )  # fmt: skip
+    return flow
+
+
 COUNTING = "running-count"
 """The flow whose work the skeleton can do; it passes on the records of all others."""
 
 FLOWS: Mapping[str, Measured] = {
     COUNTING: Measured(running_count, Counted, Uncounted),
     "inverted-index": Measured(inverted_index, Documents, Versions),
+    "word-count": Measured(word_count, Words, Versions),
     "passthrough": Measured(passthrough, Samples, Samples),
 }
 

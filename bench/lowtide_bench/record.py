@@ -39,6 +39,23 @@ class Records(Protocol):
         """Return the number of wrong messages, given the further rows of all of them in order; None if unknown."""
 
 
+def out_of_step(rest: Int64s) -> int:
+    """Count the counts that are not one more than their key's previous count; a key's first must be 1.
+
+    Args:
+        rest: int64[2, n] of key and count, in the order of arrival.
+    """
+    if not len(rest):
+        return 0
+    keys, counts = rest
+    order = np.argsort(keys, kind="stable")
+    keys, counts = keys[order], counts[order]
+    first = np.ones(len(keys), np.bool_)
+    first[1:] = keys[1:] != keys[:-1]
+    before = np.where(first, 0, np.concatenate(([0], counts[:-1])))
+    return int(np.count_nonzero(counts != before + 1))
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """A record of `passthrough`: about 100 bytes of JSON.

@@ -149,7 +149,7 @@ EPOCH = click.option(
 )
 FLOW = click.option(
     "--flow",
-    type=click.Choice(["running-count", "inverted-index", "passthrough"]),
+    type=click.Choice(["running-count", "inverted-index", "word-count", "passthrough"]),
     default="running-count",
     show_default=True,
 )
