@@ -8,13 +8,21 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from lowtide.core.operators.order.order import Position
+from lowtide.flow.plan.compiler import compile_flow
+from lowtide.local.run import Message, run_log
 from lowtide_bench.arrivals import Arrivals, latency_of_due_ms
 from lowtide_bench.cli.peers import peers
 from lowtide_bench.counted import Counted
-from lowtide_bench.peers import NAMES
-from lowtide_bench.peers.judge import Verdict, judge
-from lowtide_bench.peers.measure import hopeless
+from lowtide_bench.documents import DOCUMENTS
+from lowtide_bench.flows import FLOWS, records_of
+from lowtide_bench.peers import FLOWS as PEER_FLOWS
+from lowtide_bench.peers import NAMES, Extent
+from lowtide_bench.peers.judge import RESULTS, Verdict, judge
+from lowtide_bench.peers.measure import Measurement, hopeless
 from lowtide_bench.peers.program import why
+from lowtide_bench.peers.programs.bare_count import of_documents
+from lowtide_bench.peers.programs.steps import STEPS
 from lowtide_bench.peers.systems import SYSTEMS
 from lowtide_bench.peers.systems.flink import newest_checkpoint
 from lowtide_bench.peers.table import table
@@ -82,6 +90,74 @@ def test_a_state_that_was_lost_is_wrong_though_every_record_has_one_result() -> 
     found = verdict(values)
     assert (found.lost, found.duplicated) == (0, 0)
     assert found.wrong > 0
+
+
+class Sent:
+    """A message as librdkafka gives it."""
+
+    def __init__(self, flow: str, number: int) -> None:
+        self._value = records_of(flow).message(number, 1_000 + number)[1]
+
+    def error(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return self._value
+
+
+def of_flow(flow: str, numbers: list[int]) -> list[bytes]:
+    """What the programs' steps make of these documents."""
+    return [value for _, value in of_documents(flow)(Sent(flow, number) for number in numbers)]
+
+
+def verdict_of(flow: str, values: list[bytes], sent: int) -> Verdict:
+    known = records_of(flow).read(values)
+    return judge(np.vstack((known[:2], known[:2], known[2:])), sent, PARTITIONS, flow)
+
+
+@pytest.mark.parametrize("flow", STEPS)
+def test_the_steps_of_the_peers_do_what_lowtides_flow_does(flow: str) -> None:
+    numbers = [-1, *range(DOCUMENTS + 300)]
+    records = records_of(flow)
+    log = []
+    for place, number in enumerate(numbers):
+        key, value = records.message(number, 1_000 + number)
+        log.append(Message(Position(0, place), place, key, value))
+    plan = compile_flow(FLOWS[flow].make("job", "in", "out"), parallelism=1)
+    (source,) = plan.sources()
+    (delivered,) = run_log(plan, {source.name: log})[0].values()
+    decoded = [[json.loads(value) for value in values] for values in (
+        of_flow(flow, numbers), [message.value or b"" for message in delivered],
+    )]  # fmt: skip
+    ours, theirs = ({(each["word"], each.get("number", each.get("count"))): each for each in one} for one in decoded)
+    assert ours == theirs
+    assert len(ours) == len(decoded[0]) == len(decoded[1])
+
+
+@pytest.mark.parametrize("flow", STEPS)
+def test_documents_are_judged_by_their_words(flow: str) -> None:
+    sent = DOCUMENTS + 200
+    values = of_flow(flow, [-2, -1, *range(sent)])
+    assert len(values) == PARTITIONS + records_of(flow).outputs(sent)
+    assert verdict_of(flow, values, sent) == Verdict(0, 0, 0)
+    assert verdict_of(flow, values[:-3], sent) == Verdict(lost=3, duplicated=0, wrong=3)
+    assert verdict_of(flow, [*values, *values[-5:]], sent) == Verdict(lost=0, duplicated=5, wrong=0)
+    forgot = of_flow(flow, [-2, -1, *range(1_000)]) + of_flow(flow, list(range(1_000, sent)))
+    assert verdict_of(flow, forgot, sent).wrong > 0
+
+
+@pytest.mark.parametrize("flow", PEER_FLOWS)
+def test_every_flow_of_the_peers_is_one_of_lowtides_and_is_judged(flow: str) -> None:
+    due = [identity for number in range(1_500) for identity, _ in RESULTS[flow].results(number)]
+    assert len(due) == len(set(due)) == FLOWS[flow].records().outputs(1_500)
+
+
+def test_a_system_that_cannot_do_a_flow_says_why() -> None:
+    extent = Extent(flow="inverted-index", rates=(100, 200), seconds=1, warmup_s=0, limits=False, kill=False, tries=1)
+    here: Any = None
+    found = Measurement(SYSTEMS["spark-real-time"], here, extent, print).rows()
+    assert [row["rate"] for row in found] == [100, 200]
+    assert all("takes no Python" in row["error"] for row in found)
 
 
 def arrivals(sent_ns: Int64s, late_ns: Int64s, came: Any = slice(None)) -> Arrivals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,12 +11,20 @@ import click
 from lowtide.conf import Conf
 from lowtide_bench.cli.options import TRIES, Names, Rates, gathered
 from lowtide_bench.cli.running import ended_by_sigterm, progress
-from lowtide_bench.peers import NAMES, Extent
+from lowtide_bench.peers import FLOWS, NAMES, Extent
 
 
 @click.command()
 @Names(NAMES).option("--systems", "Measure these, in this order.")
-@click.option("--rates", type=Rates(), default="1000,50000", show_default=True, help="Records a second.")
+@click.option(
+    "--flow", type=click.Choice(list(FLOWS)), default="running-count", show_default=True, help="What each does."
+)
+@click.option(
+    "--rates",
+    type=Rates(),
+    default=(),
+    help="Records a second, or documents; by default 1000,50000 or 100,1000.",
+)
 @click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="How long is measured.")
 @click.option(
     "--warmup", "warmup_s", type=click.FloatRange(min=0), default=15.0, show_default=True, help="Seconds before that."
@@ -32,7 +41,7 @@ from lowtide_bench.peers import NAMES, Extent
     help="Measure nothing: take the last line of this file.",
 )
 def peers(*, systems: tuple[str, ...], options: Extent, as_table: bool, saved: Path | None) -> int:
-    """Measure the running count of 1,000 keys on each system, one after another on one broker.
+    """Measure the running count of 1,000 keys, or another flow, on each system, one after another on one broker.
 
     The last line is one object. Run it by `make peers`, which brings what the systems are set up with.
 
@@ -43,6 +52,7 @@ def peers(*, systems: tuple[str, ...], options: Extent, as_table: bool, saved: P
     from lowtide_bench.peers.systems import SYSTEMS
     from lowtide_bench.peers.table import table
 
+    options = dataclasses.replace(options, rates=options.rates or FLOWS[options.flow])
     if saved is not None:
         result = json.loads(saved.read_text().splitlines()[-1])
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 NAMES = (
@@ -10,12 +11,18 @@ NAMES = (
 )  # fmt: skip
 """The systems, in the order of the README's table."""
 
+FLOWS: Mapping[str, tuple[int, ...]] = {
+    "running-count": (1_000, 50_000), "word-count": (100, 1_000), "inverted-index": (100, 1_000),
+}  # fmt: skip
+"""The flows, each with the rates to measure it at by default: a document is the work of some 20 records."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
     """Extent of the measurement.
 
     Attributes:
+        flow: The flow, one of `FLOWS`.
         rates: Rates at which to measure latency, in records per second.
         seconds: Duration of each.
         warmup_s: Duration of the load before that.
@@ -24,6 +31,7 @@ class Extent:
         tries: Limit on measurements of one figure, which are repeated while the machine disturbs them.
     """
 
+    flow: str
     rates: tuple[int, ...]
     seconds: float
     warmup_s: float

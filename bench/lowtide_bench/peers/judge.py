@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from lowtide_bench.counted import Counted
+from lowtide_bench.documents import Documents
 from lowtide_bench.record import Int64s
+from lowtide_bench.words import Words
+
+
+class Results(Protocol):
+    """Results that records must have, each numbered within its key from 1."""
+
+    def results(self, sequence: int) -> list[tuple[int, int]]:
+        """Return identity and key of each result of a record."""
+
+
+RESULTS: Mapping[str, Results] = {
+    "running-count": Counted(), "word-count": Words(), "inverted-index": Documents(),
+}  # fmt: skip
+"""By flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Final view of the running count by a reader with `isolation.level=read_committed`.
+    """Final view of the results by a reader with `isolation.level=read_committed`.
 
     Attributes:
-        lost: Records without a result.
-        duplicated: Results of a record beyond its first.
-        wrong: For each key with n records sent: the numbers from 1 to n that no result has, and the numbers that
+        lost: Results that never came.
+        duplicated: Results beyond the first of their identity.
+        wrong: For each key that must have n results: the numbers from 1 to n that no result has, and the numbers that
             results have besides. Such state was lost or counted twice.
     """
 
@@ -32,21 +48,21 @@ class Verdict:
         return {"lost": self.lost, "duplicated": self.duplicated, "wrong": self.wrong}
 
 
-def judge(columns: Int64s, sent: int, partitions: int) -> Verdict:
-    """Judge a run; O(records sent).
+def judge(columns: Int64s, sent: int, partitions: int, flow: str = "running-count") -> Verdict:
+    """Judge a run; O(results due).
 
     Args:
-        columns: The reader's data: int64[6, n] of number, due, Kafka's timestamp, receipt, key, count.
+        columns: The reader's data: int64[6, n] of identity, due, Kafka's timestamp, receipt, key, number in the key.
         sent: Records 0 to `sent` - 1 were sent, and before them a probe to each partition: -1 and below.
         partitions: Partitions of the topic.
+        flow: The flow that gave the results.
     """
-    numbers, keys, counts = columns[0], columns[4], columns[5]
-    numbers = numbers[numbers >= 0]
-    different = len(np.unique(numbers))
-    records = Counted()
-    of_key = Counter(records.message(number, 0)[0] for number in range(-partitions, sent))
-    expected = {
-        (int.from_bytes(key or b"", "little"), count) for key, last in of_key.items() for count in range(1, last + 1)
-    }
-    found = set(zip(keys.tolist(), counts.tolist(), strict=True))
-    return Verdict(sent - different, len(numbers) - different, len(expected ^ found))
+    identities, keys, numbers = columns[0], columns[4], columns[5]
+    identities = identities[identities >= 0]
+    different = np.unique(identities)
+    due = [result for sequence in range(-partitions, sent) for result in RESULTS[flow].results(sequence)]
+    lost = np.setdiff1d([identity for identity, _ in due if identity >= 0], different)
+    of_key = Counter(key for _, key in due)
+    expected = {(key, number) for key, last in of_key.items() for number in range(1, last + 1)}
+    found = set(zip(keys.tolist(), numbers.tolist(), strict=True))
+    return Verdict(len(lost), len(identities) - len(different), len(expected ^ found))

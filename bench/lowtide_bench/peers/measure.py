@@ -15,6 +15,7 @@ from lowtide.conf import Conf
 from lowtide.errors import LowtideError
 from lowtide_bench.arrivals import latency_of_due_ms, null_unless_finite
 from lowtide_bench.companion import Companion
+from lowtide_bench.flows import COUNTING
 from lowtide_bench.ground import Ground, described, ground
 from lowtide_bench.load import Load, Rise
 from lowtide_bench.outages import outage
@@ -28,10 +29,11 @@ from lowtide_bench.schedule import NS, Schedule
 from lowtide_bench.session import SILENCE_LIMIT_S, Say, Subject, observe, undisturbed
 from lowtide_bench.systems import System
 
-FLOW = "running-count"
 START_LIMIT_S = 300.0
 """Limit on a start: a JVM and a first batch on a busy machine."""
 LEAST_STEP_S = 4.0
+DOCUMENT = 20
+"""Factor between the rates of records and of documents at which to look for a limit: each has so many words."""
 STEP_SHARE = 0.4
 """Duration of each rate on the way to the limit, as a share of the measured seconds."""
 SHIFT = 4
@@ -87,6 +89,8 @@ class Measurement:
         """Return a row per rate."""
         kind, extent = self._kind, self._extent
         head = {"system": kind.name, "title": kind.title, "delivery": kind.delivery}
+        if extent.flow in kind.unable:
+            return [{**head, "rate": rate, "error": kind.unable[extent.flow]} for rate in extent.rates]
         if self._part("set-up", self._install) is None:
             return [{**head, "rate": rate, "error": self._errors[0]} for rate in extent.rates]
         common: dict[str, Any] = {"sustained_per_s": None, "lost": None, "duplicated": None, "wrong": None}
@@ -120,11 +124,12 @@ class Measurement:
 
     def _limit(self) -> dict[str, Any]:
         """Find the highest rate that the system keeps up with by steps; add lower or higher ones once if needed."""
-        rates, tried = self._kind.rates, []
+        share = 1 if self._extent.flow == COUNTING else DOCUMENT
+        rates, tried = tuple(rate // share for rate in self._kind.rates), []
         for attempt in range(2):
             fresh = partial(self._subject, f"limit-{attempt}", SILENCE_LIMIT_S)
-            _, arrivals, ramp, observed = undisturbed(fresh, self._rise(rates), self._say)
-            found = steps(arrivals, ramp, WIDE)
+            subject, arrivals, ramp, observed = undisturbed(fresh, self._rise(rates), self._say)
+            found = steps(arrivals, ramp, WIDE, subject.way.records.outputs)
             tried += [step.as_json() for step in found]
             kept = [step.rate for step in found if step.kept]
             if kept and max(kept) < rates[-1]:
@@ -147,7 +152,8 @@ class Measurement:
         extent = self._extent
         load = Load(rate, extent.seconds, extent.warmup_s, extent.tries)
         subject, arrivals, schedule, observed = undisturbed(fresh, load, self._say)
-        measured, due = arrivals.measured(schedule), schedule.count - schedule.warmup_count
+        outputs = subject.way.records.outputs
+        measured, due = arrivals.measured(schedule), outputs(schedule.count) - outputs(schedule.warmup_count)
         names = {"p50_ms": 50.0, "p99_ms": 99.0, "max_ms": 100.0}
         return {
             **{name: null_unless_finite(latency_of_due_ms(measured, due, percent)) for name, percent in names.items()},
@@ -166,7 +172,7 @@ class Measurement:
         return {
             **_verdict(subject, observed.sent).as_json(),
             "killed_at_rate": rate,
-            "killed_of": observed.sent,
+            "killed_of": observed.due,
             **outage(arrivals, killer.killed_ns, last).as_json(),
         }
 
@@ -174,7 +180,7 @@ class Measurement:
         """The system with topics and a folder of its own."""
         kind, here = self._kind, self._here
         self._say(f"{what}: starting")
-        way = here.way(FLOW, f"{kind.name}-{what}")
+        way = here.way(self._extent.flow, f"{kind.name}-{what}")
         folder = here.folder / way.sink
         folder.mkdir()
         place = Place(way, folder, here.conf)
@@ -207,4 +213,4 @@ def hopeless(rate: int, limit: Mapping[str, Any]) -> bool:
 
 
 def _verdict(subject: Subject, sent: int) -> Verdict:
-    return judge(np.load(subject.file), sent, subject.way.partitions)
+    return judge(np.load(subject.file), sent, subject.way.partitions, subject.way.flow)

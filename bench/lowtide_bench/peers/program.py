@@ -10,7 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -44,7 +44,8 @@ class Place:
         """Return a program's task, as JSON."""
         way = self.way
         common = {"kafka": way.kafka, "source": way.source, "sink": way.sink, "partitions": way.partitions}
-        return json.dumps({**common, "checkpoints": str(self.folder / "checkpoints"), **more})
+        checkpoints = str(self.folder / "checkpoints")
+        return json.dumps({"flow": way.flow, **common, "checkpoints": checkpoints, **more})
 
 
 @runtime_checkable
@@ -67,6 +68,7 @@ class Kind:
         install: Fetches its software; raises LowtideError if that is not available here.
         start: Starts it.
         snapshots_s: Interval at which to request snapshots; 0 if it takes its own.
+        unable: Reason why it cannot do a flow, by the flow's name.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Kind:
     install: Callable[[], None]
     start: Callable[[Place], Restartable]
     snapshots_s: float = 0.0
+    unable: Mapping[str, str] = field(default_factory=dict)
 
 
 class Program(Restartable):
@@ -98,7 +101,9 @@ class Program(Restartable):
         scratch.mkdir()
         # A process that is killed leaves its temporary files, so they go with the folder.
         temporary = {"TMPDIR": str(scratch), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch}"}
-        self._environment = {**os.environ, **temporary, **environment}
+        # Processes that a peer starts to run Python import `programs/steps.py` too.
+        modules = os.pathsep.join(filter(None, (str(PROGRAMS), os.environ.get("PYTHONPATH"))))
+        self._environment = {**os.environ, "PYTHONPATH": modules, **temporary, **environment}
         self._folder = folder
         self._changing = threading.Lock()
         """Held while it is killed and started again: its end is then not a failure."""

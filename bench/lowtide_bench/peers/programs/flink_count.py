@@ -1,4 +1,4 @@
-"""The running count on PyFlink 2, exactly once; run by the Python of Flink's own environment with its task as JSON."""
+"""A flow on PyFlink 2, exactly once; run by the Python of Flink's own environment with its task as JSON."""
 
 # mypy: disable-error-code="import-not-found, misc"
 
@@ -18,9 +18,11 @@ from pyflink.datastream.connectors.kafka import (
     KafkaSource,
 )
 from pyflink.datastream.state import ValueStateDescriptor
+from steps import STEPS
 
 TASK = json.loads(sys.argv[1])
 BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
+ITEM = Types.ROW([Types.STRING(), BYTES])
 
 
 class Count(KeyedProcessFunction):
@@ -35,6 +37,40 @@ class Count(KeyedProcessFunction):
         seen = (self._seen.value() or 0) + 1
         self._seen.update(seen)
         yield Row(value[:8], value[:24] + seen.to_bytes(8, "little"))
+
+
+class Step(KeyedProcessFunction):
+    """A step of another flow; see `steps`."""
+
+    def __init__(self, step: Any) -> None:
+        self._step = step
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Get the state: what the step keeps of a key."""
+        self._kept = runtime_context.get_state(ValueStateDescriptor("kept", Types.PICKLED_BYTE_ARRAY()))
+
+    def process_element(self, value: Row, ctx: Any) -> Iterator[Row]:
+        """Yield the items that the step makes of one."""
+        kept, items = self._step(self._kept.value(), (value[0], bytes(value[1])))
+        self._kept.update(kept)
+        for item in items:
+            yield Row(*item)
+
+
+def counted(records: Any) -> Any:
+    """Return the results of the running count."""
+    return records.key_by(lambda value: value[:8].decode(), key_type=Types.STRING()).process(
+        Count(), output_type=Types.ROW([BYTES, BYTES])
+    )
+
+
+def of_documents(records: Any) -> Any:
+    """Return the results of another flow."""
+    split, *steps = STEPS[TASK["flow"]]
+    items = records.flat_map(lambda value: [Row(*item) for item in split(bytes(value))], output_type=ITEM)
+    for step in steps:
+        items = items.key_by(lambda item: item[0], key_type=Types.STRING()).process(Step(step), output_type=ITEM)
+    return items.map(lambda item: Row(item[0].encode(), item[1]), output_type=Types.ROW([BYTES, BYTES]))
 
 
 def configuration() -> Configuration:
@@ -76,9 +112,7 @@ def main() -> None:
         .build()
     )
     records = environment.from_source(source, WatermarkStrategy.no_watermarks(), "source", BYTES)
-    counted = records.key_by(lambda value: value[:8].decode(), key_type=Types.STRING()).process(
-        Count(), output_type=Types.ROW([BYTES, BYTES])
-    )
+    results = of_documents(records) if TASK["flow"] in STEPS else counted(records)
     schema = (
         KafkaRecordSerializationSchema.builder()
         .set_topic(TASK["sink"])
@@ -96,8 +130,8 @@ def main() -> None:
         .set_property("linger.ms", "0")
         .build()
     )
-    counted.sink_to(sink)
-    environment.execute("running-count")
+    results.sink_to(sink)
+    environment.execute(TASK["flow"])
 
 
 if __name__ == "__main__":

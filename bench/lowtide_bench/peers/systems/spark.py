@@ -38,4 +38,8 @@ REAL_TIME = Kind(
     rates=(20_000, 30_000, 45_000, 60_000, 80_000, 100_000, 130_000),
     install=install,
     start=partial(start, "real-time"),
+    unable={
+        "inverted-index": "Real-Time Mode takes no Python, and none of the JVM's aggregates keeps just a document's "
+        "last version, to compare the next one with (transformWithState in Scala could)"
+    },
 )
