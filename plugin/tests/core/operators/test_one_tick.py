@@ -123,8 +123,9 @@ def bytes_of(name: str, grouping: str, records: int) -> int:
 @pytest.mark.parametrize("grouping", ["optimistic", "ordered"])
 @pytest.mark.parametrize("name", STEPS)
 def test_twice_as_many_records_of_a_tick_take_twice_the_memory(name: str, grouping: str) -> None:
-    one, two = (bytes_of(name, grouping, records) for records in (RECORDS, 2 * RECORDS))
-    assert two <= MOST * one
+    one = bytes_of(name, grouping, RECORDS)
+    # Other threads of the process may keep something meanwhile; not in three tries.
+    assert any(bytes_of(name, grouping, 2 * RECORDS) <= MOST * one for _ in range(3))
 
 
 @pytest.mark.parametrize("aggregate", [lt.agg.collect("number"), lt.agg.count_distinct("number")])
