@@ -203,7 +203,7 @@ def test_a_step_whose_records_never_came_is_not_kept() -> None:
 def test_a_document_is_due_with_all_its_words() -> None:
     ramp, due = ramp_and_due(100, 150)
     sent = np.repeat(due, 20)
-    numbers = np.repeat(np.arange(len(due)), 20)
+    numbers = np.repeat(np.arange(len(due), dtype=np.int64), 20)
     late = np.full_like(sent, 1_000_000)
     came = np.arange(len(sent)) % 20 < 8
     some = Arrivals(numbers[came], sent[came], sent[came], (sent + late)[came], 0)

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from lowtide.connectors.sender import SETTINGS as PRODUCER
-from lowtide_bench.peers.programs.steps import STEPS
+from lowtide_bench.peers.programs.steps import STEPS, Item
 from lowtide_bench.reader import SETTINGS as CONSUMER
 
 BATCH = 2_000
@@ -59,7 +59,7 @@ def of_documents(flow: str) -> Callable[[Iterable[Any]], Results]:
                 continue
             items = split(message.value() or b"")
             for step, state in zip(steps, states, strict=True):
-                following = []
+                following: list[Item] = []
                 for item in items:
                     state[item[0]], made = step(state.get(item[0]), item)
                     following += made
