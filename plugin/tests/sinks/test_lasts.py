@@ -180,5 +180,4 @@ def test_a_broker_that_denies_a_topic_for_a_moment_has_not_lost_it(
 ) -> None:
     answers = chain(repeat(None, denials), repeat("id"))
     monkeypatch.setattr(lasts, "topic_id", lambda *_: next(answers))
-    monkeypatch.setattr(lasts, "GONE_S", within_s)
-    assert lasts.made_id({}, "lowtide.orders.last", 1.0) == found
+    assert lasts.made_id({}, "lowtide.orders.last", 1.0, within_s) == found

@@ -121,7 +121,9 @@ def _opened(settings: Mapping[str, str], archive: str, known: Archived | None, l
     """The archive's id; the topic is made at its first use."""
     if known is None and topic_id(settings, archive, limit_s) is None:
         _make(settings, archive, limit_s)
-    found = made_id(settings, archive, limit_s)
+        found = made_id(settings, archive, limit_s, limit_s)
+    else:
+        found = made_id(settings, archive, limit_s)
     if found is None or (known is not None and found != known.topic_id):
         raise LastsLost(
             f'the topic "{archive}", which has the floors of everything delivered before the last commit, '

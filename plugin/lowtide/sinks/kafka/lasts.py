@@ -328,9 +328,13 @@ def topic_id(settings: Mapping[str, str], topic: str, limit_s: float) -> str | N
             wait_s *= 2
 
 
-def made_id(settings: Mapping[str, str], topic: str, limit_s: float) -> str | None:
-    """Return the id of a topic that was made; None once brokers deny it for `GONE_S` (errors: ServiceUnavailable)."""
-    until = time.monotonic() + GONE_S
+def made_id(settings: Mapping[str, str], topic: str, limit_s: float, denied_s: float = GONE_S) -> str | None:
+    """Return the id of a topic that was made; None once brokers have denied it for `denied_s`.
+
+    Raises:
+        ServiceUnavailable: no broker answered within `limit_s`.
+    """
+    until = time.monotonic() + denied_s
     while (found := topic_id(settings, topic, limit_s)) is None and time.monotonic() < until:
         time.sleep(GONE_POLL_S)
     return found
