@@ -39,6 +39,7 @@ def test_a_job_lives_on_without_its_relay_and_without_its_tracker(spark: Spark) 
             os.kill(tracker["pid"], signal.SIGKILL)
             job.wait(lambda: view(job)["tracker"]["era"] <= tracker["era"])
             job.wait(until_delivered(job, view(job)["totals"]["delivered"] + 200))
+            assert view(job)["tracker"]["pid"] != tracker["pid"]
         assert shop.judge.right()
         assert view(job)["incarnation"] == job.incarnation
         last = relay_of(job)

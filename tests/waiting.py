@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 HANGS_S = 400.0
 """Seconds after which something hangs, as in `hanging`, which processes of a job do not find."""
-
-
 LEAST_S, MOST_S = 0.1, 1.0
 DEARER = 3.0
+"""A pause takes so many times what the question took, within those bounds."""
 
 
 def wait_until(true: Callable[[], object], within_s: float, what: str) -> None:
