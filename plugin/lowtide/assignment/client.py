@@ -68,7 +68,7 @@ class ServiceClient:
         if isinstance(answer, StillRuns):
             raise AlreadyRunning(
                 f"a job already runs in this Spark session, as incarnation {answer.incarnation}",
-                way_out="stop that job first, or start this one in a session of its own",
+                way_out="stop that job first, start this one in a session of its own, or put both into one flow",
             )
         begun = _expect(Begun, answer)
         return begun.control, begun.certificate

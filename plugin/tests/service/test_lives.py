@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from life_settings import setting
+
+from lowtide.assignment.messages import Refused, StillRuns
+from lowtide.assignment.setting import pack
 from lowtide.process.doors import DoorKind, Doors
 from lowtide.service.lives import Lives
 from lowtide.service.workers.executors import Executors
@@ -37,5 +41,18 @@ def test_what_several_workers_have_delivered_is_looked_at_once() -> None:
         lives.delivered("1/1", 12)
         await asyncio.sleep(0)
         assert seen == [8, 9]
+
+    asyncio.run(story())
+
+
+def test_a_service_runs_one_life_and_leaves_it_alone_when_another_one_asks() -> None:
+    async def story() -> None:
+        lives = Lives(b"", Executors({}), Doors(DoorKind.TCP, "127.0.0.1"))
+        first = lives.register = Register(4, workers={"1/0": Worker("1/0", 0, "0", 0)})
+        later = await lives.begin(pack(setting("host:2181", 5), b""))
+        assert later == StillRuns(4)
+        assert isinstance(await lives.begin(pack(setting("host:2181", 4), b"")), Refused)
+        assert lives.register is first
+        assert first.runs
 
     asyncio.run(story())
