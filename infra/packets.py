@@ -15,6 +15,8 @@ EVERY_PROTOCOL, IPV4, TCP = 3, b"\x08\x00", 6
 SOL_PACKET, ADD_MEMBERSHIP, STATISTICS, PROMISCUOUS = 263, 1, 6, 1
 RECEIVE_FORCE = 33
 """SO_RCVBUFFORCE of Linux, which root may set beyond the machine's limit."""
+NO_PROTOCOL = 0x88B6
+"""A number for local experiments: no packet has it."""
 ROOM_BYTES = 256 << 20
 """Room in the kernel for packets that wait to be searched."""
 PACKET_BYTES = 1 << 17
@@ -107,6 +109,7 @@ class Packets:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(EVERY_PROTOCOL))
         self._socket.setsockopt(socket.SOL_SOCKET, RECEIVE_FORCE, ROOM_BYTES)
         self._socket.bind((device, 0))
+        self._device = device
         membership = struct.pack("iHH8s", socket.if_nametoindex(device), PROMISCUOUS, 0, b"")
         self._socket.setsockopt(SOL_PACKET, ADD_MEMBERSHIP, membership)
         self._socket.settimeout(0.1)
@@ -116,6 +119,8 @@ class Packets:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Nothing more comes, on a device that is never quiet either; what has come is still searched.
+        self._socket.bind((self._device, NO_PROTOCOL))
         self._over.set()
         self._thread.join()
         self._count_missed()
