@@ -1,12 +1,14 @@
 """A job as `lowtide run` runs it, in a program of its own: ``python -m tests.job_program`` with a file of a shop.
 
 A commit's id may follow: then it begins from that one, as `lowtide recover --commit` does. With the word `--standby` it
-waits first until no other program runs the job.
+waits first until no other program runs the job. With `--dies FOLDER` it is killed as it begins a step for which that
+folder has a file.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +30,47 @@ from tests.driver import ROOT, below, below_with
 POLL_S = 0.1
 
 
+class Deaths:
+    """The steps at which programs of a job are to die: each takes the first program that comes to it.
+
+    Args:
+        folder: Has a file for each that nobody has come to yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def await_at(self, *steps: str) -> None:
+        """Have a program die at each step whose text begins so."""
+        for step in steps:
+            (self.folder / step).touch()
+
+    def left(self) -> set[str]:
+        """The steps that nobody has come to."""
+        return {file.name for file in self.folder.iterdir()}
+
+    def come(self, step: str) -> None:
+        """End this process as a SIGKILL does, if it is the first to come to this step."""
+        for file in self.folder.iterdir():
+            if step.startswith(file.name):
+                try:
+                    file.unlink()
+                except FileNotFoundError:  # Another program was before this one.
+                    continue
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Mortal(Runner):
+    """A runner that dies at steps; `deaths` says at which."""
+
+    deaths: Deaths
+
+    def _step(self, what: str) -> None:
+        super()._step(what)
+        self.deaths.come(what)
+
+
 class Program:
     """The program below, running; `[job].folder` lies in its own.
 
@@ -36,14 +79,18 @@ class Program:
         folder: Its own; made if it is missing.
         commit: The commit from which it begins, by id; empty for the newest that is whole.
         standby: Whether it waits until no other program runs the job.
+        deaths: At which steps it dies, if it is the first to come so far; none by default.
     """
 
-    def __init__(self, shop: Shop, folder: Path, commit: str = "", *, standby: bool = False) -> None:
+    def __init__(
+        self, shop: Shop, folder: Path, commit: str = "", *, standby: bool = False, deaths: Deaths | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "shop.json").write_text(shop.to_json())
         self.jobs = JobFolder(folder / ".lowtide/jobs", shop.name)
         self._errors = folder / "program.log"
         more = [*([commit] if commit else []), *(["--standby"] if standby else [])]
+        more += [] if deaths is None else ["--dies", str(deaths.folder)]
         with self._errors.open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.job_program", "shop.json", *more],
@@ -137,11 +184,19 @@ def main() -> int:
     shop = Shop.from_json(Path(sys.argv[1]).read_text())
     folder = JobFolder(Path(".lowtide/jobs"), shop.name)
     folder.lock()
-    given = sys.argv[2:]
+    given, dies = sys.argv[2:], None
+    if "--dies" in given:
+        place = given.index("--dies")
+        _, dies = given[place : place + 2]
+        del given[place : place + 2]
     commit = next((word for word in given if word != "--standby"), None)
     start = StartFrom(commit=commit)
     try:
-        runner = Runner(shop.flow(), shop.conf, folder, new_life(), None, start=start, standby="--standby" in given)
+        kind = Runner if dies is None else Mortal
+        runner = kind(shop.flow(), shop.conf, folder, new_life(), None, start=start, standby="--standby" in given)
+        if isinstance(runner, Mortal):
+            assert dies is not None, "that is why it is mortal"
+            runner.deaths = Deaths(Path(dies))
         return runner.run().exit_code or 0
     except LowtideError as error:
         sys.stderr.write(f"{error}\n")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.job_program import Program
+from tests.job_program import Deaths, Program
 from tests.settings import settings_of
 from tests.shop import Load, Shop
 from tests.waiting import HANGS_S, wait_until
 
+from lowtide.cli.snapshot import take
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide_snapshots.job.store import JobStore
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 SESSION_S = 20.0
 """A killed driver's session would live on for so long; its service frees the lease before."""
+SHORT_SESSION_S = 8.0
+"""For programs that die before they have a life, whose services free nothing."""
+BEFORE_A_LIFE = ("taking over", "asking ZooKeeper", "asking Kafka", "taking the job's lease")
+OPENING = ("claiming the sinks", "looking for the commit to begin from", "verifying", "beginning from commit")
+STARTING = ("starting the query", "waiting for the workers")
 
 
 class Watched:
@@ -30,13 +36,14 @@ class Watched:
 
     def __init__(self, shop: Shop, folder: Path) -> None:
         self.shop = shop
-        self._folder = folder
+        self.folder = folder
+        self.deaths = Deaths(folder / "deaths")
         self._begun: list[Program] = []
         self.place: JobStore = ZooKeeperAccess.of(shop.conf.zookeeper).store(shop.name).open()
 
     def program(self, name: str, *, standby: bool = True) -> Program:
         """Start a program, in a folder of its own as on a machine of its own."""
-        self._begun.append(Program(self.shop, self._folder / name, standby=standby))
+        self._begun.append(Program(self.shop, self.folder / name, standby=standby, deaths=self.deaths))
         return self._begun[-1]
 
     def close(self) -> None:
@@ -46,11 +53,11 @@ class Watched:
 
 
 @pytest.fixture(name="watched")
-def _watched(kafka: Kafka, zookeeper: str, tmp_path: Path) -> Iterator[Callable[[str], Watched]]:
+def _watched(kafka: Kafka, zookeeper: str, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
     made: list[Watched] = []
 
-    def make(name: str) -> Watched:
-        settings = settings_of(kafka, zookeeper, tmp_path, 8) | {"zookeeper.session_timeout_s": SESSION_S}
+    def make(name: str, session_s: float = SESSION_S) -> Watched:
+        settings = settings_of(kafka, zookeeper, tmp_path, 8) | {"zookeeper.session_timeout_s": session_s}
         made.append(Watched(Shop.open(name, kafka, settings, letters=2), tmp_path / name))
         return made[-1]
 
@@ -65,7 +72,7 @@ def kill(program: Program) -> None:
 
 
 def test_standbys_take_over_one_after_the_other_and_the_output_is_the_oracles(
-    watched: Callable[[str], Watched],
+    watched: Callable[..., Watched],
 ) -> None:
     """Two wait; the first driver is killed, then the winner: each time a program that waited goes on at once."""
     job = watched("standbys")
@@ -106,13 +113,13 @@ def leads(program: Program) -> bool:
 
 
 @pytest.mark.nightly
-def test_a_stop_ends_the_standbys_and_another_flow_cannot_stand_by(watched: Callable[[str], Watched]) -> None:
+def test_a_stop_ends_the_standbys_and_another_flow_cannot_stand_by(watched: Callable[..., Watched]) -> None:
     job = watched("stopped")
     leader = job.program("leader", standby=False)
     leader.running()
     standby = job.program("standby")
     standby.waiting()
-    other = Watched(job.shop.but(job__grouping="ordered"), job._folder)
+    other = Watched(job.shop.but(job__grouping="ordered"), job.folder)
     try:
         refused = other.program("refused")
         assert refused.ended() != 0
@@ -125,3 +132,77 @@ def test_a_stop_ends_the_standbys_and_another_flow_cannot_stand_by(watched: Call
     assert state is not None
     assert (state.phase, "has stopped" in str(state.cause)) == ("stopped", True)
     assert job.place.holder() is None
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("steps", [BEFORE_A_LIFE, OPENING, STARTING], ids=["before a life", "opening", "starting"])
+def test_standbys_die_at_each_step_of_a_take_over_and_another_finishes_it(
+    watched: Callable[..., Watched], steps: tuple[str, ...]
+) -> None:
+    """The leader dies; whoever takes over dies at one step, the next at the next, until one comes through."""
+    job = watched("steps", SHORT_SESSION_S)
+    leader = job.program("leader", standby=False)
+    first = leader.running()
+    with Load(job.shop):
+        leader.moved()
+        take(leader.client, job.shop.name, None)
+    waiting = [job.program(f"standby-{number}") for number in range(len(steps) + 2)]
+    for program in waiting:
+        program.waiting()
+    job.deaths.await_at(*steps)
+    with Load(job.shop, 100_000):
+        kill(leader)
+        wait_until(lambda: not job.deaths.left(), HANGS_S, f"deaths at {', '.join(steps)}")
+        (winner,) = awaited(waiting, "running", 1)
+        winner.moved()
+        (spare,) = awaited(waiting, "standby", 1)
+    assert [each.process.poll() for each in waiting if each not in (winner, spare)] == [-signal.SIGKILL] * len(steps)
+    assert only_leader(job) == winner.process.pid
+    assert (winner.running().incarnation or 0) > (first.incarnation or 0)
+    assert job.shop.judge.right()
+    winner.stop()
+    assert spare.ended() == 0
+
+
+@pytest.mark.nightly
+def test_standbys_die_before_they_are_needed_and_one_that_stays_takes_over(watched: Callable[..., Watched]) -> None:
+    """One dies in its rehearsal, one as it waits; the job does not notice, and the third takes over from the leader."""
+    job = watched("early", SHORT_SESSION_S)
+    leader = job.program("leader", standby=False)
+    leader.running()
+    job.deaths.await_at("rehearsing the query")
+    with Load(job.shop):
+        assert job.program("rehearsing").ended() == -signal.SIGKILL
+        waiting, stays = job.program("waiting"), job.program("stays")
+        for program in (waiting, stays):
+            program.waiting()
+        kill(waiting)
+        leader.moved()
+        assert only_leader(job) == leader.process.pid
+        wait_until(lambda: len(job.place.standbys()) == 1, HANGS_S, "the dead are off the list")
+        kill(leader)
+        stays.running()
+        stays.moved()
+    assert only_leader(job) == stays.process.pid
+    assert job.shop.judge.right()
+    stays.stop()
+
+
+def awaited(programs: Sequence[Program], phase: str, count: int) -> list[Program]:
+    """Wait until so many of the programs that live are in a phase."""
+    found: list[Program] = []
+
+    def there() -> bool:
+        states = {each: each.jobs.state() for each in programs if each.process.poll() is None}
+        found[:] = [each for each, state in states.items() if state is not None and state.phase == phase]
+        return len(found) == count
+
+    wait_until(there, HANGS_S, f"{count} programs in the phase {phase}")
+    return found
+
+
+def only_leader(job: Watched) -> int:
+    """The process that holds the lease."""
+    leader = job.place.leader()
+    assert leader is not None
+    return int(leader[0].split()[1])
