@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +15,10 @@ from tests.settings import settings_of
 from tests.shop import Load, Shop
 from tests.waiting import HANGS_S, wait_until
 
+from lowtide.cli.main import run
 from lowtide.cli.snapshot import take
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.service.standbys import NoStandby
 from lowtide_snapshots.job.store import JobStore
 
 if TYPE_CHECKING:
@@ -186,6 +189,39 @@ def test_standbys_die_before_they_are_needed_and_one_that_stays_takes_over(watch
     assert only_leader(job) == stays.process.pid
     assert job.shop.judge.right()
     stays.stop()
+
+
+@pytest.mark.nightly
+def test_a_job_is_handed_over_to_a_standby_from_a_snapshot(
+    watched: Callable[..., Watched], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Refused without a standby; with two one goes on from the snapshot, although the first winner dies."""
+    job = watched("handed", SHORT_SESSION_S)
+    leader = job.program("leader", standby=False)
+    first = leader.running()
+    settings = {**job.shop.settings, "job.folder": str(leader.jobs.path.parent)}
+    command = ["stop", job.shop.name, "--hand-over", "--json"]
+    command += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    assert run(command) == NoStandby.exit_code
+    assert "no standby waits" in capfd.readouterr().err
+    waiting = [job.program("one"), job.program("another")]
+    for program in waiting:
+        program.waiting()
+    job.deaths.await_at("claiming the sinks")
+    with Load(job.shop):
+        leader.moved()
+        assert run(command) == 0, leader.log()
+        said = json.loads(capfd.readouterr().out)
+        assert (said["killed"], leader.ended()) == (False, 0)
+        (winner,) = awaited(waiting, "running", 1)
+        winner.moved()
+    assert said["successor"]["incarnation"] == winner.running().incarnation == (first.incarnation or 0) + 2
+    assert only_leader(job) == winner.process.pid
+    note = job.place.life()
+    assert note is not None
+    assert note["commit"] == said["snapshot"]["id"]
+    assert job.shop.judge.right()
+    winner.stop()
 
 
 def awaited(programs: Sequence[Program], phase: str, count: int) -> list[Program]:

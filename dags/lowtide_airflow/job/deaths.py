@@ -86,8 +86,17 @@ class Deaths:
         if now_s - self._since_s < (self._gone_s if for_good else self._failed_s):
             return None
         self.reported = status.incarnation
-        cause = life.cause if life is not None and state == "failed" else "it was killed, or its machine went down"
-        return Death(status.job, status.incarnation, str(cause or ""), status.delivered_ms)
+        return Death(status.job, status.incarnation, _cause(status), status.delivered_ms)
+
+
+def _cause(status: JobStatus) -> str:
+    """Return why a life that is dead has ended, as far as that is known."""
+    life = status.current
+    if life is not None and life.phase == "failed":
+        return str(life.cause or "")
+    if life is not None and life.goes_on:
+        return "it was handed over, but no standby has continued it"
+    return "it was killed, or its machine went down"
 
 
 def why_not_restart(

@@ -60,13 +60,13 @@ class JobStatus:
 
         "unknown": never started. "starting": a process holds the lease, and runs nothing yet or nothing any more.
         "gone": the lease is free and the life has reported no end: it was killed, or cut off from ZooKeeper, which may
-        be over in a moment.
+        be over in a moment. So it is after a hand-over, until a standby has taken the lease.
         """
         life = self.current
         if not self.known or not (self.incarnation or self.alive):
             return "unknown"
         if self.alive:
             return "running" if life is not None and life.phase == "running" else "starting"
-        if life is None or life.phase not in ("stopped", "failed"):
+        if life is None or life.phase not in ("stopped", "failed") or life.goes_on:
             return "gone"
         return "stopped" if life.phase == "stopped" else "failed"

@@ -38,6 +38,19 @@ def test_a_state_is_who_holds_the_lease_and_what_the_life_said(phase: str, held:
     assert status(phase, held=held).state == state
 
 
+def test_a_job_that_was_handed_over_is_gone_until_a_standby_leads_it() -> None:
+    handed = replace(status("stopped", held=False), life=replace(life("stopped"), handed_over=True))
+    assert handed.state == "gone"
+    deaths = Deaths(gone_s=3.0)
+    assert deaths.observe(handed, 0.0) is None
+    died = deaths.observe(handed, 3.0)
+    assert died == Death("orders", 1, "it was handed over, but no standby has continued it", 500)
+    taken = replace(handed, holder="process 2", incarnation=2)
+    assert (taken.state, deaths.observe(taken, 4.0)) == ("starting", None)
+    finished = replace(handed, life=replace(life("stopped"), handed_over=True, finished=True))
+    assert finished.state == "stopped"
+
+
 def test_a_life_that_has_said_nothing_yet_starts_and_one_that_never_said_anything_is_gone() -> None:
     before = life("failed", 1)
     assert JobStatus("orders", True, "process 2", 2, before, None, 10, 2).state == "starting"

@@ -6,12 +6,14 @@ import json
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from lowtide.cli.hand_over import awaited_successor, hand_over
 from lowtide.cli.job_page import open_page
 from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.output import table
@@ -23,7 +25,7 @@ from lowtide.errors import LifeEnded, LowtideError, NotRunning, SnapshotFailed
 from lowtide.jobs.detached import SUPERVISORS_MARGIN_S
 from lowtide.jobs.figures import Figures, ask_figures, ask_view, duration
 from lowtide.jobs.folder import JobFolder, states
-from lowtide.jobs.job_end import end_job
+from lowtide.jobs.job_end import JobEnd, end_job
 from lowtide.jobs.state import JobState
 from lowtide.jobs.supervisor import LEFT_OVER_GRACE_S
 from lowtide.process.mark import marked
@@ -98,33 +100,56 @@ def _show(root: Path, name: str | None, looked: list[Looked], *, as_json: bool) 
 @click.argument("name", required=False)
 @click.option("--timeout", type=float, help="Kill the job after this many seconds; by default a little over its limit.")
 @click.option("--with-snapshot", is_flag=True, help="Take and commit a snapshot first; if that fails, do not stop.")
+@click.option("--hand-over", "hands_over", is_flag=True, help="Let a standby continue it at once, from that snapshot.")
 @click.option("--force", is_flag=True, help="Stop it even if that snapshot fails.")
 @with_conf
 @as_json
 def stop(
-    *, conf: Conf, name: str | None, timeout: float | None, with_snapshot: bool, force: bool, as_json: bool
+    *,
+    conf: Conf,
+    name: str | None,
+    timeout: float | None,
+    with_snapshot: bool,
+    hands_over: bool,
+    force: bool,
+    as_json: bool,
 ) -> int:
     """Stop the job NAME, or the only one that runs; exits with 5 if it had to be killed.
 
     It first delivers what its sinks already have; the next start reads the rest again. After [job].stop_limit_s, it is
-    killed with all its processes. The job's standbys, on whatever machine, end with it.
+    killed with all its processes. The job's standbys, on whatever machine, end with it. With --hand-over the job takes
+    and commits a snapshot and stops, and a standby continues it; without a standby that is ready nothing is done.
     """
-    if force and not with_snapshot:
-        raise click.UsageError("--force needs --with-snapshot")
+    if force and not (with_snapshot or hands_over):
+        raise click.UsageError("--force needs --with-snapshot or --hand-over")
     root = Path(conf.job.folder)
     folder = JobFolder.find(root, name) if name is not None else only_job(root)
-    view = _snapshot_first(conf, folder, force=force) if with_snapshot else None
-    standbys = _standbys_of(folder)
-    ending = end_job(folder, conf.job.stop_limit_s + STOP_MARGIN_S if timeout is None else timeout)
-    how = "was killed" if ending.killed else "has stopped"
-    click.echo(f'job "{folder.name}" {how} ({ending.took_s:.1f} s): {_first_line(ending.state.cause)}', err=True)
-    if standbys:
-        click.echo(f"its standbys end too: {'; '.join(standbys)}", err=True)
+    limit_s = conf.job.stop_limit_s + STOP_MARGIN_S if timeout is None else timeout
+    snapshot_first = partial(_snapshot_first, conf, folder, force=force)
+    if hands_over:
+        view, ending = hand_over(conf, folder, snapshot_first, limit_s)
+        _show_end(folder, ending)
+        successor = None if ending.state.phase == "finished" else awaited_successor(conf, folder, ending)
+        if successor is not None:
+            click.echo(f"{successor.holder} continues it as life {successor.incarnation}", err=True)
+    else:
+        view, successor = snapshot_first() if with_snapshot else None, None
+        standbys = _standbys_of(folder)
+        ending = end_job(folder, limit_s)
+        _show_end(folder, ending)
+        if standbys:
+            click.echo(f"its standbys end too: {'; '.join(standbys)}", err=True)
     if as_json:
         said = {"job": folder.name, "killed": ending.killed, "took_s": round(ending.took_s, 3)}
-        taken = msgspec.to_builtins(view)
-        click.echo(json.dumps({**said, "cause": msgspec.to_builtins(ending.state.cause), "snapshot": taken}, indent=2))
+        said |= {"cause": msgspec.to_builtins(ending.state.cause), "snapshot": msgspec.to_builtins(view)}
+        said |= {"successor": asdict(successor)} if successor is not None else {}
+        click.echo(json.dumps(said, indent=2))
     return LifeEnded.exit_code if ending.killed else 0
+
+
+def _show_end(folder: JobFolder, ending: JobEnd) -> None:
+    how = "was killed" if ending.killed else "has stopped"
+    click.echo(f'job "{folder.name}" {how} ({ending.took_s:.1f} s): {_first_line(ending.state.cause)}', err=True)
 
 
 def _standbys_of(folder: JobFolder) -> list[str]:

@@ -336,6 +336,10 @@ class Job:
         """Say that this program begins another life when this one is stopped."""
         self._note.again = True
 
+    def is_handed_over(self) -> None:
+        """Say that a standby is to continue the job when this life is stopped."""
+        self._note.handed_over = True
+
     def wait_for_workers(self, limit_s: float) -> None:
         """Wait until every worker of the later levels is there, so that a record would be taken at once.
 

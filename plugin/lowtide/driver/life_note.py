@@ -33,6 +33,7 @@ class LifeNote:
         ran: Whether it has come to run.
         finished: Whether all sources have ended, and everything is delivered and committed.
         again: Whether its program begins another life after it; None where that is not known.
+        handed_over: Whether it is stopped for a standby to continue the job.
         submission: The key under which the program was submitted; None for none, and once a life of it has run.
         log: The file of the program's log; empty where that is its output.
     """
@@ -51,6 +52,7 @@ class LifeNote:
         self.ran = False
         self.finished = False
         self.again: bool | None = False
+        self.handed_over = False
         self.submission: str | None = None
         self.log = ""
         self._store = store
@@ -88,6 +90,7 @@ class LifeNote:
             "ran": self.ran,
             "finished": self.finished,
             "again": self.again,
+            "handed_over": self.handed_over,
             "driver": called(os.getpid()),
             "log": f"{socket.gethostname()}:{self.log}" if self.log else "",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -1,8 +1,9 @@
 """A standby: waits for the lease of a job that another program runs, and takes it when that one is gone.
 
 A leader that was killed is followed at once. One that ended by itself has left a note, which decides. If it was stopped
-or has finished, so has the job, and its standbys end too. If it failed, its program may begin the next life itself, and
-has some time for that. A fault of the flow would end the next life like the last, so nobody begins one.
+or has finished, so has the job, and its standbys end too. If it was handed over, one of them continues it at once. If
+it failed, its program may begin the next life itself, and has some time for that. A fault of the flow would end the
+next life like the last, so nobody begins one.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def sequel(leader: str | None, life: Life | None, incarnation: int, free_s: floa
     if leader is None or life is None or life.driver != leader or life.incarnation != incarnation:
         return Sequel.TAKE  # The leader was killed before its life had said anything.
     if life.phase == "stopped":
-        return Sequel.END
+        return Sequel.TAKE if life.goes_on else Sequel.END
     if life.phase != "failed":
         return Sequel.TAKE
     if life.cause is not None and life.cause.kind == "flow":

@@ -6,6 +6,7 @@ import os
 import pwd
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -42,8 +43,13 @@ class JobEnd:
     killed: bool
 
 
-def end_job(folder: JobFolder, limit_s: float) -> JobEnd:
+def end_job(folder: JobFolder, limit_s: float, ask: Callable[[], None] | None = None) -> JobEnd:
     """Ask the job to stop; kill it with all its processes if that takes longer than `limit_s`.
+
+    Args:
+        folder: The job's.
+        limit_s: Of its end.
+        ask: Asks it in another way than by SIGTERM; if that raises, the job keeps running.
 
     Raises:
         NotRunning: it has ended before, and no process of it is left.
@@ -61,7 +67,10 @@ def end_job(folder: JobFolder, limit_s: float) -> JobEnd:
                 way_out=f"why: {state.seen().cause}",
             )
         return JobEnd(state.seen(), time.monotonic() - began, killed=True)
-    _ask(folder, who[0])
+    if ask is None:
+        _ask(folder, who[0])
+    else:
+        ask()
     if who[0].ended_within(limit_s):
         left = end_marked(state.life, LEFT_OVER_GRACE_S)
         last = folder.state() or state

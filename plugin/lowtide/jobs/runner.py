@@ -32,12 +32,14 @@ from lowtide.jobs.signals import INTERRUPTED, Signals, StopAsked, end_now
 from lowtide.jobs.state import JobState, now
 from lowtide.process.identity import Process
 from lowtide.process.mark import VARIABLE, end_marked
+from lowtide.service.standbys import HAND_OVER
 from lowtide_snapshots.cause import Cause
 
 JVM_END_LIMIT_S = 10.0
 LEFT_OVER_GRACE_S = 6.0
 """Time for processes to end after the JVM has; the fork servers' own grace is shorter."""
 FINISHED = "all its sources have ended, and everything is delivered"
+HANDED_OVER = "it was handed over to a standby"
 ABANDONED = "its supervisor was killed, so it stopped"
 
 
@@ -237,7 +239,10 @@ class Runner:
             return
         asked = self._signals.asked
         assert asked is not None
-        self._progress.say(f"stopping on {asked.name}; send it again to stop at once")
+        if asked is HAND_OVER:
+            self._progress.say("handing over to a standby")
+        else:
+            self._progress.say(f"stopping on {asked.name}; send it again to stop at once")
 
     @property
     def _starts_again(self) -> bool:
@@ -296,6 +301,8 @@ class Runner:
     def _stop(self, job: Job | None, *, failed: bool) -> None:
         if self._signals.asked is None:
             self._signals.limit()
+        elif self._signals.asked is HAND_OVER and job is not None:
+            job.is_handed_over()
         try:
             if (failed or self._left) and job is not None:
                 self._stop_quietly(job)
@@ -342,6 +349,8 @@ class Runner:
         asked = self._signals.asked
         if self._is_abandoned():
             return "failed", LifeEnded(ABANDONED).cause(), LifeEnded.exit_code
+        if asked is HAND_OVER:
+            return "stopped", Cause("stop", HANDED_OVER), 0
         rest = ", which also ended Spark: the next start reads undelivered input again" if self._together else ""
         return "stopped", Cause("stop", f"{f'it received {asked.name}' if asked else 'it was asked to stop'}{rest}"), 0
 

@@ -1,4 +1,7 @@
-"""Signals to a job's process: the first one stops it cleanly within a limit, the second one at once."""
+"""Signals to a job's process: the first one stops it cleanly within a limit, the second one at once.
+
+`HAND_OVER` stops it as cleanly, but for a standby to continue the job.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
+
+from lowtide.service.standbys import HAND_OVER
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 130
@@ -42,7 +47,7 @@ class Signals:
             breaks_off: Whether a signal raises `StopAsked` in what is being done, or is only noted.
         """
         self._breaks_off = breaks_off
-        for number in HEARD:
+        for number in (*HEARD, HAND_OVER):
             signal.signal(number, self._heard)
 
     def _heard(self, number: int, _frame: FrameType | None) -> None:

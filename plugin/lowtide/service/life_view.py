@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from lowtide.events import EventLog
 from lowtide.service.life import Life
 from lowtide.service.rooms import Rooms
+from lowtide.service.standbys import HAND_OVER
 from lowtide.service.workers.register import Register
 from lowtide.status.certificate import certificate_of
 from lowtide.status.control import Commands, Control, Queries
@@ -80,6 +81,7 @@ class LifeView:
         commands = Commands(
             stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
             take=None if setting.snapshots is None else self._take,
+            hand_over=self._hand_over,
         )
         self._control = Control(
             said.token,
@@ -94,6 +96,16 @@ class LifeView:
     def _take(self, name: str | None, commit: bool, key: str | None) -> SnapshotView:
         assert self._life.snapshots is not None, "the API begins after the life"
         return self._life.snapshots.begin(name, commit=commit, key=key)
+
+    async def _hand_over(self) -> None:
+        """Have the driver program stop for a standby to continue the job.
+
+        Raises:
+            NoStandby: none is ready.
+            SnapshotsError: ZooKeeper does not answer.
+        """
+        await self._life.standbys.ready(self._life.setting.shape.job)
+        os.kill(self._life.setting.driver_pid, HAND_OVER)
 
     async def _page(self, since_ms: int) -> JobAnswer | None:
         """Return what the page shows; None before the first look."""

@@ -74,7 +74,8 @@ ROUTES = {
     "GET /snapshots": "the snapshots of this life as JSON, oldest first",
     "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false, "key": "..."}: a repeated key '
     "returns the snapshot that it began",
-    "POST /stop": "stop the job; it first delivers what its sinks already have",
+    "POST /stop": "stop the job; it first delivers what its sinks already have. With the body "
+    '{"hand_over": true} a standby continues it; refused if none waits',
     "GET /health": "answers while the job does; needs no token",
 }
 HOW_TO_GET_IN = (
@@ -139,12 +140,15 @@ class Commands:
 
     Attributes:
         stop: Begins to end the job, and returns at once.
+        hand_over: Begins to end it for a standby to continue it (errors: LowtideError, if none waits); None where
+            there are no standbys.
         take: Begins to take a snapshot, given its name, whether to commit it and the request's key; None where none
             are taken.
     """
 
     stop: Callable[[], None]
     take: Callable[[str | None, bool, str | None], SnapshotView] | None = None
+    hand_over: Callable[[], Awaitable[None]] | None = None
 
 
 class Control:
@@ -317,8 +321,21 @@ class Control:
         return _encoded({"step": step, "label": label, "ended_ms": ended_ms})
 
     async def _ask_stop(self, request: web.Request) -> web.Response:
-        LOG.info("%s requested over the control API that the job stop", request.remote)
-        self._commands.stop()
+        try:
+            asked = msgspec.json.decode(await request.read() or b"{}", type=_AskedStop)
+        except msgspec.MsgspecError as error:
+            return _says(400, f"cannot read the body: {error}", 'send {"hand_over": true}, or nothing')
+        if not asked.hand_over:
+            LOG.info("%s requested over the control API that the job stop", request.remote)
+            self._commands.stop()
+            return _encoded({"stopping": True}, 202)
+        if self._commands.hand_over is None:
+            return _says(409, "this job has no standbys", "stop it without `hand_over`")
+        LOG.info("%s requested over the control API that the job be handed over to a standby", request.remote)
+        try:
+            await self._commands.hand_over()
+        except LowtideError as error:
+            return _says(409, error.what, error.way_out)
         return _encoded({"stopping": True}, 202)
 
     async def _health(self, _request: web.Request) -> web.Response:
@@ -409,6 +426,12 @@ class Control:
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
         given = shown.strip().encode("utf-8", "surrogateescape")
         return hmac.compare_digest(given, self._token) and scheme.lower() == "bearer"
+
+
+class _AskedStop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request to stop."""
+
+    hand_over: bool = False
 
 
 class _AskedState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,21 +1,17 @@
 """The commands about snapshots without services: a store in a folder, a control API that a test plays."""
 
 import json
-import subprocess
-import sys
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 import msgspec
 import pytest
-from controlled import TOKEN, ControlledJob, controlled
+from controlled import ControlledJob, controlled
 from hanging import HANGS_S
 from kept_snapshots import commit, seal
 from seen import SHAPE
+from sleeping_job import sleeping
 
 from lowtide.cli.main import run
 from lowtide.cli.output import Age, IsoTime, size, time_of
@@ -32,9 +28,6 @@ from lowtide.errors import (
     SnapshotFailed,
 )
 from lowtide.events import EventLog
-from lowtide.jobs.folder import JobFolder
-from lowtide.jobs.state import JobState
-from lowtide.process.identity import Process
 from lowtide.status.job_view import SnapshotView
 from lowtide.wording import count_of
 from lowtide_snapshots.cause import Cause
@@ -230,30 +223,6 @@ def test_a_snapshot_that_fails_comes_late_or_is_forgotten_is_said_with_the_way_o
     job.taking = [VIEW, msgspec.structs.replace(VIEW, id="000004-0001")]
     with pytest.raises(SnapshotFailed, match="the job no longer knows it"):
         take(client, "index", None)
-
-
-@contextmanager
-def sleeping(root: Path, job: ControlledJob) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that a job's folder says runs it; the control API is the test's."""
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        folder = JobFolder(root, "index")
-        folder.make()
-        folder.keep_token(TOKEN)
-        runner, began = Process.of(process.pid), datetime.now(UTC)
-        state = JobState(
-            name="index",
-            life=uuid.uuid4().hex,
-            phase="running",
-            started_at=began,
-            runner=runner,
-            incarnation=job.at.incarnation,
-        )
-        folder.write(msgspec.structs.replace(state, **job.at.fields()))
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_job_is_not_stopped_if_its_snapshot_fails_unless_forced(

@@ -35,6 +35,17 @@ def life(phase: str, number: int = 3, driver: str = LEADER, **more: Any) -> Life
         pytest.param(LEADER, life("stopped", driver="another"), 0.0, Sequel.TAKE, id="killed with the lease alone"),
         pytest.param(LEADER, life("stopped"), 0.0, Sequel.END, id="stopped or finished"),
         pytest.param(LEADER, life("stopping"), 0.0, Sequel.END, id="killed while it was stopped"),
+        pytest.param(LEADER, life("stopped", handed_over=True), 0.0, Sequel.TAKE, id="handed over"),
+        pytest.param(
+            LEADER, life("stopping", handed_over=True), 0.0, Sequel.TAKE, id="killed while it was handed over"
+        ),
+        pytest.param(
+            LEADER,
+            life("stopped", handed_over=True, finished=True),
+            0.0,
+            Sequel.END,
+            id="finished as it was handed over",
+        ),
         pytest.param(
             LEADER, life("failed", cause=asdict(FAULT), again=False), 0.0, Sequel.END, id="a fault of the flow"
         ),

@@ -22,6 +22,7 @@ from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.runner import Runner
 from lowtide.jobs.signals import HEARD, StopAsked
 from lowtide.process.identity import Process
+from lowtide.service.standbys import HAND_OVER
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +47,7 @@ class Ending:
         self.finished = False
         self.failed: list[BaseException] = []
         self.followed = False
+        self.handed_over = False
 
     def begin(self) -> None:
         if self.unbegun:
@@ -72,6 +74,9 @@ class Ending:
 
     def is_followed(self) -> None:
         self.followed = True
+
+    def is_handed_over(self) -> None:
+        self.handed_over = True
 
     def stop(self, *, session: bool = True) -> None:
         self.stopped += 1
@@ -307,6 +312,37 @@ def test_a_signal_that_was_lost_on_its_way_ends_the_start_at_its_next_step(
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert steps == ["claiming the sinks"]
+
+
+@pytest.mark.parametrize(
+    ("number", "handed_over", "says"),
+    [(HAND_OVER, True, "it was handed over to a standby"), (signal.SIGTERM, False, "it received SIGTERM")],
+)
+def test_a_job_that_is_to_be_handed_over_says_so_before_it_stops(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals, handed_over: bool, says: str
+) -> None:
+    class Signalled(Ending):
+        def wait(self, _go_on: Any) -> None:
+            signal.raise_signal(number)
+
+        def stop(self, *, session: bool = True) -> None:
+            super().stop(session=session)
+            assert self.handed_over is handed_over
+
+    job = Signalled(LifeEnded(""))
+    monkeypatch.setattr(Runner, "_prepare", lambda _: job)
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    handlers = {number: signal.getsignal(number) for number in (*HEARD, HAND_OVER)}
+    try:
+        Runner(Flow("job"), Conf.load(), folder, "a life of a test", None)._live()
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
+    state = folder.state()
+    assert state is not None
+    assert (job.stopped, state.phase, state.exit_code, str(state.cause)) == (1, "stopped", 0, says)
 
 
 class Waiter(Ending):

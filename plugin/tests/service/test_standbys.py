@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
-from lowtide.service.standbys import KEPT_S, Standbys
+import pytest
+
+from lowtide.service.standbys import KEPT_S, NoStandby, Standbys, refuse_without
 from lowtide_snapshots.errors import ZooKeeperUnavailable
 from lowtide_snapshots.job.standbys import Standby
 
@@ -31,3 +34,17 @@ def test_they_are_read_every_few_seconds_and_kept_while_zookeeper_is_away() -> N
         return count, found
 
     assert asyncio.run(looks()) == (3, [[ONE], [ONE], [ONE], []])
+
+
+@pytest.mark.parametrize(
+    ("waiting", "says"),
+    [((), "no standby waits"), ((replace(ONE, ready=False),), "its standby still starts: process 7 on there")],
+)
+def test_a_job_is_handed_over_to_a_standby_that_is_ready_and_to_no_other(waiting: Sequence[Standby], says: str) -> None:
+    async def read() -> Sequence[Standby]:
+        return waiting
+
+    standbys = Standbys(read)
+    with pytest.raises(NoStandby, match=says):
+        asyncio.run(standbys.ready("index"))
+    refuse_without("index", [*waiting, ONE])

@@ -16,11 +16,12 @@ from seen import MIN_TIME, SHAPE, moment, reader, report, worker
 
 from lowtide.events import EventLog
 from lowtide.histogram import Histogram
+from lowtide.service.standbys import NoStandby
 from lowtide.status import control
 from lowtide.status.control_client import ControlClient
 from lowtide.status.gauges import KeptGauges, LateGauges, LineGauges
 from lowtide.status.metrics import BOUNDS_S, JobMetrics
-from lowtide_snapshots.errors import ControlUnreachable, TokenRefused
+from lowtide_snapshots.errors import ControlRefused, ControlUnreachable, TokenRefused
 from lowtide_snapshots.job.control_address import ControlAddress
 from lowtide_tracker import Holder, Traffic
 
@@ -72,6 +73,21 @@ def test_the_client_gets_the_view_that_the_service_has(job: ControlledJob) -> No
     assert job.stops == []
     client.stop()
     assert job.stops == ["stop"]
+
+
+def test_a_job_is_handed_over_only_if_a_standby_waits(job: ControlledJob) -> None:
+    client = job.client()
+    client.hand_over()
+    assert job.stops == ["hand over"]
+
+    def refuse() -> None:
+        raise NoStandby("no standby waits", way_out="start one")
+
+    job.handing_over = refuse
+    with pytest.raises(ControlRefused, match="no standby waits") as refused:
+        client.hand_over()
+    assert refused.value.way_out == "start one"
+    assert job.stops == ["hand over"]
 
 
 @pytest.mark.parametrize("token", ["", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "\xe4"])

@@ -57,6 +57,8 @@ class ControlledJob:
     asked: list[tuple[str | None, bool]] = field(default_factory=list)
     lines: list[SnapshotLine] = field(default_factory=list)
     lives: list[LifeLine] = field(default_factory=list)
+    handing_over: Callable[[], None] = lambda: None
+    """Called where it is to be handed over; may raise."""
     ended: dict[tuple[str, str], int] = field(default_factory=dict)
     """By step and label when it has ended."""
     states: dict[str, int] = field(default_factory=dict)
@@ -111,6 +113,10 @@ class ControlledJob:
     def take(self, name: str | None, commit: bool, key: str | None) -> SnapshotView:
         self.asked.append((name, commit))
         return self.taking[0]
+
+    async def hand_over(self) -> None:
+        self.handing_over()
+        self.stops.append("hand over")
 
     async def look_at(self, _step: str, keys: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
         """Answer for the keys of `states`."""
@@ -170,7 +176,7 @@ def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
             ended=job.ended_ms,
             log=job.log,
         ),
-        commands=Commands(stop=lambda: job.stops.append("stop"), take=job.take),
+        commands=Commands(stop=lambda: job.stops.append("stop"), take=job.take, hand_over=job.hand_over),
         hub=job.hub,
     )
     loop = job.loop

@@ -58,6 +58,10 @@ class ControlRequests:
         """Ask the job to end: what its sinks were given is delivered first. Returns when that has begun."""
         self._ask("POST", "/stop")
 
+    def hand_over(self) -> None:
+        """Ask the job to end for a standby to continue it; refused if none waits. Returns when that has begun."""
+        self._ask("POST", "/stop", json.dumps({"hand_over": True}).encode())
+
     def _take(self, name: str | None, *, commit: bool, key: str | None = None) -> bytes:
         """Ask for a snapshot; a second request with one key gets the snapshot of the first."""
         asked = {"name": name, "commit": commit} | ({} if key is None else {"key": key})

@@ -33,6 +33,7 @@ class Life:
         finished: whether it was stopped because all its sources had ended and everything was delivered.
         log: where its own log is, `host:file`; empty if unknown, or if it is the output of its program.
         again: whether its program restarts it after this end; None if unknown.
+        handed_over: whether it was stopped for a standby to continue the job.
     """
 
     incarnation: int = 0
@@ -51,6 +52,12 @@ class Life:
     again: bool | None = None
     finished: bool = False
     log: str = ""
+    handed_over: bool = False
+
+    @property
+    def goes_on(self) -> bool:
+        """True for one that was stopped for a standby to continue the job, before its sources had ended."""
+        return self.phase == "stopped" and self.handed_over and not self.finished
 
     @property
     def is_failed_task_start(self) -> bool:
