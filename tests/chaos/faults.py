@@ -381,6 +381,20 @@ def _at_takeover(stage: Stage, fault: Fault) -> None:
     stage.kill("driver")
 
 
+def _hand_over(stage: Stage, _: Fault) -> None:
+    """The program stops on request for a standby to continue the job, and has to end as if somebody had stopped it."""
+    old, client = stage.program, stage.client()
+    if old is None or client is None:
+        raise Stuck("there is no life to hand over")
+    try:
+        client.hand_over()
+    except LowtideError as error:
+        raise Stuck(f"the job is not handed over: {error}") from error
+    stage.taken_over()
+    if code := old.ended(BEGUN_WITHIN_S):
+        raise Stuck(f"the program that handed the job over ended with {code}:\n{old.log()}")
+
+
 # -- two lives at once -------------------------------------------------------------------------------------------------
 
 
@@ -438,6 +452,7 @@ WAYS: dict[str, Callable[[Stage, Fault], None]] = {
     "raised-function": _raise,
     "sweep-in-rewind": _rewind,
     "savepoint-beside": _savepoint_beside,
+    "hand-over": _hand_over,
     "older-timestamps": _backfill,
     "changed-ttl": _change_ttl,
     "broker-clock": _step_clock,

@@ -39,6 +39,7 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "raised-function": ("",),
     "sweep-in-rewind": ("",),
     "savepoint-beside": ("",),
+    "hand-over": ("",),
     "older-timestamps": ("",),
     "changed-ttl": ("",),
     "executor-without-broker": ("",),
@@ -60,7 +61,7 @@ ENDING = frozenset({"worker", "forkserver", "executor", "spark", "driver", "serv
 """Whose death ends a life; the others are replaced within it."""
 CAUSED = frozenset({"kill-at-verify", "kill-at-load", "kill-at-takeover"})
 """What is done to a recovery, which a first kill brings about, of a worker or the driver: each is two kills."""
-LEFT = frozenset({"zombie", "hung-function", "raised-function", "sweep-in-rewind", "changed-ttl"})
+LEFT = frozenset({"zombie", "hung-function", "raised-function", "sweep-in-rewind", "changed-ttl", "hand-over"})
 """What ends a life without a kill."""
 TIMELESS = frozenset({"broker-clock"})
 """What may stop the time by which output comes for as long as it lasts, and a minute more: no measure of a recovery."""
@@ -76,7 +77,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 }
 CALLING = frozenset({"kill-caller", "call-service"})
 """What only a flow with a call has."""
-WAITED = frozenset({"kill-at-takeover"})
+WAITED = frozenset({"kill-at-takeover", "hand-over"})
 """What only a job with standbys has."""
 ALONE = frozenset({"zombie", "sweep-in-rewind", "changed-ttl"})
 """What begins the next program itself, from elsewhere or with another flow: a standby would be there first."""
