@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from lowtide.connectors.sender import SLACK_BYTES
 from lowtide.connectors.topics import Topic, TopicExists, Topics
 from lowtide.errors import FlowError, TopicUnknown
 from lowtide.sinks.errors import LastsLost
+from lowtide.sinks.kafka.lasts import GONE_POLL_S, GONE_S
 from lowtide.wording import count_of
 
 __all__ = ["OwnTopic", "open_topics"]
@@ -65,12 +67,14 @@ def open_topics(
     """
     access, found = Topics(kafka), dict[str, str]()
     for key, own in topics.items():
+        denied_s = GONE_S
         if key not in known:
+            denied_s = kafka.reach_limit_ms / 1000
             with suppress(TopicExists):
                 config = {**CONFIG, "max.message.bytes": str(max_record_bytes + SLACK_BYTES)}
                 access.create(own.name, partitions=lanes, config=config)
         try:
-            topic = access.describe(own.name)
+            topic = _made(access, own.name, denied_s)
         except TopicUnknown as missing:
             raise _lost(own, "is gone", kafka) from missing
         if known.get(key, topic.id) != topic.id:
@@ -85,6 +89,18 @@ def open_topics(
             )
         found[key] = topic.id
     return found
+
+
+def _made(access: Topics, name: str, denied_s: float) -> Topic:
+    """Describe a topic that was made; TopicUnknown once brokers have denied it for `denied_s`."""
+    until = time.monotonic() + denied_s
+    while True:
+        try:
+            return access.describe(name)
+        except TopicUnknown:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(GONE_POLL_S)
 
 
 def _refuse_unfit(topic: Topic, lanes: int) -> None:
