@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 
 from lowtide.flow.steps.hooks import OF_THE_FLOW, Hooks
+from lowtide.status.subscriptions import news_of
 from lowtide_snapshots.commits.log import CommitLog
-from lowtide_snapshots.commits.record import Commit
-from lowtide_snapshots.job.news import COMMIT, News
 from lowtide_snapshots.job.store import JobStore
 
 LOG = logging.getLogger(__name__)
@@ -51,9 +50,3 @@ def tell(hooks: Hooks, store: JobStore, incarnation: int, log: CommitLog) -> boo
             told[name].add(commit.id)
             store.set_told(incarnation, {each: sorted(ids) for each, ids in told.items()})
     return done
-
-
-def news_of(commit: Commit) -> News:
-    """Return a commit as a subscriber gets it."""
-    data = {"incarnation": commit.incarnation, "about": COMMIT, "time_ms": commit.min_time_ms}
-    return News(COMMIT, "", {**data, "snapshot": commit.id, "name": commit.name, "taken_by": commit.incarnation})

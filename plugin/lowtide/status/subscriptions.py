@@ -297,10 +297,7 @@ class Hub:
             return [(time_ms, {})] if time_ms > after_ms and time_ms >= (at_ms or 0) else []
         first = bisect_right(self._commits, after_ms, key=self._time_ms)
         new = [each for each in self._commits[first:] if self._time_ms(each) >= (at_ms or 0)]
-        return [
-            (self._time_ms(each), {"snapshot": each.id, "name": each.name, "taken_by": each.incarnation})
-            for each in new[: BATCH if at_ms is None else 1]
-        ]
+        return [(self._time_ms(each), _said_of(each)) for each in new[: BATCH if at_ms is None else 1]]
 
     def _time_ms(self, commit: Commit) -> int:
         return commit.tick * self._slack_ms
@@ -314,6 +311,16 @@ class Hub:
     def cause(self) -> Cause | None:
         """The cause of the life's end."""
         return self._cause
+
+
+def news_of(commit: Commit) -> News:
+    """Return a commit as the life that took it tells subscribers, but for the id: nobody goes on after it."""
+    data = {"incarnation": commit.incarnation, "about": COMMIT, "time_ms": commit.min_time_ms}
+    return News(COMMIT, "", data | _said_of(commit))
+
+
+def _said_of(commit: Commit) -> dict[str, object]:
+    return {"snapshot": commit.id, "name": commit.name, "taken_by": commit.incarnation}
 
 
 def _is_int(text: str) -> bool:
