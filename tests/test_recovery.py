@@ -44,7 +44,7 @@ class Slow:
 
 def slowly(shop: Shop) -> Flow:
     flow = Flow(shop.name)
-    orders = flow.read("orders", from_kafka(shop.sources[0], as_json(Order))).map(Slow(shop.hangs), name="slow")
+    orders = flow.read("orders", from_kafka(shop.sources[0], as_json(Order))).map(Slow(shop.crawls), name="slow")
     bought = orders.key_by("user").scan("bought", buy, Bought("", "", 0))
     bought.write("out", from_kafka(shop.sink, as_json(Bought), key="user"))
     return flow
@@ -176,7 +176,7 @@ def test_a_snapshot_is_taken_while_a_job_catches_up_and_mends(
     slow = tmp_path / "slow"
     slow.touch()
     written = "tests.test_recovery:slowly"
-    shop = replace(Shop.open("catching-up", kafka, held_back), hangs=str(slow), written_by=written)
+    shop = replace(Shop.open("catching-up", kafka, held_back), crawls=str(slow), written_by=written)
     shop.produce(range(BEHIND), at_ms=now_ms() - hour_ms, partitions=(0,), step_ms=250)
     shop.produce(range(BEHIND), at_ms=now_ms() - hour_ms, partitions=(1,), step_ms=150)
     program = start(shop)
