@@ -9,7 +9,7 @@ import click
 
 from lowtide.cli.options import as_json
 from lowtide_bench.cli.options import MARKDOWN, PLOTS, Names, Printed, gathered
-from lowtide_bench.cli.running import ended_by_sigterm, progress, show
+from lowtide_bench.cli.running import draw, ended_by_sigterm, progress, show
 
 SWEPT = ("fronts", "parallelism", "both", "records", "keys", "ticks", "state-keys", "state-bytes", "changes")
 """The names of all sweeps: those of `lowtide_bench.growth.sweeps`, which is slow to import."""
@@ -41,11 +41,9 @@ def growth(*, sweeps: tuple[str, ...], options: Options) -> int:
     from lowtide_bench.growth import report
     from lowtide_bench.growth.plots import plots
     from lowtide_bench.growth.run import run
-    from lowtide_bench.plot import draw
 
     with ended_by_sigterm(), progress() as say:
         result = run(sweeps, say)
-    if options.plots is not None:
-        draw(plots(result), options.plots)
+    draw(plots(result), options.plots)
     show(result, report, options)
     return 0

@@ -14,7 +14,10 @@ import click
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lowtide_bench.cli.options import Printed
+    from lowtide_bench.plot import Plot
     from lowtide_bench.tables import Table
 
 PROGRESS_EVERY_S = 5.0
@@ -42,6 +45,14 @@ def show(result: Mapping[str, Any], report: Report, form: Printed) -> None:
         click.echo(json.dumps(result))
     elif not form.markdown:
         Console().print(shown(tables, origin))
+
+
+def draw(plots: Mapping[str, Plot], folder: Path | None) -> None:
+    """Write pictures into the folder that was asked for; without one, none."""
+    from lowtide_bench.plot import draw as drawn
+
+    if folder is not None:
+        drawn(plots, folder)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import click
 
 from lowtide.cli.options import as_json
 from lowtide_bench.cli.options import MARKDOWN, PLOTS, Printed, Rates, gathered
-from lowtide_bench.cli.running import ended_by_sigterm, progress, show
+from lowtide_bench.cli.running import draw, ended_by_sigterm, progress, show
 from lowtide_bench.tracking.asked import Asked
 
 
@@ -56,14 +56,12 @@ def tracker(*, options: Options) -> int:
     odd = [count for count in (options.capacity_workers, *options.workers) if count % 2]
     if odd:
         raise click.BadParameter(f"{odd[0]} workers: half of them send and half receive, so their number is even")
-    from lowtide_bench.plot import draw
     from lowtide_bench.tracking import report
     from lowtide_bench.tracking.plots import plots
     from lowtide_bench.tracking.run import run
 
     with ended_by_sigterm(), progress() as say:
         result = run(options, say)
-    if options.plots is not None:
-        draw(plots(result), options.plots)
+    draw(plots(result), options.plots)
     show(result, report, options)
     return 0

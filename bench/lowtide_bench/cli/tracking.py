@@ -9,7 +9,7 @@ import click
 
 from lowtide.cli.options import as_json
 from lowtide_bench.cli.options import MARKDOWN, PLOTS, Printed, Rates, gathered
-from lowtide_bench.cli.running import ended_by_sigterm, progress, show
+from lowtide_bench.cli.running import draw, ended_by_sigterm, progress, show
 from lowtide_bench.mechanisms.asked import Asked, Setting
 
 SHORTEST_MS = 5
@@ -92,11 +92,9 @@ def tracking(*, options: Options) -> int:
     from lowtide_bench.mechanisms import report
     from lowtide_bench.mechanisms.plots import plots
     from lowtide_bench.mechanisms.run import run
-    from lowtide_bench.plot import draw
 
     with ended_by_sigterm(), progress() as say:
         result = run(options.asked(), say)
-    if options.plots is not None:
-        draw(plots(result), options.plots)
+    draw(plots(result), options.plots)
     show(result, report, options)
     return 0
