@@ -38,6 +38,8 @@ LANES = 0.25
 """How likely a seed's sinks take each lane by itself, as databases and staged ones do."""
 EARLY_KEYS = 0.7
 """How likely it is for a life of some seeds that lanes do not wait for those of other workers."""
+IN_ORDER = 0.15
+"""How likely such a seed has `when_done(order="stream")` where lanes do not wait; flows are drawn without it."""
 FLOW_MS = 20
 """In the end backfills flow on for so many rounds of so long, without a gap."""
 SHARING = 0.5
@@ -101,6 +103,9 @@ class FlowWorld(World):
         self.faults, self.damage, self.swaps = faults, damage, swaps
         self.older = Random(f"{self.name}/{seed}/older")
         """Chance apart, so that a seed's execution is the same without backfills."""
+        drawn_apart = Random(f"{self.name}/{seed}/in order").random() < IN_ORDER
+        if flow is None and seed % 3 == 0 and drawn_apart:
+            flow = "in_order_at_last"
         self.job = Job(
             self.rng, flow, longest, letters=letters, older=self.older, backfills=backfills, refusals=refusals
         )

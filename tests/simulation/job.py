@@ -12,7 +12,7 @@ from typing import Literal
 from call_flows import CALLING, drawn, may_fail
 from call_flows import DRAWN as RANDOM
 from programs import by_lane
-from state_flows import FLOWS, between, in_order, joined_pairs, leaving, visits, windows_of_records
+from state_flows import FLOWS, between, in_order, in_order_at_last, joined_pairs, leaving, visits, windows_of_records
 
 from lowtide import Flow, kafka, raw
 from lowtide.core.effects import Frame
@@ -44,7 +44,17 @@ LAYOUTS = ((8, 4), (4, 4), (6, 2))
 Grouping = Literal["optimistic", "ordered"]
 BUILD = {
     build.__name__: build
-    for build in (*FLOWS, *CALLING, between, in_order, joined_pairs, leaving, visits, windows_of_records)
+    for build in (
+        *FLOWS,
+        *CALLING,
+        between,
+        in_order,
+        in_order_at_last,
+        joined_pairs,
+        leaving,
+        visits,
+        windows_of_records,
+    )
 }
 DRAWN = sorted(build.__name__ for build in FLOWS)
 

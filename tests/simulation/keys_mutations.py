@@ -10,11 +10,15 @@ from typing import Any
 from lowtide.core import branch as branch_module
 from lowtide.core import worker as worker_module
 from lowtide.core.operators import program as program_module
+from lowtide.core.operators.node import Feed
+from lowtide.core.operators.order.portion import Portion
 from lowtide.core.operators.program import Program
+from lowtide.core.operators.windows.window_node import WindowNode
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan import segments as segments_module
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.segments import Segments, segments_of
+from lowtide.flow.steps.steps import WhenDone
 from lowtide_tracker import LocalTracker
 
 from .mutation import Mutation, Patch
@@ -114,6 +118,31 @@ def outlets_of_what_is_common() -> list[Patch]:
     return [(segments_module._Layout, "_part", part), (segments_module._Layout, "_pays", lambda *_: True)]
 
 
+def done_with_what_is_common() -> list[Patch]:
+    """A `when_done` in the stream's order goes by the segment that feeds the parts, barriers by the part."""
+    real_branches, real_go_on = branch_module.branches_of, WindowNode.go_on
+    commons: dict[int, tuple[LocalTracker, tuple[int, ...]]] = {}
+    """By node the tracker and the segments that it goes by; a node of a life that is over may have had the number."""
+
+    def branches_of(program: Program, place: int, tracker: LocalTracker) -> Any:
+        for node in program.holding:
+            waits = program.segments.waits[node.vertex.id]
+            ends = isinstance(node.vertex.step, WhenDone) and node.vertex.step.order == "stream"
+            commons.pop(id(node), None)
+            if ends and program.level and {*waits} & program.segments.parts.keys():
+                commons[id(node)] = tracker, waits
+        return real_branches(program, place, tracker)
+
+    def go_on(self: WindowNode, min_time: int, feed: Feed, portion: Portion) -> int:
+        early = min_time
+        if id(self) in commons:
+            tracker, waits = commons[id(self)]
+            early = max(min_time, min(map(tracker.min_time, waits)))
+        return min(min_time, real_go_on(self, early, feed, portion))
+
+    return [(worker_module, "branches_of", branches_of), (WindowNode, "go_on", go_on)]
+
+
 def pruned_at_its_own() -> list[Patch]:
     """A worker prunes at its own part's min time, though a snapshot may still be asked for at the global one."""
     return [(WorkerCore, "settled_time", property(lambda self: self._reached))]
@@ -152,6 +181,14 @@ KEYS = [
         outlets_of_what_is_common,
         letters=False,
         wrong=1.0,
+    ),
+    keys(
+        "keys-done-in-common",
+        "R4",
+        "an end comes before the frames of its tick to its own worker",
+        done_with_what_is_common,
+        flow="in_order_at_last",
+        letters=True,
     ),
     keys("keys-pruned-early", "R14", "a worker prunes at its own min time", pruned_at_its_own, snapshots=8),
     keys("keys-parted-upstream", "R7", "what feeds others is parted", parted_though_it_feeds, flow="index"),
