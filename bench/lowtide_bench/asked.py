@@ -54,3 +54,26 @@ class AskedOfCalls:
     every: float
     outage: float
     tries: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedOfEarlyKeys:
+    """Setting of the measurement of early keys.
+
+    Attributes:
+        rate: Records per second.
+        seconds: How long each turn is measured, after `warmup` seconds.
+        warmup: Seconds of sending before that.
+        rounds: How often each setting has its turn.
+        sleep: The time that the slow key's function sleeps, in ms; 0 for never.
+        workers: Workers of the level that counts.
+        tries: As in `lowtide_bench.load.Sent`.
+    """
+
+    rate: int
+    seconds: float
+    warmup: float
+    rounds: int
+    sleep: float
+    workers: int
+    tries: int

@@ -9,6 +9,7 @@ from lowtide import Flow, json, kafka, raw
 from lowtide_bench.counted import Counted, Uncounted, count
 from lowtide_bench.documents import Change, Document, Documents, Index, Versions, changes, update_index
 from lowtide_bench.record import Records, Sample, Samples
+from lowtide_bench.slow_key import SlowKeyed, slow_key
 from lowtide_bench.words import Occurrence, Words, count_word, occurrences
 
 Make = Callable[[str, str, str], Flow]
@@ -76,6 +77,7 @@ FLOWS: Mapping[str, Measured] = {
     "inverted-index": Measured(inverted_index, Documents, Versions),
     "word-count": Measured(word_count, Words, Versions),
     "passthrough": Measured(passthrough, Samples, Samples),
+    "slow-key": Measured(slow_key, SlowKeyed, Uncounted),
 }
 
 

@@ -7,6 +7,7 @@ import click
 from lowtide_bench.cli.calls import calls
 from lowtide_bench.cli.catch_up import catch_up
 from lowtide_bench.cli.core import core
+from lowtide_bench.cli.early_keys import early_keys
 from lowtide_bench.cli.forgetting import forgetting
 from lowtide_bench.cli.growth import growth
 from lowtide_bench.cli.latency import latency
@@ -35,6 +36,7 @@ def bench() -> None:
 
 for command in (
     latency,
+    early_keys,
     throughput,
     catch_up,
     snapshots,
