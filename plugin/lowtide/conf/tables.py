@@ -23,7 +23,8 @@ class JobConf:
     """The job: parallelism, lanes and order of the levels after the first, its limits and its folder.
 
     `slack_ms` is the length of a tick: records of different partitions that are further apart keep their order.
-    `early_keys` lets the lanes of one worker go on without those of others, where nothing that fails may forbid it.
+    `early_keys` lets the lanes of one worker go on without those of others, where nothing that fails may forbid it; by
+    default where that costs little (`lowtide.flow.plan.compiler.EARLY_KEYS_UP_TO`).
     `submission` is the key of this start: a retry with the same key begins no second life. Give it on a command line.
     `parameters` are the flow's own, which it asks for by `flow.parameter(name, default)`.
     """
@@ -34,7 +35,7 @@ class JobConf:
     lanes: Positive | None = None
     slack_ms: Positive = 2
     grouping: Literal["optimistic", "ordered"] = "optimistic"
-    early_keys: bool = False
+    early_keys: bool | None = None
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
     allowed_skew_ms: Milliseconds = 2
     max_future_ms: Milliseconds = 60_000

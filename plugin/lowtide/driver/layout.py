@@ -11,13 +11,16 @@ from lowtide.driver.session import master_of
 from lowtide.flow.plan.plan import Plan
 from lowtide_snapshots.job.layout import Layout
 
-SETTINGS = ("slack_ms", "grouping", "early_keys", "delivery", "allowed_skew_ms", "max_future_ms")
-"""The keys of `[job]` that answers or promises depend on; limits and folders may differ from machine to machine."""
+SETTINGS = ("slack_ms", "grouping", "delivery", "allowed_skew_ms", "max_future_ms")
+"""The keys of `[job]` that answers or promises depend on, beside `early_keys`, which the plan has.
+
+Limits and folders may differ from machine to machine."""
 
 
 def layout_of(plan: Plan, conf: Conf) -> Layout:
     """Return what a program runs with this plan and conf, and how it is laid out."""
     settings = {f"job.{name}": str(getattr(conf.job, name)) for name in SETTINGS}
+    settings["job.early_keys"] = str(plan.early_keys)
     # A parameter may be a secret: ZooKeeper has its mark alone.
     settings |= {f"job.parameters.{name}": _mark(str(value)) for name, value in conf.job.parameters.items()}
     return Layout(

@@ -10,13 +10,15 @@ import pytest
 from programs import by_lane, source_rows
 
 from lowtide import Flow, json, kafka, raw
+from lowtide.conf import Conf
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.fronts.front import Front, FrontLimits, KnownFloors, Window
 from lowtide.core.operators.faults.failure import UserError
 from lowtide.core.operators.order.order import Position
 from lowtide.core.operators.plain.sink import SinkEncoder
 from lowtide.core.worker import WorkerCore
-from lowtide.flow.plan.compiler import compile_flow
+from lowtide.driver.layout import layout_of
+from lowtide.flow.plan.compiler import compile_flow, compile_job
 from lowtide.flow.plan.explain import explain
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.plan.segments import segments_of
@@ -199,7 +201,7 @@ def test_a_plan_with_early_keys_is_numbered_as_without() -> None:
     ("plan", "said"),
     [
         (plan_of(scanned()), "lanes wait for their own worker alone"),
-        (plan_of(scanned(), early_keys=False), "one another, as job.early_keys is false"),
+        (plan_of(scanned(), early_keys=False), "one another, as job.early_keys is off"),
         (plan_of(scanned(), letters=False), "one another, as without dead letters a record that fails ends the job"),
         (plan_of(in_batches), "one another, as a record that fails at as_they_are ends the job"),
         (
@@ -210,6 +212,22 @@ def test_a_plan_with_early_keys_is_numbered_as_without() -> None:
 )
 def test_the_explanation_says_whether_lanes_wait_for_one_another(plan: Plan, said: str) -> None:
     assert said in explain(plan)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "said", "early"),
+    [(1, None, False), (2, None, True), (8, None, True), (9, None, False), (9, True, True), (2, False, False)],
+)
+def test_a_job_has_early_keys_where_they_cost_little_or_as_it_says(
+    parallelism: int, said: bool | None, early: bool
+) -> None:
+    settings = {"job.parallelism": parallelism} | ({} if said is None else {"job.early_keys": said})
+    flow = Flow("test", dead_letters=kafka("dead", raw()))
+    scanned()(flow)
+    plan = compile_job(flow, Conf.load(None, settings))
+    assert plan.early_keys == early
+    assert len(segments_of(plan).parts) == early
+    assert layout_of(plan, Conf.load(None, settings)).settings["job.early_keys"] == str(early)
 
 
 def test_one_worker_is_not_said_to_wait_for_others() -> None:

@@ -51,6 +51,10 @@ PATH_LIMIT_ELEMENTS = 256
 
 DEFAULT_LANES = 32
 """Of a job that names no lanes and writes to topics alone: room to grow, which costs nothing there."""
+EARLY_KEYS_UP_TO = 8
+"""Workers of a level: so many have early keys if the configuration says nothing.
+
+Each of them hears of all parts, so the cost grows with their square."""
 
 
 def compile_flow(
@@ -122,7 +126,7 @@ def compile_job(flow: FlowGraph, conf: Conf) -> Plan:
         lanes=job.lanes,
         slack_ms=job.slack_ms,
         grouping=job.grouping,
-        early_keys=job.early_keys,
+        early_keys=1 < job.parallelism <= EARLY_KEYS_UP_TO if job.early_keys is None else job.early_keys,
     )
     if job.lanes is not None or len(list(plan.delivering())) > len(list(plan.kafka_sinks())):
         return plan

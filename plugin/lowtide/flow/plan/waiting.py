@@ -51,7 +51,7 @@ def _apart(plan: Plan, segments: Segments, sink: Vertex) -> str:
         return "lanes wait for their own worker alone"
     together = "lanes of all workers wait for one another"
     if not plan.early_keys:
-        return f"{together}, as job.early_keys is false"
+        return f"{together}, as job.early_keys is off"
     if plan.dead_letters is None:
         return f"{together}, as without dead letters a record that fails ends the job"
     feeding = {each for exchange in segments.of_exchange.values() for each in segments.inbound[exchange]}
