@@ -13,8 +13,12 @@ from tests.postgres_server import PostgresServer
 from tests.settings import settings_of
 from tests.waiting import HANGS_S
 
+from lowtide.conf import Conf
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.driver.growth import grow
 from lowtide.flow.plan.flow_file import load_flow
 from lowtide.sinks.postgres.columns import ddl_of
+from lowtide.sinks.postgres.names import lane_of
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka
@@ -35,6 +39,14 @@ class Job(FlowProgram):
         where = {f"postgres.default.{key}": value for key, value in postgres.settings.items()}
         settings = settings_of(kafka, zookeeper, folder, 12) | where | {"job.restarts": 3}
         super().__init__(folder, kafka, SINKS.format(table=self.table), settings)
+
+    def grow(self, lanes: int) -> None:
+        """Give the job more lanes, once no life of it holds its lease."""
+        conf = Conf.load(None, {key: value for key, value in self.settings.items() if key != "job.lanes"})
+        with ZooKeeperAccess.of(conf.zookeeper).store(self.name) as store:
+            frozen = store.record()
+            assert frozen is not None
+            grow(store, frozen, lanes, conf, lambda _: None)
 
     def rows(self) -> int:
         """Number of rows."""
@@ -83,3 +95,40 @@ def test_a_job_writes_its_tables_as_run_locally_does_over_kills_of_its_driver_an
     users = job.postgres.ask(f'select "user", number, so_far from {job.table}_users')
     assert len(users) == USERS
     assert {row[0]: row for row in users} == {each.user: (each.user, each.number, each.so_far) for each in due["users"]}
+
+
+def test_a_job_gets_more_lanes_and_workers_and_its_tables_stay_as_run_locally_says(job: Job) -> None:
+    """What was delivered of a strand is so of those that its lanes are divided into; each life ends in mid-delivery."""
+    given = orders(3 * PART)
+    flow: Any = load_flow(str(job.flow))
+    for call in flow.calls:
+        if hasattr(call.step, "sink"):
+            job.postgres.ask(ddl_of(call.step.sink.columns))
+    settings = dict(job.settings)
+    for number, (workers, lanes) in enumerate([(2, 2), (4, 8), (3, 8)]):
+        job.settings = {**settings, "job.parallelism": workers, "job.lanes": lanes}
+        if number == 1:
+            job.grow(lanes)
+        job.start()
+        job.produce(given[number * PART : (number + 1) * PART])
+        job.have(number * PART + PART // 3, job.rows)
+        if number < 2:
+            job.kill()
+    job.have(len(given), job.rows)
+    order: Any = flow.calls[0].step.source.format.record
+    due = flow.run_locally(orders=[order(**each) for each in given])
+    # A table that is only added to has its rows in the order of their insertion.
+    rows = job.postgres.ask(f'select "user", number, so_far from {job.table}_rows order by ctid')
+    for user in {each.user for each in due["rows"]}:
+        expected = [(each.user, each.number, each.so_far) for each in due["rows"] if each.user == user]
+        assert [row for row in rows if row[0] == user] == expected
+    assert len(rows) == len(due["rows"])
+    users = job.postgres.ask(f'select "user", number, so_far from {job.table}_users')
+    assert {row[0]: row for row in users} == {each.user: (each.user, each.number, each.so_far) for each in due["users"]}
+    assert len(users) == USERS
+    strands = job.postgres.ask("select lane from lowtide.lanes where job = %s and sink = 'rows'", job.name)
+    assert {lane_of("rows", number).slice for (number,) in strands} == {
+        *("hash units 0 to 63", "hash units 64 to 127"),
+        *("hash units 0 to 31", "hash units 32 to 63", "hash units 64 to 95", "hash units 96 to 127"),
+        *("hash units 0 to 47", "hash units 48 to 95", "hash units 96 to 127"),
+    }

@@ -329,6 +329,18 @@ def strand_of_whatever_meets() -> list[Patch]:
     return [(LaneName, "has", has)]
 
 
+def strand_from_nothing() -> list[Patch]:
+    """A strand begins with nothing, though its store has the `last` of one with the same lanes."""
+    real = Barrier.__init__
+
+    def init(self: Barrier, *args: Any, **kwargs: Any) -> None:
+        real(self, *args, **kwargs)
+        if self._strand is not None:
+            self._strand.last = self._strand.durable = NO_KEY
+
+    return [(Barrier, "__init__", init)]
+
+
 def strand_ends_at_its_tick() -> list[Patch]:
     """A strand's `last` is that of all it has released of the tick, not of the bundle."""
     real = Barrier._send
@@ -483,6 +495,7 @@ FLOW = [
     flow("strand-of-one", "R13", "a strand's last is known of its first lane alone", strand_of_its_first_lane,
          faults=OFTEN),
     flow("strand-of-all", "R13", "a strand's last counts for lanes of others", strand_of_whatever_meets, faults=OFTEN),
+    flow("strand-from-nothing", "R13", "a strand begins below where its lanes were", strand_from_nothing, faults=OFTEN),
     flow("strand-past-bundle", "R13", "a strand's last lies behind its bundle", strand_ends_at_its_tick, faults=OFTEN),
     flow("last-by-tick", "R12, W11", "last is compared by tick", last_by_tick, faults=OFTEN),
     flow("prune-own", "R14, W1", "groupings prune at their own segment's min time", lambda: prune_at(own_min_time),

@@ -72,7 +72,7 @@ class Sinks:
         self.mark_every = 0
         """The distance of the lanes' marks; 0 for none, as most jobs have: `FlowWorld` sets it."""
         self.in_strands = True
-        """Whether a worker's lanes go as one strand, as they do to topics: `FlowWorld` sets it."""
+        """Whether a worker's lanes go as one strand, as they do to all but staged sinks: `FlowWorld` sets it."""
         self.late: list[Delivery] = []
         # Of its own, so that what is drawn elsewhere stays as it is.
         self._rng = Random(19)
@@ -81,16 +81,13 @@ class Sinks:
         self._lane_of_unit: list[int] = plan.lane_of_unit().tolist()
         self._plan = plan
         self.names: dict[LaneName, OrderKey] = {}
-        """The `last` of all lanes and strands, as the topic keeps them; see `lasts_records`."""
-        self.strands: dict[tuple[int, int], bytes] = {}
-        """By sink and first lane the `last` of the current life's strands, which begin with nothing."""
+        """The `last` of all lanes and strands, as a store keeps them; see `lasts_records`."""
         # A partition for each lane, which the encoder finds by the record's hash unit.
         self._encoders = {v.id: SinkEncoder(v, plan.slack_ms, self._lane_of_unit) for v in plan.sinks()}
 
     def claimed(self) -> int:
         """A life claims the store; its number there."""
         self.claim += 1
-        self.strands.clear()
         return self.claim
 
     def send(self, delivery: Delivery) -> None:
@@ -111,10 +108,10 @@ class Sinks:
 
     def last_of(self, sink: int, bundle: Bundle) -> bytes:
         """The `last` of a bundle's lane, or strand."""
-        lane = bundle.lane
         if bundle.width:
-            return self.strands.get((sink, lane), NO_KEY)
-        return self.lanes[sink, lane].last if (sink, lane) in self.lanes else NO_KEY
+            known = self.names.get(self._strand(sink, bundle))
+            return NO_KEY if known is None else known.packed()
+        return self.lanes[sink, bundle.lane].last if (sink, bundle.lane) in self.lanes else NO_KEY
 
     def store(self, sink: int, bundle: Bundle) -> None:
         """Take a bundle whole."""
@@ -122,11 +119,16 @@ class Sinks:
             self._store(sink, bundle)
             self._note(LaneName(0, str(sink), bundle.lane), bundle)
             return
-        self.strands[sink, bundle.lane] = bundle.last
-        units = self._plan.units_of_lanes(bundle.lane, bundle.lane + bundle.width)
-        self._note(LaneName(0, str(sink), units.start, units.stop), bundle)
+        if (before := self.last_of(sink, bundle)) > bundle.last:
+            raise Violation("output", f"a strand of {bundle.width} goes back from {before.hex()}")
+        self._note(self._strand(sink, bundle), bundle)
         for lane in range(bundle.lane, bundle.lane + bundle.width):
             self._store(sink, self._part_of(sink, lane, bundle))
+
+    def _strand(self, sink: int, bundle: Bundle) -> LaneName:
+        """The name of a bundle's strand: one that another life had, with the same lanes, has the same."""
+        units = self._plan.units_of_lanes(bundle.lane, bundle.lane + bundle.width)
+        return LaneName(0, str(sink), units.start, units.stop)
 
     def _note(self, name: LaneName, bundle: Bundle) -> None:
         if bundle.last:

@@ -10,8 +10,9 @@ from lowtide.connectors.loop_topics import LoopTopic
 from lowtide.core.effects import LastKeys
 from lowtide.core.fronts.front import Window
 from lowtide.core.operators.faults.limits import Limits
+from lowtide.core.operators.order.order import OrderKey
 from lowtide.flow.plan.plan import Plan
-from lowtide.sinks.contract import JobSinks
+from lowtide.sinks.contract import JobSinks, LaneName
 from lowtide.sinks.kafka.versions import VersionTwo
 from lowtide_snapshots.format.manifest import Part
 from lowtide_snapshots.stores import StoreSetting
@@ -81,6 +82,7 @@ class Deployment:
         job_id: What the job is called for good.
         start: The tick at which the life's min time begins.
         last: What the lanes' `last` was when the life began (R13).
+        strands: What the stores besides Kafka had as the `last` of this life's strands, by name (R19).
         floors: By front the floors that were durable then, packed.
         unreported: The floors that only commits knew.
         relied_on: The largest tick that anything relies on; see `KnownFloors`.
@@ -119,6 +121,7 @@ class Deployment:
     job_id: str = ""
     start: int = 0
     last: LastKeys = field(default_factory=dict)
+    strands: Mapping[LaneName, OrderKey] = field(default_factory=dict)
     floors: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     unreported: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     relied_on: int = 0

@@ -38,9 +38,9 @@ class Lanes:
 
 
 def strands_of(plan: Plan) -> frozenset[int]:
-    """Return the sinks that take all lanes of a worker as one strand: topics, and dead letters but those of fronts."""
+    """Return the sinks that take a worker's lanes as one strand: all but staged ones, and dead letters of fronts."""
     letters = [letters_of(level) for level in range(1, plan.levels)]
-    return frozenset([*letters, *(vertex.id for vertex, _ in plan.kafka_sinks())])
+    return frozenset([*letters, *(vertex.id for vertex in plan.sinks() if not is_staged(vertex.step.sink))])
 
 
 def barriers_of(

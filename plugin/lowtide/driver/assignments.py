@@ -74,6 +74,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         job_id=opening.job_id,
         start=opening.start,
         last=opening.last,
+        strands=opening.strands,
         floors=pack(opening.floors),
         unreported=pack(opening.unreported),
         relied_on=opening.relied_on,

@@ -6,18 +6,21 @@
    mean other hash units, and a strand's range never does
 4. the record gets the new number
 
-State needs nothing: it is kept by hash unit. Nor do partitions, which follow from the hash unit.
+State needs nothing: it is kept by hash unit. Nor do partitions, which follow from the hash unit. Nor do other stores
+than Kafka: they keep positions by hash unit, and of those that earlier versions left by lane it is known how many lanes
+there were (`homes.by_units`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.core.operators.order.order import OrderKey
+from lowtide.driver.homes import ANSWERS, STAGED, identity_of
 from lowtide.driver.opening import LEASE_SLACK_S, Say
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.errors import FlowError
@@ -74,13 +77,13 @@ def grow(store: JobStore, frozen: JobRecord, lanes: int, conf: Conf, say: Say) -
     return grown
 
 
-def refuse_unfit(frozen: JobRecord, lanes: int, stores: Collection[str]) -> None:
+def refuse_unfit(frozen: JobRecord, lanes: int, stores: Mapping[str, str]) -> None:
     """Refuse a number of lanes that the job cannot grow to, and a job that keeps something by lane (errors: FlowError).
 
     Args:
         frozen: The job's record.
         lanes: How many it is to have.
-        stores: What it keeps outside of Kafka's topics, by name.
+        stores: What is known of the stores, and of topics of its own, by name.
     """
     where = f'job "{frozen.job}"'
     if lanes <= frozen.lanes or lanes % frozen.lanes or lanes > frozen.units:
@@ -96,12 +99,18 @@ def refuse_unfit(frozen: JobRecord, lanes: int, stores: Collection[str]) -> None
             "give the flow another name, and set exchange.units and job.lanes: a new job reads its sources from their "
             "beginning",
         )
-    if stores:
+    if by_lane := sorted(name for name in stores if name.startswith((STAGED, ANSWERS))):
         raise FlowError(
-            f"what the job keeps of {', '.join(sorted(stores))} is kept by lane, and would be taken for that of others",
+            f"what the job keeps of {', '.join(by_lane)} is kept by lane, and would be taken for that of others",
             where=where,
             way_out="leave its lanes as they are; or give the flow another name, with more job.lanes: a new job reads "
             "its sources from their beginning",
+        )
+    if unknown := sorted(name for name, known in stores.items() if not identity_of(known)[1]):
+        raise FlowError(
+            f"an earlier version has delivered to {unknown[0]}, by lane, and none that knows hash units since",
+            where=where,
+            way_out="start the job with this version, and stop it; then it may grow",
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 
@@ -24,6 +24,7 @@ from lowtide.sinks.kafka.lasts import Durable, keep_floors, open_lasts, own, rea
 from lowtide.sinks.own_topics import open_topics
 from lowtide.sinks.staged.topics import staged_topics
 from lowtide.sinks.stores import home_of, is_direct, job_sinks, uses_kafka
+from lowtide_snapshots.job.record import units_of_lanes
 from lowtide_snapshots.job.store import JobStore
 
 Say = Callable[[str], None]
@@ -32,6 +33,9 @@ STAGED, ANSWERS = "staged:", "answers:"
 AGAIN = "@"
 """Stands behind the identity of a topic of answers, before the output generation that it has them of, from the second
 one on."""
+LANES = "@lanes="
+"""Stands behind the identity of a store that is delivered to by strands, before the number of lanes that names by lane,
+of earlier versions, mean there. An earlier version takes it for another store, and does not begin."""
 
 
 class Homes:
@@ -48,6 +52,7 @@ class Homes:
         job_id: The job's id for good.
         generation: The output generation.
         stores: The sinks in other stores than Kafka, by store.
+        strands: What is durable there of this life's strands, by name, once they are claimed.
         keeps: False if nothing is kept, and so everything is delivered at least once.
 
     Raises:
@@ -64,6 +69,7 @@ class Homes:
         self.keeps = conf.job.delivery == "exactly_once"
         self._in_kafka = self.keeps and (bool(known) or uses_kafka(plan))
         self.stores = job_sinks(plan, conf, self.job_id, self.generation)
+        self.strands: dict[LaneName, OrderKey] = {}
         _refuse_lost(store.stores(), self.stores)
         if not self.keeps:
             _refuse_unkept(plan)
@@ -116,6 +122,7 @@ class Homes:
             own(self._conf.kafka, topic, self.job_id, self._limit_s)
             self._open_topics()
         self.stores = {name: replace(job, generation=self.generation) for name, job in self.stores.items()}
+        self.strands = {}
         return self._claimed_elsewhere(replace(known, last={}))
 
     def _claimed(self, transactional_ids: set[str]) -> Durable:
@@ -175,14 +182,17 @@ class Homes:
             known, found = self._store.stores(), {}
             for name, home in homes.items():
                 self._say(f"claiming {name}")
-                found[name] = home.open(known.get(name))
+                identity, lanes = identity_of(known.get(name))
+                found[name] = f"{home.open(identity)}{LANES}{lanes or self._plan.lanes}"
                 home.claim()
             self._life.check()
-            stored = [home.read() for home in homes.values()]
+            stored = {name: home.read() for name, home in homes.items()}
             self._store.set_stores(self._life.incarnation, {**known, **found})
         last, floors = dict(durable.last), Steps(durable.floors)
-        for each in stored:
-            last |= each.last
+        for name, each in stored.items():
+            own = set(self.stores[name].lane_names)
+            self.strands |= {strand: key for strand, key in each.last.items() if strand in own}
+            last |= by_units(each.last, self._plan, identity_of(found[name])[1])
             floors.merge(each.floors)
         return replace(durable, last=last, floors=tuple(floors))
 
@@ -211,8 +221,36 @@ def read_elsewhere(store: JobStore, plan: Plan, conf: Conf) -> dict[LaneName, Or
     for name, job in job_sinks(plan, conf, "", store.lasts()[1]).items():
         if name in known:
             with closing(home_of(job, life)) as home:
-                last |= home.read().last
+                last |= by_units(home.read().last, plan, identity_of(known[name])[1])
     return last
+
+
+def identity_of(known: str | None) -> tuple[str | None, int]:
+    """Return a store's identity, and how many lanes names by lane mean there; 0 for those of the job's record.
+
+    Args:
+        known: What is kept of the store; None if no life has delivered to it.
+    """
+    if known is None:
+        return None, 0
+    identity, _, lanes = known.partition(LANES)
+    return identity, int(lanes or 0)
+
+
+def by_units(last: Mapping[LaneName, OrderKey], plan: Plan, lanes: int) -> dict[LaneName, OrderKey]:
+    """Return what a store has under names that say hash units, those by lane too: a lane's number may mean others.
+
+    Args:
+        last: By name what is durable.
+        plan: The plan.
+        lanes: The number of lanes that names by lane mean; 0 for the plan's.
+    """
+    found: dict[LaneName, OrderKey] = {}
+    for name, key in last.items():
+        units = units_of_lanes(plan.units, lanes or plan.lanes, name.lane, name.lane + 1)
+        strand = name if name.end else replace(name, lane=units.start, end=units.stop)
+        found[strand] = max(key, found.get(strand, key))
+    return found
 
 
 def _refuse_lost(known: Iterable[str], stores: Iterable[str]) -> None:

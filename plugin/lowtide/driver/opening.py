@@ -47,7 +47,7 @@ from lowtide.errors import FlowError
 from lowtide.flow.formats.bounds import EARLIEST
 from lowtide.flow.plan.plan import Plan
 from lowtide.process.identity import called
-from lowtide.sinks.contract import JobSinks, lane_name
+from lowtide.sinks.contract import JobSinks, LaneName, lane_name
 from lowtide.sinks.files.places import places_of
 from lowtide.sinks.kafka.claims import transactional_id
 from lowtide.sinks.kafka.floor_archive import read_archived
@@ -78,6 +78,7 @@ class Opening:
         published_again: The largest published one of this output generation; None if none was.
         job_id: The job's id for good.
         stores: The sinks in other stores than Kafka, by store.
+        strands: What is durable there of this life's strands.
         partitions: By topic the number of partitions that its sink writes.
         start: The tick at which min time begins.
         recovered: The snapshot that the life begins from; None if it begins without state.
@@ -102,6 +103,7 @@ class Opening:
     published_again: int | None = None
     job_id: str = ""
     stores: Mapping[str, JobSinks] = field(default_factory=dict)
+    strands: Mapping[LaneName, OrderKey] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -228,6 +230,7 @@ def open_life(
         published_again,
         homes.job_id,
         homes.stores,
+        homes.strands,
         partitions,
     )
 

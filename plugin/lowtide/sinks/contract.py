@@ -1,11 +1,15 @@
 """The contract between a job and the stores that it writes: what a store has to do for the output to be exactly once.
 
-A host hands a store *packets*: the records of one lane, and the lane's *mark*, which has to become durable in the same
-step (R13). The next life claims the store, reads the marks, and continues after them. Two rules make that safe:
+A host hands a store *packets*: the records of one *strand*, the lanes of one worker in one order, and the strand's
+*mark*, which has to become durable in the same step (R13). The next life claims the store, reads the marks, and
+continues after them. Two rules make that safe:
 
 - after a claim nothing of an earlier life becomes durable (W10)
-- a delivery names the claim and the lane's mark before it, and the store compares both in the step that writes: a
+- a delivery names the claim and the strand's mark before it, and the store compares both in the step that writes: a
   request that was lost on its way and arrives after the same records were delivered again writes nothing (R19)
+
+A life with other workers, or with more lanes, has other strands. A strand has a name that says all of its hash units,
+so its mark means the same in each life; what earlier strands have delivered of a lane is the furthest of their marks.
 """
 
 from __future__ import annotations
@@ -54,6 +58,11 @@ class LaneName:
     sink: str
     lane: int
     end: int = 0
+
+    @property
+    def slice(self) -> str:
+        """The slice of the output, as in "lane 3" or "hash units 64 to 127"."""
+        return f"hash units {self.lane} to {self.end - 1}" if self.end else f"lane {self.lane}"
 
     def has(self, name: LaneName, units: range) -> bool:
         """Return whether what is delivered of this one is so of a lane with these hash units, too."""
@@ -185,6 +194,7 @@ class JobSinks:
         lanes: Number of lanes of each sink.
         sinks: The sinks by name.
         settings: What `Direct.settings` returned.
+        strands: The hash units of each strand of this life; empty where each lane goes by itself.
     """
 
     job: str
@@ -193,11 +203,13 @@ class JobSinks:
     lanes: int
     sinks: Mapping[str, Sink]
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    strands: tuple[range, ...] = ()
 
     @property
     def lane_names(self) -> list[LaneName]:
-        """The names of all lanes."""
-        return [LaneName(0, sink, lane) for sink in sorted(self.sinks) for lane in range(self.lanes)]
+        """The names under which this life delivers: of all strands, or lanes."""
+        named = [(units.start, units.stop) for units in self.strands] or [(lane, 0) for lane in range(self.lanes)]
+        return [LaneName(0, sink, first, end) for sink in sorted(self.sinks) for first, end in named]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +234,8 @@ class Stored:
     """Contents of a store that are durable.
 
     Attributes:
-        last: By lane the order key up to which it is delivered; lanes without a delivery are missing.
-        floors: The floors that the lanes' records rest on.
+        last: By strand the order key up to which it is delivered; those without a delivery are missing.
+        floors: The floors that the records rest on.
     """
 
     last: Mapping[LaneName, OrderKey]
@@ -249,7 +261,9 @@ class Home(Protocol):
         """
 
     def claim(self) -> None:
-        """Claim all lanes for this life: once it returns, nothing of an older life can become durable (W10).
+        """Claim all strands for this life, and those that lives before it had: their names are in the store.
+
+        Once it returns, nothing of an older life can become durable (W10).
 
         Raises:
             LifeEnded: a newer life has claimed them.

@@ -33,7 +33,15 @@ def job_sinks(plan: Plan, conf: Conf, job_id: str, generation: int) -> dict[str,
         if is_direct(sink):
             stores.setdefault(sink.store, {})[vertex.name] = sink
     return {
-        name: JobSinks(plan.name, job_id, generation, plan.lanes, sinks, next(iter(sinks.values())).settings(conf))
+        name: JobSinks(
+            plan.name,
+            job_id,
+            generation,
+            plan.lanes,
+            sinks,
+            next(iter(sinks.values())).settings(conf),
+            strands=plan.units_of_workers(),
+        )
         for name, sinks in stores.items()
     }
 

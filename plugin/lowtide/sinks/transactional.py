@@ -11,7 +11,7 @@
         ...
 
 The job's state in the store is a few bytes under names, in groups: `Connection.read` and `swap` are all that it takes.
-Claims, marks and floors (`lowtide.sinks.contract`) are kept there, each lane's claim and mark under one name: a claim
+Claims, marks and floors (`lowtide.sinks.contract`) are kept there, each strand's claim and mark under one name: a claim
 and a delivery both swap it, and so one of the two sees the other, whatever the store's isolation is.
 """
 
@@ -42,6 +42,8 @@ __all__ = ["Connection", "RowEncoder", "TransactionalHome", "TransactionalSink",
 STORE = ""
 """The group of what belongs to no job."""
 CLAIM_BYTES = 8
+LANES = ("lane", "strand")
+"""The first words of the names of what is kept by lane, as by earlier versions, and by strand."""
 RETRY_S = 0.05
 
 
@@ -238,8 +240,8 @@ class TransactionalHome(_Store):
         last, floors = {}, []
         for name, value in found.items():
             kind, *words = name.split("/")
-            if kind == "lane" and int(words[0]) == self._job.generation and len(value) > CLAIM_BYTES:
-                last[LaneName(0, words[1], int(words[2]))] = OrderKey.of(value[CLAIM_BYTES:])
+            if kind in LANES and int(words[0]) == self._job.generation and len(value) > CLAIM_BYTES:
+                last[LaneName(0, words[1], *map(int, words[2:]))] = OrderKey.of(value[CLAIM_BYTES:])
             elif kind == "floor":
                 front, offset, tick, cap = map(int, words)
                 floors.append(Floor(front, offset, tick, bool(cap)))
@@ -250,7 +252,7 @@ class TransactionalHome(_Store):
         job, mine = self._job.job, self._life.incarnation
         try:
             with self._asking("grant the lanes") as store, store.transaction():
-                found = {name: value for name, value in store.read(job).items() if name.startswith("lane/")}
+                found = {name: value for name, value in store.read(job).items() if name.partition("/")[0] in LANES}
                 newest = max([int.from_bytes(value[:CLAIM_BYTES], "big") for value in found.values()], default=mine)
                 if newest > mine:
                     raise LifeEnded(
@@ -297,7 +299,7 @@ class TransactionalWay(_Store):
         job, mine = self._job.job, self._life.incarnation
         if not store.swap(job, _name(self._job, mark.lane), _value(mine, mark.before), _value(mine, mark.last)):
             raise LifeEnded(
-                f'another life has claimed lane {mark.lane.lane} of sink "{mark.lane.sink}", or has delivered to it',
+                f'another life has claimed {mark.lane.slice} of sink "{mark.lane.sink}", or has delivered to it',
                 where=self._any.store,
                 way_out="nothing if another life is running; else start the job again: nothing is lost or duplicated",
             )
@@ -310,6 +312,8 @@ class _OvertakenError(Exception):
 
 
 def _name(job: JobSinks, lane: LaneName) -> str:
+    if lane.end:
+        return f"strand/{job.generation}/{lane.sink}/{lane.lane}/{lane.end}"
     return f"lane/{job.generation}/{lane.sink}/{lane.lane}"
 
 

@@ -50,6 +50,7 @@ LIMIT_S = 60.0
 LIFE_OVER = 3
 """The exit code of a host whose life has ended."""
 OUT = "out"
+UNITS = 128
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class SinkContract(ABC):
             job.deliver(way, range(10, 13), floors=[Floor(1, 6, 50, cap=True)])
         assert job.found() == list(range(13))
         stored = job.claimed(2)
-        assert stored.last == {LaneName(0, OUT, 0): key_of(12), LaneName(0, OUT, 1): key_of(11)}
+        assert stored.last == {job.name(0): key_of(12), job.name(1): key_of(11)}
         assert set(stored.floors) == {Floor(0, 5, 40), Floor(1, 6, 50, cap=True)}
 
     def test_floors_alone_are_kept_and_covered_ones_may_go(self) -> None:
@@ -202,6 +203,26 @@ class SinkContract(ABC):
             job.go_on(way, 80)
         assert job.found() == list(range(80))
 
+    def test_a_claim_shuts_out_a_life_with_other_workers(self) -> None:
+        """W10: a strand has the hash units of one worker, and lives with more or fewer workers have other strands."""
+        job = self._job()
+        with job.life(1) as way:
+            job.deliver(way, range(4))
+            whole = job.with_strands(1)
+            assert whole.claimed(2).last == {job.name(0): key_of(2), job.name(1): key_of(3)}
+            refused(lambda: way.deliver([job.packet(0, [4])]))
+        with closing(whole.way(life_of(2))) as way:
+            way.open()
+            way.deliver([whole.packet(0, [4, 5])])
+            assert whole.stored(2).last[whole.name(0)] == key_of(5)
+            last = job.claimed(3).last
+            refused(lambda: way.deliver([whole.packet(0, [6])]))
+        assert last == {job.name(0): key_of(2), job.name(1): key_of(3), whole.name(0): key_of(5)}
+        with closing(job.way(life_of(3))) as way:
+            way.open()
+            way.deliver([job.packet(0, [6])])
+        assert job.found() == list(range(7))
+
     # Marks (R19).
 
     def test_what_was_delivered_is_not_delivered_again(self) -> None:
@@ -249,13 +270,15 @@ class SinkContract(ABC):
     def _job(self) -> _Job:
         name = f"contract_{uuid.uuid4().hex[:12]}"
         sink = self.sink(name)
-        sinks = JobSinks(name, f"id of {name}", 0, self.lanes, {OUT: sink}, self.settings(sink))
+        sinks = JobSinks(name, f"id of {name}", 0, self.lanes, {OUT: sink}, self.settings(sink), strands_of(self.lanes))
         return _Job(sinks, sink, self.rows)
 
     def _each_lane_is_at_its_mark(self, job: _Job, incarnation: int) -> None:
         """Hold what readers find against the marks, after a claim: nothing is on its way any more."""
         last = job.claimed(incarnation).last
-        due = [number for lane in range(self.lanes) for number in delivered_of(last, lane, self.lanes)]
+        due = [
+            number for lane in range(self.lanes) for number in delivered_of(last.get(job.name(lane)), lane, self.lanes)
+        ]
         assert job.found() == sorted(due), "records and marks are apart"
 
 
@@ -352,6 +375,19 @@ class _Job:
         """Return the same job with its store behind a proxy."""
         return _Job(replace(self.sinks, settings=settings), self.sink, self._rows)
 
+    def name(self, lane: int) -> LaneName:
+        """Return the name of a lane, which is a strand of one worker."""
+        return self.sinks.lane_names[lane]
+
+    def _take(self, stored: Stored) -> None:
+        """Go on where the store is."""
+        own = {name: lane for lane, name in enumerate(self.sinks.lane_names)}
+        self._last = {own[name]: last.packed() for name, last in stored.last.items() if name in own}
+
+    def with_strands(self, count: int) -> _Job:
+        """Return the same job with another number of workers."""
+        return _Job(replace(self.sinks, strands=strands_of(count)), self.sink, self._rows)
+
     def home(self, incarnation: int) -> Any:
         return self.sink.home(self.sinks, life_of(incarnation))
 
@@ -364,7 +400,7 @@ class _Job:
             home.open(None)
             home.claim()
             stored: Stored = home.read()
-        self._last = {lane.lane: last.packed() for lane, last in stored.last.items()}
+        self._take(stored)
         return stored
 
     def stored(self, incarnation: int) -> Stored:
@@ -389,7 +425,7 @@ class _Job:
         rows = [Line(lane, number) for number in numbers]
         pieces = [Piece(1 + n, [key_of(n).packed()], [row]) for n, row in zip(numbers, rows, strict=True)]
         messages = self._encoder.encode(lane, pieces) if rows else []
-        return Packet(0, lane, messages, Mark(LaneName(0, OUT, lane), last, before, floors))
+        return Packet(0, lane, messages, Mark(self.name(lane), last, before, floors))
 
     def deliver(self, way: Way, numbers: Iterable[int], floors: Sequence[Floor] = ()) -> None:
         """Deliver records of all lanes, in one go; the first lane carries the floors."""
@@ -400,7 +436,7 @@ class _Job:
     def go_on(self, way: Way, count: int, stored: Stored | None = None) -> None:
         """Deliver what is missing of so many records, by the marks as they were read."""
         if stored is not None:
-            self._last = {lane.lane: last.packed() for lane, last in stored.last.items()}
+            self._take(stored)
         for lane in range(self.sinks.lanes):
             before = self._last.get(lane)
             first = lane if before is None else OrderKey.of(before).sequence + self.sinks.lanes
@@ -426,9 +462,13 @@ def key_of(number: int) -> OrderKey:
     return OrderKey(1 + number, 0, number)
 
 
-def delivered_of(last: Mapping[LaneName, OrderKey], lane: int, lanes: int) -> range:
+def strands_of(lanes: int) -> tuple[range, ...]:
+    """Return the hash units of so many strands."""
+    return tuple(range(lane * UNITS // lanes, (lane + 1) * UNITS // lanes) for lane in range(lanes))
+
+
+def delivered_of(mark: OrderKey | None, lane: int, lanes: int) -> range:
     """Return the numbers that a lane has delivered, by its mark."""
-    mark = last.get(LaneName(0, OUT, lane))
     return range(0) if mark is None else range(lane, mark.sequence + 1, lanes)
 
 

@@ -72,6 +72,7 @@ class Outputs:
             self._sinks[vertex.id] = SinkEncoder(vertex, plan.slack_ms, partitions)
         strands = strands_of(plan)
         self._last = {each: key.packed() for each, key in deployment.last.items() if each[0] not in strands}
+        self._begun = {name: key.packed() for name, key in deployment.strands.items()}
         # (sink, lane) -> the bundle under way there: first tick, last tick, rows; the time it was put; its bytes.
         self._under_way: dict[tuple[int, int], tuple[tuple[int, int, int], int, int]] = {}
 
@@ -133,14 +134,15 @@ class Outputs:
 
     def _mark(self, sink: int, bundle: Bundle) -> Mark:
         """Return what becomes durable with a bundle."""
-        lane_key = sink, bundle.lane
-        before, self._last[lane_key] = self._last.get(lane_key, NO_KEY), bundle.last
         plan = self._deployment.plan
         vertex = plan.vertices[sink] if sink >= 0 else None
         if bundle.width:
             name = strand_name(vertex, self._level, plan.units_of_lanes(bundle.lane, bundle.lane + bundle.width))
         else:
             name = lane_name(vertex, self._level, bundle.lane)
+        lane_key = sink, bundle.lane
+        before = self._last[lane_key] if lane_key in self._last else self._begun.get(name, NO_KEY)
+        self._last[lane_key] = bundle.last
         return Mark(name, bundle.last, before, bundle.floors, bundle.covered)
 
     def _messages(self, sink: int, bundle: Bundle) -> Sequence[Any]:

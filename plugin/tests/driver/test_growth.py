@@ -20,20 +20,25 @@ EARLY, LATE, LATEST = OrderKey(3, 0, 1), OrderKey(5, 0, 1), OrderKey(9, 0, 1)
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4, 8, 129, 258])
 def test_a_job_grows_to_a_multiple_with_a_hash_unit_for_each_lane(lanes: int) -> None:
     with pytest.raises(FlowError, match="has 3 lanes and 128 hash units, and cannot grow") as caught:
-        refuse_unfit(FROZEN, lanes, [])
+        refuse_unfit(FROZEN, lanes, {})
     assert caught.value.way_out == "choose one of 6, 9, 12, 15, 18, 21, ..., 126"
 
 
 def test_a_job_with_a_lane_for_more_than_half_of_its_units_cannot_grow() -> None:
     with pytest.raises(FlowError, match="cannot grow") as caught:
-        refuse_unfit(replace(FROZEN, lanes=65), 130, [])
+        refuse_unfit(replace(FROZEN, lanes=65), 130, {})
     assert "as many lanes as it can have" in str(caught.value)
 
 
 def test_what_is_kept_by_lane_holds_a_job_at_its_lanes() -> None:
-    refuse_unfit(FROZEN, 12, [])
-    with pytest.raises(FlowError, match="of postgres:default, staged/lake is kept by lane"):
-        refuse_unfit(FROZEN, 12, ["staged/lake", "postgres:default"])
+    refuse_unfit(FROZEN, 12, {"postgres:default": "an id@lanes=3"})
+    with pytest.raises(FlowError, match="of answers:price, staged:lake is kept by lane"):
+        refuse_unfit(FROZEN, 12, {"staged:lake": "an id", "answers:price": "one", "postgres:default": "an id@lanes=3"})
+
+
+def test_a_store_that_was_delivered_to_by_lane_alone_is_first_taken_over() -> None:
+    with pytest.raises(FlowError, match="an earlier version has delivered to postgres:default, by lane"):
+        refuse_unfit(FROZEN, 12, {"postgres:default": "an id"})
 
 
 def table(last: dict[LaneName, OrderKey]) -> dict[bytes, bytes]:

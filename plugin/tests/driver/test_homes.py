@@ -65,12 +65,12 @@ def _ledgers() -> None:
     BOOKS.clear()
 
 
-def plan_to(*books: str, key: str | None = None) -> Plan:
+def plan_to(*books: str, key: str | None = None, lanes: int = 2, workers: int = 1) -> Plan:
     flow = lt.Flow("shop")
     orders = flow.read("orders", lt.kafka("orders", lt.json(Order))).key_by("user")
     for book in books:
         orders.write(f"to-{book}", LedgerSink(book, Order, key))
-    return compile_flow(flow, parallelism=1, lanes=2)
+    return compile_flow(flow, parallelism=workers, lanes=lanes)
 
 
 def homes(place: Place, plan: Plan, incarnation: int = 1, delivery: str = "exactly_once") -> Homes:
@@ -82,7 +82,7 @@ def deliver(life: Homes, book: str, before: OrderKey | None, last: OrderKey, inc
     sink: Any = life.stores[f"ledger:{book}"].sinks[f"to-{book}"]
     way = sink.way(life.stores[f"ledger:{book}"], life._life)
     mark = Mark(
-        LaneName(0, f"to-{book}", 0), last.packed(), before.packed() if before else b"", [Floor(0, 5, last.tick)]
+        LaneName(0, f"to-{book}", 0, 128), last.packed(), before.packed() if before else b"", [Floor(0, 5, last.tick)]
     )
     way.deliver([Packet(1, 0, [(f"tick {last.tick}",)], mark)])
 
@@ -91,17 +91,50 @@ def test_marks_and_floors_of_all_stores_are_read_together() -> None:
     place, plan = Place(), plan_to("a", "b")
     first = homes(place, plan)
     assert first.claim(set()).last == {}
-    assert (place.kept, place.ids) == (("", 0), {"ledger:a": "a", "ledger:b": "b"})
+    assert (place.kept, place.ids) == (("", 0), {"ledger:a": "a@lanes=2", "ledger:b": "b@lanes=2"})
     assert first.lasts_topic == "", "a job without a sink in Kafka has no lasts topic"
     deliver(first, "a", None, OrderKey(7, 0, 1))
     deliver(first, "b", None, OrderKey(9, 0, 2))
     place.newest = 2
     durable = homes(place, plan, 2).claim(set())
-    assert durable.last == {LaneName(0, "to-a", 0): OrderKey(7, 0, 1), LaneName(0, "to-b", 0): OrderKey(9, 0, 2)}
+    assert durable.last == {
+        LaneName(0, "to-a", 0, 128): OrderKey(7, 0, 1),
+        LaneName(0, "to-b", 0, 128): OrderKey(9, 0, 2),
+    }
     assert set(durable.floors) == {Floor(0, 5, 9)}, "of two floors at one offset, the higher one counts"
     assert read_elsewhere(cast("JobStore", place), plan, Conf()) == durable.last
     with pytest.raises(LifeEnded):
         deliver(first, "a", OrderKey(7, 0, 1), OrderKey(8, 0, 3))
+
+
+def test_a_lane_of_an_earlier_version_is_known_by_its_hash_units_and_stays_so() -> None:
+    """Its number will mean others; and of a strand, what the store has under its very name is compared (R19)."""
+    place, book = Place(), BOOKS.setdefault("a", Book())
+    book.lasts = {LaneName(0, "to-a", lane): OrderKey(7 + lane, 0, 1).packed() for lane in (0, 1)}
+    place.ids = {"ledger:a": "a"}
+    early = {LaneName(0, "to-a", 0, 64): OrderKey(7, 0, 1), LaneName(0, "to-a", 64, 128): OrderKey(8, 0, 1)}
+    first = homes(place, plan_to("a"))
+    assert first.claim(set()).last == early
+    assert first.strands == {}
+    assert place.ids == {"ledger:a": "a@lanes=2"}
+    deliver(first, "a", None, OrderKey(9, 0, 1))
+    place.newest = 2
+    grown = homes(place, plan_to("a", lanes=8), 2)
+    assert grown.claim(set()).last == early | {LaneName(0, "to-a", 0, 128): OrderKey(9, 0, 1)}
+    assert grown.strands == {LaneName(0, "to-a", 0, 128): OrderKey(9, 0, 1)}
+    assert place.ids == {"ledger:a": "a@lanes=2"}
+
+
+def test_a_claim_takes_the_strands_of_lives_with_other_workers() -> None:
+    """W10."""
+    place = Place()
+    first = homes(place, plan_to("a", workers=2))
+    first.claim(set())
+    homes(place, plan_to("a"), 1).claim(set())
+    place.newest = 2
+    homes(place, plan_to("a"), 2).claim(set())
+    assert set(BOOKS["a"].claims.values()) == {2}
+    assert len(BOOKS["a"].claims) == 3
 
 
 def test_a_life_that_is_over_claims_nothing_for_good() -> None:
@@ -119,7 +152,7 @@ def test_a_life_that_is_over_is_found_out_after_its_claim() -> None:
     place.newest = 2
     with pytest.raises(LifeEnded, match="incarnation 1 is over"):
         homes(place, plan, 1).claim(set())
-    assert BOOKS["a"] == Book(claims=dict.fromkeys([LaneName(0, "to-a", lane) for lane in (0, 1)], 1))
+    assert BOOKS["a"] == Book(claims={LaneName(0, "to-a", 0, 128): 1})
     assert place.ids == {}
 
 

@@ -93,7 +93,7 @@ class LedgerHome:
 
     def claim(self) -> None:
         claims = BOOKS[self._name].claims
-        for lane in self._job.lane_names:
+        for lane in {*claims, *self._job.lane_names}:
             if claims.get(lane, 0) > self._life.incarnation:
                 raise LifeEnded("a newer life has claimed the ledger")
             claims[lane] = self._life.incarnation

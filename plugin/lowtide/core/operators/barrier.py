@@ -102,8 +102,9 @@ class Barrier:
         # Only where a lane has a last record, and only until min time has passed it, is there anything to drop.
         self._found = dict(self._begun)
         self._found_tick = max((key.tick for lane, key in (last or {}).items() if lane in own), default=NO_TICK)
-        # What a strand had in earlier lives other strands had, too, of some of its lanes: it begins with nothing.
-        self._strand = _Lane(NO_KEY) if strand else None
+        # Other strands may have had some of its lanes: it begins where all of them have been. So its `last` never goes
+        # back, even if there are only floors to keep.
+        self._strand = _Lane(min(self._begun.get(lane, NO_KEY) for lane in own)) if strand else None
         if self._strand is None:
             self._lanes = {lane: _Lane(self._found.get(lane, NO_KEY)) for lane in own}
         else:

@@ -281,3 +281,9 @@ class Plan:
     def worker_of_unit(self) -> npt.NDArray[np.int32]:
         """The worker of every hash unit, int32[units], at levels from 1 on. Every lane has one owner (R12)."""
         return (self.lane_of_unit().astype(np.int64) * self.parallelism // self.lanes).astype(np.int32)
+
+    def units_of_workers(self) -> tuple[range, ...]:
+        """Return the hash units of each worker of a level from 1 on, those of its lanes."""
+        counts = np.bincount(self.worker_of_unit(), minlength=self.parallelism)
+        ends = np.cumsum(counts).tolist()
+        return tuple(range(first, end) for first, end in zip([0, *ends], ends, strict=False))

@@ -73,8 +73,7 @@ class Marks:
 
     def _elsewhere(self, mark: Mark) -> LifeEnded:
         lane = mark.lane
-        number = f"hash units {lane.lane} to {lane.end - 1}" if lane.end else f"lane {lane.lane}"
-        what = f'{number} of sink "{lane.sink}"' if lane.sink else f"{number} of the dead letters"
+        what = f'{lane.slice} of sink "{lane.sink}"' if lane.sink else f"{lane.slice} of the dead letters"
         return LifeEnded(
             f"a delivery to {what} does not go on where the last one ended: this is a fault in Lowtide",
             where=f"broker {self._brokers}, life {self._claimant.incarnation}",

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from lowtide.core.operators.order.order import OrderKey
 from lowtide.errors import LifeEnded, ServiceUnavailable
-from lowtide.sinks.contract import JobSinks, LaneName, Life, Stored
+from lowtide.sinks.contract import JobSinks, Life, Stored
 from lowtide.sinks.errors import LastsLost, of_another_job
 from lowtide.sinks.postgres import tables
 from lowtide.sinks.postgres.columns import Table
 from lowtide.sinks.postgres.fit import refuse_other
 from lowtide.sinks.postgres.line import Line, Lost, Refused, Unavailable, address_of, connected
-from lowtide.sinks.postgres.names import application_of, life_of
+from lowtide.sinks.postgres.names import application_of, lane_of, life_of, number_of
 from lowtide_tracker import Floor
 
 T = TypeVar("T")
@@ -105,8 +105,9 @@ class PostgresHome:
                 # Without the right to do so, the claim waits for the other's end.
                 with suppress(Refused):
                     line.ask("select pg_terminate_backend($1::int)", (pid,))
-        lanes = [name.sink for name in names], [name.lane for name in names]
+        lanes = [name.sink for name in names], [number_of(name) for name in names]
         with self._transaction(line):
+            line.ask(tables.CLAIM_EARLIER, (job.job, job.generation, mine))
             line.ask(tables.CLAIM, (job.job, job.generation, mine, *lanes))
         newest = max((claim for _, _, claim, _ in line.ask(tables.LANES, (job.job, job.generation))), default=mine)
         if newest > mine:
@@ -121,7 +122,7 @@ class PostgresHome:
             return Stored({})
         lanes = line.ask(tables.LANES, (self._job.job, self._job.generation))
         floors = line.ask(tables.FLOORS, (self._job.job,))
-        last = {LaneName(0, sink, lane): OrderKey.of(last) for sink, lane, _, last in lanes if last}
+        last = {lane_of(sink, lane): OrderKey.of(last) for sink, lane, _, last in lanes if last}
         return Stored(last, tuple(Floor(*floor) for floor in floors))
 
     @contextmanager

@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 
+from lowtide.sinks.contract import LaneName
+
 LONGEST = 40
 LONGEST_BYTES = 63
 """Of a name: PostgreSQL cuts what is longer."""
+BASE = 1 << 16
+"""More than a job may have hash units."""
 PUBLIC = "public"
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -47,6 +51,26 @@ def application_of(job: str, incarnation: int) -> str:
     """
     plain = _PLAIN.fullmatch(job) is not None and len(job) <= LONGEST
     return f"lowtide {job if plain else hashlib.sha256(job.encode()).hexdigest()[:LONGEST]} life {incarnation}"
+
+
+def number_of(lane: LaneName) -> int:
+    """Return the number under which `lowtide.lanes` keeps a lane, or a strand: below 0, by its hash units.
+
+    Example:
+        >>> number_of(LaneName(0, "orders", 3)), number_of(LaneName(0, "orders", 64, 128))
+        (3, -4194432)
+    """
+    return -(lane.lane * BASE + lane.end) if lane.end else lane.lane
+
+
+def lane_of(sink: str, number: int) -> LaneName:
+    """Return the lane, or strand, of a sink that has a number.
+
+    Example:
+        >>> lane_of("orders", 3), lane_of("orders", -4194432)
+        (LaneName(level=0, sink='orders', lane=3, end=0), LaneName(level=0, sink='orders', lane=64, end=128))
+    """
+    return LaneName(0, sink, number) if number >= 0 else LaneName(0, sink, *divmod(-number, BASE))
 
 
 def life_of(application: str, job: str) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from lowtide.sinks.contract import Mark, Packet
 from lowtide.sinks.postgres.columns import Table
-from lowtide.sinks.postgres.names import quoted
+from lowtide.sinks.postgres.names import number_of, quoted
 from lowtide_tracker import Floor
 
 KEPT_ON = """
@@ -85,7 +85,7 @@ class Lane:
     """The packets of one lane in a delivery, as one.
 
     Attributes:
-        number: The lane's.
+        number: The lane's, or strand's, as `number_of` gives it.
         before: Its mark before.
         last: Its mark once they are delivered.
         floors: What they rest on.
@@ -110,10 +110,11 @@ def lanes_of(packets: Sequence[Packet]) -> dict[str, dict[int, Lane]]:
         mark = packet.mark
         assert isinstance(mark, Mark), "PostgreSQL delivers exactly once"
         lanes = found.setdefault(mark.lane.sink, {})
-        lane = lanes.get(packet.lane)
+        number = number_of(mark.lane)
+        lane = lanes.get(number)
         if lane is None:
             floors, covered = [*mark.floors], [*mark.covered]
-            lanes[packet.lane] = Lane(packet.lane, mark.before, mark.last, floors, covered, [*packet.messages])
+            lanes[number] = Lane(number, mark.before, mark.last, floors, covered, [*packet.messages])
             continue
         assert lane.last == mark.before, "a lane's packets follow each other"
         lane.last = mark.last

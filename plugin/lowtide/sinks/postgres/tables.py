@@ -7,6 +7,7 @@ MAKE = (
     # One row for each job; `id` tells these tables from others that have their name.
     """create table if not exists lowtide.jobs (
     job text primary key, id uuid not null default gen_random_uuid(), owner text not null)""",
+    # `lane` is `names.number_of` a strand.
     # Updated with each delivery, in place: that is what the room in each page is for.
     """create table if not exists lowtide.lanes (
     job text, generation int, sink text, lane int, claim bigint not null, last bytea not null,
@@ -34,3 +35,5 @@ CLAIM = """
     on conflict (job, generation, sink, lane) do update set claim = excluded.claim where lanes.claim < excluded.claim
 """
 """Claims lanes for a life, unless a newer one has."""
+CLAIM_EARLIER = "update lowtide.lanes set claim = $3 where job = $1 and generation = $2 and claim < $3"
+"""Claims what earlier lives had, who may have had other workers, and so other strands."""

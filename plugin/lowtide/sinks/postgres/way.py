@@ -16,7 +16,7 @@ from lowtide.sinks.contract import JobSinks, Life, Packet
 from lowtide.sinks.errors import SchemaDiffers
 from lowtide.sinks.postgres.columns import Table
 from lowtide.sinks.postgres.line import Line, Lost, Refused, Unavailable, address_of, connected
-from lowtide.sinks.postgres.names import application_of
+from lowtide.sinks.postgres.names import application_of, lane_of
 from lowtide.sinks.postgres.sifting import LaneRow, sifted
 from lowtide.sinks.postgres.statement import Claim, Lane, lanes_of, parameters_of
 
@@ -174,7 +174,7 @@ class PostgresWay:
         else:
             what = "another program has changed"
         return LifeEnded(
-            f'{what} lane {lane} of "{sink}", which this life, {self._life.incarnation}, delivers',
+            f'{what} {lane_of(sink, lane).slice} of "{sink}", which this life, {self._life.incarnation}, delivers',
             where=address_of(self._job.settings),
             way_out="nothing if another life is running; else start the job again: nothing is lost or duplicated",
         )
