@@ -25,9 +25,11 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     monkeypatch.setattr(Kept, "gauges", lambda _: {"transactions": 1, "records": 7, "commit": {0: 5, 3: 2}})
     monkeypatch.setattr("lowtide.worker.stage_parts.check_current", lambda *_: None)
     plan = plan_of()
-    BOOKS["main"] = Book(claims=dict.fromkeys([LaneName(0, "kept", lane) for lane in range(2)], INCARNATION))
+    stores = job_sinks(plan, Conf(), "the job", 0)
+    (kept,) = stores.values()
+    BOOKS["main"] = Book(claims=dict.fromkeys(kept.lane_names, INCARNATION))
     with Served() as tracker:
-        made = deployment(plan=plan, stores=job_sinks(plan, Conf(), "the job", 0))
+        made = deployment(plan=plan, stores=stores)
         yield Rig.of(made, tracker.address, hosts=1)
 
 
@@ -52,7 +54,7 @@ def test_each_store_gets_its_own_records_with_marks_that_follow_each_other(rig: 
     book = BOOKS["main"]
     assert numbers(book.rows) == [order["number"] for order in given]
     assert sorted(each["number"] for each in rig.delivered) == [order["number"] for order in given]
-    assert {LaneName(0, "kept", 0), LaneName(0, "kept", 1)} == book.lasts.keys()
+    assert {LaneName(0, "kept", 0, 64), LaneName(0, "kept", 64, 128)} == book.lasts.keys(), "a strand for each worker"
     assert {OrderKey.of(last).tick for last in book.lasts.values()} == {25}
     (host,) = rig.hosts
     assert host._shared is not None
