@@ -49,9 +49,9 @@ def show(result: Mapping[str, Any], report: Report, form: Printed) -> None:
 
 def draw(plots: Mapping[str, Plot], folder: Path | None) -> None:
     """Write pictures into the folder that was asked for; without one, none."""
-    from lowtide_bench.plot import draw as drawn
-
     if folder is not None:
+        from lowtide_bench.plot import draw as drawn
+
         drawn(plots, folder)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from lowtide.conf import KafkaConf
@@ -12,7 +12,7 @@ from lowtide.connectors.sender import SLACK_BYTES
 from lowtide.connectors.topics import Topic, TopicExists, Topics
 from lowtide.errors import FlowError, TopicUnknown
 from lowtide.sinks.errors import LastsLost
-from lowtide.sinks.kafka.lasts import GONE_POLL_S, GONE_S
+from lowtide.sinks.kafka.lasts import GONE_S, asked_again
 from lowtide.wording import count_of
 
 __all__ = ["OwnTopic", "open_topics"]
@@ -73,10 +73,9 @@ def open_topics(
             with suppress(TopicExists):
                 config = {**CONFIG, "max.message.bytes": str(max_record_bytes + SLACK_BYTES)}
                 access.create(own.name, partitions=lanes, config=config)
-        try:
-            topic = _made(access, own.name, denied_s)
-        except TopicUnknown as missing:
-            raise _lost(own, "is gone", kafka) from missing
+        topic = asked_again(partial(_described, access, own.name), denied_s)
+        if topic is None:
+            raise _lost(own, "is gone", kafka)
         if known.get(key, topic.id) != topic.id:
             raise _lost(own, "has been replaced by another", kafka)
         _refuse_unfit(topic, lanes)
@@ -91,16 +90,10 @@ def open_topics(
     return found
 
 
-def _made(access: Topics, name: str, denied_s: float) -> Topic:
-    """Describe a topic that was made; TopicUnknown once brokers have denied it for `denied_s`."""
-    until = time.monotonic() + denied_s
-    while True:
-        try:
-            return access.describe(name)
-        except TopicUnknown:
-            if time.monotonic() >= until:
-                raise
-        time.sleep(GONE_POLL_S)
+def _described(access: Topics, name: str) -> Topic | None:
+    with suppress(TopicUnknown):
+        return access.describe(name)
+    return None
 
 
 def _refuse_unfit(topic: Topic, lanes: int) -> None:

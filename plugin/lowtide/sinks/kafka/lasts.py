@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from lowtide.conf import KafkaConf
 from lowtide.connectors.kafka_access import librdkafka_settings
@@ -68,6 +68,8 @@ READ_S = 0.2
 END_WAIT_MS = 10
 FIRST_ANSWER_S = 2.0
 """Waited for the first answer about a topic, and twice as long each time: a request may go unanswered."""
+T = TypeVar("T")
+
 GONE_S = 3.0
 """Time for which brokers must deny a topic that was made: one that has just started, or a topic that was just made,
 takes a moment until the controller has told it."""
@@ -334,8 +336,13 @@ def made_id(settings: Mapping[str, str], topic: str, limit_s: float, denied_s: f
     Raises:
         ServiceUnavailable: no broker answered within `limit_s`.
     """
+    return asked_again(lambda: topic_id(settings, topic, limit_s), denied_s)
+
+
+def asked_again(ask: Callable[[], T | None], denied_s: float) -> T | None:
+    """Return what brokers say of a topic that was made; None once they have denied it for `denied_s`."""
     until = time.monotonic() + denied_s
-    while (found := topic_id(settings, topic, limit_s)) is None and time.monotonic() < until:
+    while (found := ask()) is None and time.monotonic() < until:
         time.sleep(GONE_POLL_S)
     return found
 
