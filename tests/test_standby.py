@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytes
 SESSION_S = 20.0
 """A killed driver's session would live on for so long; its service frees the lease before."""
 SHORT_SESSION_S = 8.0
-"""For programs that die before they have a life, whose services free nothing."""
+"""For programs that die as they wait: they stay on the list of standbys for so long."""
 BEFORE_A_LIFE = ("taking over", "asking ZooKeeper", "asking Kafka", "taking the job's lease")
 OPENING = ("claiming the sinks", "looking for the commit to begin from", "verifying", "beginning from commit")
 STARTING = ("starting the query", "waiting for the workers")
@@ -96,7 +96,7 @@ def test_standbys_take_over_one_after_the_other_and_the_output_is_the_oracles(
     (loser,) = (each for each in waiting if each is not winner)
     assert (second.incarnation or 0) > (first.incarnation or 0)
     assert loser.waiting().phase == "standby"
-    assert "freeing its lease" in leader.jobs.log_file.read_text(errors="replace")
+    assert freed(leader)
     assert job.shop.judge.right()
 
     with Load(job.shop, 200_000):
@@ -142,8 +142,11 @@ def test_a_stop_ends_the_standbys_and_another_flow_cannot_stand_by(watched: Call
 def test_standbys_die_at_each_step_of_a_take_over_and_another_finishes_it(
     watched: Callable[..., Watched], steps: tuple[str, ...]
 ) -> None:
-    """The leader dies; whoever takes over dies at one step, the next at the next, until one comes through."""
-    job = watched("steps", SHORT_SESSION_S)
+    """The leader dies; whoever takes over dies at one step, the next at the next, until one comes through.
+
+    Nobody waits for the end of a session: the services free the leases of the dead, also of those without a life.
+    """
+    job = watched("steps")
     leader = job.program("leader", standby=False)
     first = leader.running()
     with Load(job.shop):
@@ -159,7 +162,9 @@ def test_standbys_die_at_each_step_of_a_take_over_and_another_finishes_it(
         (winner,) = awaited(waiting, "running", 1)
         winner.moved()
         (spare,) = awaited(waiting, "standby", 1)
-    assert [each.process.poll() for each in waiting if each not in (winner, spare)] == [-signal.SIGKILL] * len(steps)
+    dead = [each for each in waiting if each not in (winner, spare)]
+    assert [each.process.poll() for each in dead] == [-signal.SIGKILL] * len(steps)
+    assert all(map(freed, dead))
     assert only_leader(job) == winner.process.pid
     assert (winner.running().incarnation or 0) > (first.incarnation or 0)
     assert job.shop.judge.right()
@@ -196,7 +201,7 @@ def test_a_job_is_handed_over_to_a_standby_from_a_snapshot(
     watched: Callable[..., Watched], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Refused without a standby; with two one goes on from the snapshot, although the first winner dies."""
-    job = watched("handed", SHORT_SESSION_S)
+    job = watched("handed")
     leader = job.program("leader", standby=False)
     first = leader.running()
     settings = {**job.shop.settings, "job.folder": str(leader.jobs.path.parent)}
@@ -222,6 +227,11 @@ def test_a_job_is_handed_over_to_a_standby_from_a_snapshot(
     assert note["commit"] == said["snapshot"]["id"]
     assert job.shop.judge.right()
     winner.stop()
+
+
+def freed(program: Program) -> bool:
+    """Whether the program's service has freed its lease."""
+    return "has ended: freed its lease" in program.jobs.log_file.read_text(errors="replace")
 
 
 def awaited(programs: Sequence[Program], phase: str, count: int) -> list[Program]:

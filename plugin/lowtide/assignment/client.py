@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar
+
+from msgspec import to_builtins
 
 from lowtide.assignment.messages import (
     Answer,
@@ -13,6 +16,7 @@ from lowtide.assignment.messages import (
     Finish,
     Finished,
     JobState,
+    Leads,
     Message,
     Refused,
     Status,
@@ -22,6 +26,7 @@ from lowtide.assignment.messages import (
     read_answer,
 )
 from lowtide.assignment.setting import LifeSetting, pack
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.errors import AlreadyRunning, LifeEnded
 from lowtide.process.wire import CONNECT_TIMEOUT_S, ConnectionClosed, Kind, connect, receive, send
 from lowtide_snapshots.cause import Cause
@@ -53,6 +58,16 @@ class ServiceClient:
         except (ConnectionClosed, HandshakeError, OSError) as error:
             self._gone(error)
         self._connection.settimeout(limit_s)
+
+    def leads(self, job: str, lease: str, zookeeper: ZooKeeperAccess) -> None:
+        """Have a lease freed when this process has ended, however that happens; to be called before it is taken.
+
+        Args:
+            job: The job's name.
+            lease: The `lease_token` of the store that will take it.
+            zookeeper: The way to it.
+        """
+        self._ask(Leads(job=job, pid=os.getpid(), lease=lease, zookeeper=to_builtins(zookeeper)), Done)
 
     def begin(self, setting: LifeSetting, deployment: bytes) -> tuple[str, str]:
         """Begin a life with its setting, and the pickled deployment for every worker.

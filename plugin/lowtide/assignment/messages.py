@@ -82,6 +82,22 @@ class Finish(Message, frozen=True):
     limit_s: float = FINISH_LIMIT_S
 
 
+class Leads(Message, frozen=True, kw_only=True):
+    """The driver program is about to take the job's lease: when its process has ended, that is freed.
+
+    Attributes:
+        job: The job's name.
+        pid: The program's process, on the service's machine.
+        lease: What tells its lease from any other's.
+        zookeeper: A `ZooKeeperAccess`, as plain values.
+    """
+
+    job: str
+    pid: int
+    lease: str
+    zookeeper: dict[str, Any]
+
+
 class Status(Message, frozen=True):
     """The driver asks how the job is; answered by `JobState`."""
 
@@ -253,7 +269,7 @@ class News(Message, frozen=True):
     news: list[tuple[str, WorkerNews]]
 
 
-Question = Find | Seat | End | Current | Stopping | Finish | Status
+Question = Find | Seat | End | Current | Stopping | Finish | Leads | Status
 ToService = Question | ForkServerHello | WorkerHello
 """The first message of a connection. After a hello come the reports of a fork server or a host."""
 FromHost = WorkerHello | Failed | Gauges | Stands | News

@@ -233,6 +233,8 @@ class Job:
             self._store.open()
             wait = Waiting(self._store, called(os.getpid()), layout_of(plan, conf), self._say)
             wait.refuse_other_leader()
+            with suppress(LifeEnded):  # Without its service a start fails, and says so.
+                self._name_lease()
             wait.show(ready=False)
             if not self._rehearse(go_on):
                 self._say("not rehearsed: taking over will take some seconds longer")
@@ -266,6 +268,7 @@ class Job:
         plan, conf, found, say = self.plan, self._conf, self._found, self._say
         with fence_ends_life():
             self._store.open()
+        self._name_lease()
         # Tasks of the session's earlier lives may still run: the number tells this life's apart.
         before = self.state().incarnation
         self._note.incarnation = begin_life(self._store, plan, conf, say, above=before)
@@ -296,6 +299,11 @@ class Job:
         )
         self._side.watch(str(self._query.runId()))
         self._follow_commits()
+
+    def _name_lease(self) -> None:
+        """Have the service free the lease if this process dies, at whatever step."""
+        access = ZooKeeperAccess.of(self._conf.zookeeper)
+        self._asked().leads(self.plan.name, self._store.lease_token, access)
 
     def _follow_commits(self) -> None:
         plan, group = self.plan, self._conf.kafka.report_lag_to

@@ -31,7 +31,7 @@ async def run(first: ServiceStart) -> None:
         say(JobGauges(service.lives.totals()))
         service.lives.look()
         await asyncio.wait([closed], timeout=GAUGES_EVERY_S)
-    await service.lives.close()
+    await service.close()
     doors.close()
 
 

@@ -17,7 +17,6 @@ from lowtide.assignment.welcome import Welcome
 from lowtide.events import EventLog
 from lowtide.process.doors import Doors
 from lowtide.service.carriers.carriers import Carriers
-from lowtide.service.driver_end import DriverEnd
 from lowtide.service.ending import EndOfTime
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER
 from lowtide.service.fronts.large_ticks import LargeTicks
@@ -123,7 +122,6 @@ class Life:
         self._store = StoreThread(setting.zookeeper.store(setting.job), events)
         self._commits = StoreThread(setting.zookeeper.store(setting.job))
         """For commits only: their manifests are read meanwhile, from a store that may be slow."""
-        self._driver = DriverEnd(setting.driver_pid, self._free_lease)
         self.jobs = (
             None
             if setting.jobs is None
@@ -164,7 +162,6 @@ class Life:
         """
         try:
             await self._store.open()
-            self._driver.start()
             self._address = await self._tracker.start()
             if self.jobs is not None:
                 self.jobs.start()
@@ -210,7 +207,6 @@ class Life:
     async def close(self) -> None:
         """End all of it."""
         self._closing = True
-        await self._driver.close()
         await self.carriers.close()
         await self.labels.close()
         await self.records.close()
@@ -287,10 +283,6 @@ class Life:
                 return str(error)
         self._events.event("sink_claimed", worker=worker)
         return ""
-
-    async def _free_lease(self) -> None:
-        setting, store = self.setting, self._store.store
-        await self._store.ask(store.free_lease, setting.driver, setting.incarnation)
 
     def look(self, workers: Sequence[WorkerState]) -> None:
         """Check for stalls of min time, and store delivered time for publication; call it each second."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 
 import msgspec
 
@@ -21,6 +22,7 @@ from lowtide.assignment.messages import (
     Found,
     FromHost,
     Gauges,
+    Leads,
     Malformed,
     News,
     Question,
@@ -35,11 +37,13 @@ from lowtide.assignment.messages import (
     read_death,
     read_from_host,
 )
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.process.credentials import server_tls
 from lowtide.process.doors import Doors
 from lowtide.process.lent_store import answered
 from lowtide.process.wire import Kind
+from lowtide.service.driver_end import DriverEnd, freed
 from lowtide.service.lives import Lives
 from lowtide.service.reception import receive_on
 from lowtide.service.workers.deaths import REPORT_WAIT_S
@@ -72,6 +76,14 @@ class Service:
         self.lives = Lives(secret, self._executors, doors)
         self._snapshots = MemoryStore(0)
         self._entrance: Entrance | None = None
+        self._drivers: dict[int, DriverEnd] = {}
+        """The driver program by its process, as it has named a lease."""
+
+    async def close(self) -> None:
+        """End what the lives and the driver program started here."""
+        await self.lives.close()
+        for driver in self._drivers.values():
+            await driver.close()
 
     def serve(self) -> str:
         """Start listening; return the address."""
@@ -127,9 +139,24 @@ class Service:
                 lives.stopping(incarnation, cause)
             case Finish(incarnation, limit_s):
                 answer = Finished(await lives.finish(incarnation, limit_s))
+            case Leads():
+                answer = self._watch(question)
             case Status():
                 answer = lives.status()
         return answer
+
+    def _watch(self, leads: Leads) -> Done | Refused:
+        """Watch over the driver program, for the lease that it is about to take."""
+        try:
+            access = msgspec.convert(leads.zookeeper, ZooKeeperAccess)
+        except msgspec.ValidationError as error:
+            return Refused(str(error))
+        driver = self._drivers.get(leads.pid)
+        if driver is None:
+            driver = self._drivers[leads.pid] = DriverEnd(leads.pid)
+            driver.start()
+        driver.frees(partial(freed, access, leads.job, leads.lease))
+        return Done()
 
     async def _find(self, question: Find) -> Found | Fork | Refused:
         lives, register, level = self.lives, self.lives.register, question.level

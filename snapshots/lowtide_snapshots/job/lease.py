@@ -83,17 +83,26 @@ class JobLease:
         value = value_of(node.data, self._paths.lease)
         return str(value.get("holder", "")), Layout.of(value)
 
-    def free(self, holder: str, incarnation: int) -> None:
+    @property
+    def token(self) -> str:
+        """Tells this process's lease from any other's."""
+        return self._token
+
+    def free(self, token: str) -> bool:
         """Free the lease of a process that is dead; see `JobStore.free_lease`."""
+        held = False
 
         def plan() -> list[Operation]:
+            nonlocal held
             lease, number = self._zk.get_all([self._paths.lease, self._paths.incarnation])
-            held = lease is not None and value_of(lease.data, self._paths.lease).get("holder") == holder
-            if lease is None or number is None or not held or self._number(number) != incarnation:
+            if lease is None or value_of(lease.data, self._paths.lease).get("token") != token:
                 return []
-            return [Check(self._paths.incarnation, number.version), Delete(self._paths.lease, lease.version)]
+            held = True
+            checks = [Check(self._paths.incarnation, number.version)] if number else []
+            return [*checks, Delete(self._paths.lease, lease.version)]
 
         self._zk.write(plan)
+        return held
 
     def _try(self, expected: int | None) -> str | None:
         """Take the lease if it is free.

@@ -206,14 +206,21 @@ class JobStore:
         """The current holder of the lease, and what it runs; None if the lease is free."""
         return self._lease.leader()
 
-    def free_lease(self, holder: str, incarnation: int) -> None:
+    @property
+    def lease_token(self) -> str:
+        """Tells the lease of this process from any other's, for who is to free it when the process is dead."""
+        return self._lease.token
+
+    def free_lease(self, token: str) -> bool:
         """Free the lease of a process that is known to be dead, before its session's time is out.
 
         Args:
-            holder: the dead process, as it called itself.
-            incarnation: its life; if another one has begun, nothing is done.
+            token: the process's `lease_token`; the lease of any other is left alone.
+
+        Returns:
+            Whether the process still held it.
         """
-        self._lease.free(holder, incarnation)
+        return self._lease.free(token)
 
     def watch_lease(self, on_change: Callable[[bytes | None], None]) -> None:
         """Tell of the lease's node now and after each change, None while it is free; on a thread of the connection's.

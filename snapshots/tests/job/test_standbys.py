@@ -57,29 +57,41 @@ def test_what_decides_answers_must_be_the_same_and_places_may_differ(other: Layo
     assert LAYOUT.differences(other) == differs
 
 
-def test_the_lease_of_a_dead_process_is_freed_before_its_session_ends(place: Any) -> None:
-    mine, service = place.open(), place.open()
-    life = place.living(mine, "the dead one")
-    service.free_lease("another one", life)
-    service.free_lease("the dead one", life + 1)
+@pytest.mark.parametrize("lives", [0, 1], ids=["before its first life", "in a life"])
+def test_the_lease_of_a_dead_process_is_freed_before_its_session_ends(place: Any, lives: int) -> None:
+    mine, service, other = place.open(), place.open(), place.open()
+    mine.take_lease("the dead one", 0, place.nobody)
+    for _ in range(lives):
+        mine.raise_incarnation()
+    assert not service.free_lease(other.lease_token)
     assert service.holder() == "the dead one"
-    service.free_lease("the dead one", life)
+    assert service.free_lease(mine.lease_token)
     assert service.holder() is None
-    service.free_lease("the dead one", life)
+    assert not service.free_lease(mine.lease_token)
 
 
-def test_the_lease_of_another_life_is_not_freed(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its incarnation is checked in the transaction, so a life that begins meanwhile keeps its lease."""
+def test_the_lease_of_another_process_of_the_same_name_is_not_freed(place: Any) -> None:
+    """Two containers may have the same numbers."""
     mine, service = place.open(), place.open()
-    life = place.living(mine, "the dead one")
+    place.living(mine, "process 1 on here")
+    mine.close()
+    place.open().take_lease("process 1 on here", 0, place.nobody)
+    assert not service.free_lease(mine.lease_token)
+    assert service.holder() == "process 1 on here"
+
+
+def test_the_lease_of_a_life_that_begins_meanwhile_is_not_freed(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The incarnation is checked in the transaction, so a life that begins meanwhile keeps its lease."""
+    mine, service = place.open(), place.open()
+    place.living(mine, "the dead one")
 
     def another() -> None:
         mine.close()
-        place.living(place.open(), "the dead one")
+        place.living(place.open(), "the next one")
 
     place.before_commit(monkeypatch, service, another)
-    service.free_lease("the dead one", life)
-    assert service.holder() == "the dead one"
+    service.free_lease(mine.lease_token)
+    assert service.holder() == "the next one"
 
 
 def test_standbys_are_seen_the_longest_first_and_go_with_their_sessions(place: Any) -> None:
