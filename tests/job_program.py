@@ -1,8 +1,8 @@
 """A job as `lowtide run` runs it, in a program of its own: ``python -m tests.job_program`` with a file of a shop.
 
 A commit's id may follow: then it begins from that one, as `lowtide recover --commit` does. With the word `--standby` it
-waits first until no other program runs the job. With `--dies FOLDER` it is killed as it begins a step for which that
-folder has a file.
+waits first until no other program runs the job. With `--dies FOLDER` it gets a signal as it begins a step for which
+that folder has a file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POLL_S = 0.1
 
 
 class Deaths:
-    """The steps at which programs of a job are to die: each takes the first program that comes to it.
+    """The steps at which programs of a job get a signal: each takes the first program that comes to it.
 
     Args:
         folder: Has a file for each that nobody has come to yet.
@@ -41,24 +41,26 @@ class Deaths:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def await_at(self, *steps: str) -> None:
-        """Have a program die at each step whose text begins so."""
+    def await_at(self, *steps: str, by: signal.Signals = signal.SIGKILL) -> None:
+        """Have a program die at each step whose text begins so, or end by another signal."""
         for step in steps:
-            (self.folder / step).touch()
+            (self.folder / f".{step}").write_text(str(int(by)))
+            (self.folder / f".{step}").rename(self.folder / step)
 
     def left(self) -> set[str]:
         """The steps that nobody has come to."""
         return {file.name for file in self.folder.iterdir()}
 
     def come(self, step: str) -> None:
-        """End this process as a SIGKILL does, if it is the first to come to this step."""
+        """Signal this process, if it is the first to come to this step."""
         for file in self.folder.iterdir():
             if step.startswith(file.name):
                 try:
+                    number = int(file.read_text())
                     file.unlink()
                 except FileNotFoundError:  # Another program was before this one.
                     continue
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), number)
 
 
 class Mortal(Runner):

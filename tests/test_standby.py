@@ -32,6 +32,7 @@ SHORT_SESSION_S = 8.0
 BEFORE_A_LIFE = ("taking over", "asking ZooKeeper", "asking Kafka", "taking the job's lease")
 OPENING = ("claiming the sinks", "looking for the commit to begin from", "verifying", "beginning from commit")
 STARTING = ("starting the query", "waiting for the workers")
+STOPPED = ("taking the job's lease", "claiming the sinks", "waiting for the workers")
 
 
 class Watched:
@@ -170,6 +171,37 @@ def test_standbys_die_at_each_step_of_a_take_over_and_another_finishes_it(
     assert job.shop.judge.right()
     winner.stop()
     assert spare.ended() == 0
+
+
+@pytest.mark.nightly
+def test_standbys_that_are_stopped_as_they_take_over_leave_the_job_to_the_next(watched: Callable[..., Watched]) -> None:
+    """Whoever takes over gets SIGTERM at one step, the next at the next: each ends cleanly, and the last one leads."""
+    job = watched("left")
+    leader = job.program("leader", standby=False)
+    first = leader.running()
+    waiting = [job.program(f"standby-{number}") for number in range(len(STOPPED) + 1)]
+    for program in waiting:
+        program.waiting()
+    job.deaths.await_at(*STOPPED, by=signal.SIGTERM)
+    with Load(job.shop):
+        leader.moved()
+        kill(leader)
+        wait_until(lambda: not job.deaths.left(), HANGS_S, f"stops at {', '.join(STOPPED)}")
+        (winner,) = awaited(waiting, "running", 1)
+        winner.moved()
+    for program in waiting:
+        if program is not winner:
+            assert program.ended() == 0, program.log()
+            state = program.jobs.state()
+            assert state is not None
+            assert state.phase == "stopped"
+            assert str(state.cause) == "it received SIGTERM as it took over, and leaves the job to the next standby"
+            assert not freed(program), "it has given the lease back itself"
+    assert only_leader(job) == winner.process.pid
+    # The first one had not raised it.
+    assert winner.running().incarnation == (first.incarnation or 0) + len(STOPPED)
+    assert job.shop.judge.right()
+    winner.stop()
 
 
 @pytest.mark.nightly

@@ -119,6 +119,9 @@ class ServiceClient:
         except (ConnectionClosed, OSError) as error:
             self.close()  # A late answer would be taken for that of the next question.
             self._gone(error)
+        except BaseException:
+            self.close()  # In the same way, where a signal breaks the wait off.
+            raise
         return read_answer(answer)
 
     def _gone(self, error: Exception) -> NoReturn:

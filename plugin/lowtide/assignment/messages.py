@@ -338,7 +338,8 @@ class Finished(Message, frozen=True):
 class JobState(Message, frozen=True, kw_only=True):
     """The state of a job: its life, the cause of its end (None while it runs), sums, each worker, executors.
 
-    `finished`: all its sources have ended, and everything is delivered and committed.
+    `finished`: all its sources have ended, and everything is delivered and committed. `stop_asked`: somebody has asked
+    the life's control API to stop the job.
     """
 
     incarnation: int
@@ -347,6 +348,7 @@ class JobState(Message, frozen=True, kw_only=True):
     workers: list[WorkerState]
     executors: list[str]
     finished: bool = False
+    stop_asked: bool = False
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it; gauges that are not known are left out."""

@@ -340,6 +340,13 @@ class Job:
         if isinstance(error, Exception):
             self._note.fail(error)
 
+    @property
+    def stop_asked(self) -> bool:
+        """True if somebody has asked its control API to stop the job; False if unknown."""
+        with suppress(LifeEnded):
+            return self.control is not None and self.state().stop_asked
+        return False
+
     def is_followed(self) -> None:
         """Say that this program begins another life when this one is stopped."""
         self._note.again = True
@@ -506,6 +513,8 @@ class Job:
         """
         self._note.stopping()
         try:
+            if self._note.handed_over and not self._note.ran:
+                self._give_back()  # Nothing of it has run that the next life might wait for.
             if not session:
                 self._drop_lost_executors()
             try:
@@ -523,12 +532,17 @@ class Job:
                 self._followers.close(FOLLOWERS_LIMIT_S)
             if self._service is not None:
                 self._service.close()
-            self._note.over()
-            self._store.close()
-            self._store_closed = True
+            if not self._store_closed:
+                self._give_back()
             if self._owned and session:
                 self._session.stop()
             self._checkpoints.close()
+
+    def _give_back(self) -> None:
+        """Note how the life has ended, and give the lease back."""
+        self._note.over()
+        self._store.close()
+        self._store_closed = True
 
     def _stop_query(self) -> None:
         """Stop Spark's query; one that waits for Kafka is left to its thread, a daemon's, which ends with the JVM."""

@@ -85,6 +85,8 @@ class Runner:
         )
         self._standby = standby
         self._took_over = False
+        self._gave_back = False
+        """Whether it was stopped as it took over, so that the next standby takes over instead."""
         self._left = ""
         """Why a standby has nothing to wait for any more."""
         self._job: Job | None = None
@@ -129,7 +131,7 @@ class Runner:
             self._progress.say(f"the job has ended; log: {self._folder.log_file}")
             raise
         except (StopAsked, KeyboardInterrupt):
-            self._end("stopped", Cause("stop", "it was stopped before it was ready"), INTERRUPTED)
+            self._end("stopped", *self._why_broken_off())
         except BaseException as error:
             self._end("failed", Cause("other", said_of(error)), 1)
             raise
@@ -301,8 +303,10 @@ class Runner:
     def _stop(self, job: Job | None, *, failed: bool) -> None:
         if self._signals.asked is None:
             self._signals.limit()
-        elif self._signals.asked is HAND_OVER and job is not None:
-            job.is_handed_over()
+        elif job is not None:
+            self._gave_back = self._took_over and self._state.ready_at is None and not job.stop_asked
+            if self._gave_back or self._signals.asked is HAND_OVER:
+                job.is_handed_over()
         try:
             if (failed or self._left) and job is not None:
                 self._stop_quietly(job)
@@ -340,6 +344,14 @@ class Runner:
     @property
     def _finished(self) -> bool:
         return self._job is not None and self._job.finished
+
+    def _why_broken_off(self) -> tuple[Cause, int]:
+        asked = self._signals.asked
+        if asked is HAND_OVER:
+            return Cause("stop", HANDED_OVER), 0
+        if asked is None or not self._gave_back:
+            return Cause("stop", "it was stopped before it was ready"), INTERRUPTED
+        return Cause("stop", f"it received {asked.name} as it took over, and leaves the job to the next standby"), 0
 
     def _why_stopped(self) -> tuple[str, Cause, int]:
         if self._finished:

@@ -52,6 +52,8 @@ class LifeView:
     def __init__(self, life: Life, events: EventLog, register: Register, history: History) -> None:
         self.address = ""
         """The control API's address, `host:port`."""
+        self.stop_asked = False
+        """Whether somebody has asked it to stop the job."""
         self._life = life
         self._register = register
         self._events = events
@@ -79,7 +81,7 @@ class LifeView:
             log=_log,
         )
         commands = Commands(
-            stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
+            stop=self._stop,
             take=None if setting.snapshots is None else self._take,
             hand_over=self._hand_over,
         )
@@ -92,6 +94,10 @@ class LifeView:
             host=said.host,
             port=said.port,
         )
+
+    def _stop(self) -> None:
+        self.stop_asked = True
+        os.kill(self._life.setting.driver_pid, signal.SIGTERM)
 
     def _take(self, name: str | None, commit: bool, key: str | None) -> SnapshotView:
         assert self._life.snapshots is not None, "the API begins after the life"

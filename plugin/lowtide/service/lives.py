@@ -259,6 +259,7 @@ class Lives:
             workers=figures.workers(self.register, self.gauges, self.stands),
             executors=self.executors.names,
             finished=self.running is not None and self.running.life.end.reached,
+            stop_asked=self.running is not None and self.running.stop_asked,
         )
 
 
@@ -329,6 +330,11 @@ class Running:
             raise
         self.events.event("life_begun", fronts=len(self.life.fronts.known))
         return Begun(self.register.incarnation, self._view.address, self._view.certificate)
+
+    @property
+    def stop_asked(self) -> bool:
+        """True if somebody has asked the control API to stop the job."""
+        return self._view.stop_asked
 
     async def close(self) -> None:
         """End all of it."""

@@ -20,7 +20,7 @@ from lowtide.flow.plan.plan import Plan
 from lowtide.jobs import runner as runner_module
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.runner import Runner
-from lowtide.jobs.signals import HEARD, StopAsked
+from lowtide.jobs.signals import HEARD, INTERRUPTED, StopAsked
 from lowtide.process.identity import Process
 from lowtide.service.standbys import HAND_OVER
 
@@ -48,6 +48,7 @@ class Ending:
         self.failed: list[BaseException] = []
         self.followed = False
         self.handed_over = False
+        self.stop_asked = False
 
     def begin(self) -> None:
         if self.unbegun:
@@ -321,7 +322,7 @@ def test_a_signal_that_was_lost_on_its_way_ends_the_start_at_its_next_step(
 def test_a_job_that_is_to_be_handed_over_says_so_before_it_stops(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals, handed_over: bool, says: str
 ) -> None:
-    class Signalled(Ending):
+    class Asked(Ending):
         def wait(self, _go_on: Any) -> None:
             signal.raise_signal(number)
 
@@ -329,7 +330,7 @@ def test_a_job_that_is_to_be_handed_over_says_so_before_it_stops(
             super().stop(session=session)
             assert self.handed_over is handed_over
 
-    job = Signalled(LifeEnded(""))
+    job = Asked(LifeEnded(""))
     monkeypatch.setattr(Runner, "_prepare", lambda _: job)
     monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
     folder = JobFolder(tmp_path, "job")
@@ -381,6 +382,42 @@ def test_a_standby_that_took_over_begins_again_where_its_first_life_is_refused(
     assert [(life.stopped, life.followed) for life in lives] == [(1, True), (1, False)]
 
 
+class Signalled(Waiter):
+    """A job that gets SIGTERM as it takes over, or once it runs, of itself or as its control API was asked to stop."""
+
+    def __init__(self, *, ready: bool = False, asked: bool = False) -> None:
+        super().__init__(None, LifeEnded(""))
+        self.ready = ready
+        self.asks = asked
+
+    def wait_for_workers(self, _limit_s: float) -> None:
+        self.stop_asked = self.asks
+        if not self.ready:
+            signal.raise_signal(signal.SIGTERM)
+
+    def wait(self, _go_on: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("job", "handed_over", "code", "says"),
+    [
+        (Signalled(), True, 0, "it received SIGTERM as it took over, and leaves the job to the next standby"),
+        (Signalled(asked=True), False, INTERRUPTED, "it was stopped before it was ready"),
+        (Signalled(ready=True), False, 0, "it received SIGTERM"),
+    ],
+    ids=["as it takes over", "the job is stopped as it takes over", "once it runs"],
+)
+def test_a_standby_that_is_stopped_as_it_takes_over_leaves_the_job_to_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, job: Signalled, handed_over: bool, code: int, says: str
+) -> None:
+    folder = standing(monkeypatch, tmp_path, job)
+    state = folder.state()
+    assert state is not None
+    assert (state.phase, state.exit_code, str(state.cause)) == ("stopped", code, says)
+    assert (job.stopped, job.handed_over, job.failed) == (1, handed_over, [])
+
+
 def standing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *lives: Ending) -> JobFolder:
     """Run a standby with these lives."""
     begun = iter(lives)
@@ -393,7 +430,7 @@ def standing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *lives: Ending) ->
     conf = Conf.load(overrides={"job.restarts": 1})
     handlers = {number: signal.getsignal(number) for number in HEARD}
     try:
-        Runner(Flow("job"), conf, folder, "a life of a test", None, standby=True)._live()
+        Runner(Flow("job"), conf, folder, "a life of a test", None, standby=True).run()
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
