@@ -23,7 +23,7 @@ from lowtide.errors import LowtideError
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.runner import Runner
 from lowtide.jobs.state import JobState, Phase
-from lowtide.process.mark import new_life
+from lowtide.process.mark import end_marked, marked, new_life
 from lowtide.status.control_client import ControlClient
 from tests.driver import ROOT, below, below_with
 
@@ -73,7 +73,84 @@ class Mortal(Runner):
         self.deaths.come(what)
 
 
-class Program:
+class Seen:
+    """A program of a job, as its folder and its control API show it.
+
+    Attributes:
+        jobs: The folder.
+    """
+
+    jobs: JobFolder
+
+    @property
+    def client(self) -> ControlClient:
+        """The control API of the present life."""
+        state, token = self.jobs.state(), self.jobs.token()
+        control = None if state is None else state.control_address()
+        assert control is not None
+        assert token is not None
+        return ControlClient(control, token)
+
+    def moved(self, records: int = 200, within_s: float = HANGS_S) -> Any:
+        """Wait until the present life has delivered so many more; what it says of itself then."""
+        before, deadline = self.client.status().totals.delivered, time.monotonic() + within_s
+        asked = Asked()
+        while (view := self.client.status()).totals.delivered < before + records:
+            assert time.monotonic() < deadline, view
+            asked.pause()
+        return view
+
+
+class Detached(Seen):
+    """A job's program under a supervisor, as `lowtide run --detach` leaves it; `[job].folder` lies in its own.
+
+    Args:
+        shop: Its job.
+        folder: Its own.
+        more: Options of the command.
+
+    Attributes:
+        conf: The options that name its conf, for other commands.
+    """
+
+    def __init__(self, shop: Shop, folder: Path, *more: str) -> None:
+        folder.mkdir(parents=True)
+        text = f"from tests.shop import Shop\n\nflow = Shop.from_json({shop.to_json()!r}).flow()\n"
+        (folder / "flow.py").write_text(text)
+        self.jobs = JobFolder(folder / ".lowtide/jobs", shop.name)
+        settings = {**shop.settings, "job.folder": self.jobs.path.parent}
+        self.conf = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        command = [sys.executable, "-m", "lowtide.cli", "run", "flow.py", "--detach", *more, *self.conf]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        ran = subprocess.run(
+            command, check=False, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANGS_S
+        )
+        assert ran.returncode == 0, ran.stderr
+
+    @property
+    def state(self) -> JobState:
+        """Its state, as its folder has it now."""
+        state = self.jobs.state()
+        assert state is not None
+        return state
+
+    def gone(self) -> bool:
+        """True once no process of it is left."""
+        state = self.state
+        alive = [each for each in (state.supervisor, state.runner) if each is not None and each.alive()]
+        return not [*alive, *marked(state.life)]
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        state = self.jobs.state()
+        for process in () if state is None else (state.supervisor, state.runner):
+            if process is not None:
+                process.send(signal.SIGKILL)
+        if state is not None:
+            end_marked(state.life, 0.0)
+
+
+class Program(Seen):
     """The program below, running; `[job].folder` lies in its own.
 
     Args:
@@ -115,24 +192,6 @@ class Program:
                 return state
             time.sleep(POLL_S)
         raise AssertionError(f"{self.jobs.state()}\n{self.log()}")
-
-    @property
-    def client(self) -> ControlClient:
-        """The control API of the present life."""
-        state, token = self.jobs.state(), self.jobs.token()
-        control = None if state is None else state.control_address()
-        assert control is not None
-        assert token is not None
-        return ControlClient(control, token)
-
-    def moved(self, records: int = 200, within_s: float = HANGS_S) -> Any:
-        """Wait until the present life has delivered so many more; what it says of itself then."""
-        before, deadline = self.client.status().totals.delivered, time.monotonic() + within_s
-        asked = Asked()
-        while (view := self.client.status()).totals.delivered < before + records:
-            assert time.monotonic() < deadline, view
-            asked.pause()
-        return view
 
     def ended(self, within_s: float = HANGS_S) -> int:
         return self.process.wait(within_s)

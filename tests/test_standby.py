@@ -6,11 +6,12 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.job_program import Deaths, Program
+from tests.job_program import Deaths, Detached, Program
 from tests.settings import settings_of
 from tests.shop import Load, Shop
 from tests.waiting import HANGS_S, wait_until
@@ -259,6 +260,38 @@ def test_a_job_is_handed_over_to_a_standby_from_a_snapshot(
     assert note["commit"] == said["snapshot"]["id"]
     assert job.shop.judge.right()
     winner.stop()
+
+
+@pytest.mark.nightly
+def test_a_detached_job_is_handed_over_and_its_supervisor_does_not_start_it_again(
+    watched: Callable[..., Watched], capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = watched("detached")
+    with ExitStack() as stack:
+        leader = stack.enter_context(closing(Detached(job.shop, job.folder / "leader")))
+        before = leader.state
+        assert (before.phase, leader.gone()) == ("running", False)
+        standby = stack.enter_context(closing(Detached(job.shop, job.folder / "standby", "--standby")))
+        assert standby.state.phase == "standby"
+        with Load(job.shop):
+            leader.moved()
+            assert run(["stop", job.shop.name, "--hand-over", "--json", *leader.conf]) == 0
+            said = json.loads(capfd.readouterr().out)
+            after = leader.state
+            assert (after.phase, after.exit_code, after.life, leader.gone()) == ("stopped", 0, before.life, True)
+            assert str(after.cause) == "it was handed over to a standby"
+            wait_until(lambda: standby.state.phase == "running", HANGS_S, "the standby leads")
+            standby.moved()
+        led = standby.state
+        assert said["killed"] is False
+        assert said["successor"]["incarnation"] == led.incarnation == (before.incarnation or 0) + 1
+        assert led.runner is not None
+        assert only_leader(job) == led.runner.pid
+        assert job.shop.judge.right()
+        assert run(["stop", job.shop.name, *standby.conf]) == 0
+        assert (standby.state.phase, standby.gone()) == ("stopped", True)
+        assert (leader.state, leader.gone(), job.place.holder()) == (after, True, None)
+        assert job.shop.judge.right()
 
 
 def freed(program: Program) -> bool:
