@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +17,25 @@ from tests.waiting import HANGS_S
 
 from lowtide.conf import Conf
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.core.fronts.register import FrontRegister
 from lowtide.driver.growth import grow
+from lowtide.flow.plan.compiler import compile_job
 from lowtide.flow.plan.flow_file import load_flow
+from lowtide.local.oracle import read_sources
+from lowtide.local.run import run_log
 from lowtide.sinks.postgres.columns import ddl_of
 from lowtide.sinks.postgres.names import lane_of
+from lowtide_tracker.floors import Floor
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres, pytest.mark.slow]
 PART = 1_500
+TOPIC = """
+orders.write("rows", lt.kafka("rows", lt.json(Order)))
+"""
+"""Of the same rows to a topic the oracle says which lane has which."""
 SINKS = """
 orders.write("rows", lt.postgres("{table}_rows", Order))
 orders.write("users", lt.postgres("{table}_users", Order, key="user"))
@@ -53,6 +64,43 @@ class Job(FlowProgram):
         [(found,)] = self.postgres.ask(f"select count(*) from {self.table}_rows")
         return int(found)
 
+    def make_tables(self) -> None:
+        """Make both tables; rows that are only added get the number of their insertion, as a table has no order."""
+        flow: Any = load_flow(str(self.flow))
+        for call in flow.calls:
+            if hasattr(call.step, "sink"):
+                self.postgres.ask(ddl_of(call.step.sink.columns))
+        self.postgres.ask(f"alter table {self.table}_rows add column place bigserial")
+
+    def right(self) -> None:
+        """See that both tables are what the flow gives on the log, the rows of each lane in its order and by the byte.
+
+        A row counts as the bytes that `lt.json` makes of it. The order of records of two partitions rests on the
+        floors that the job has kept in PostgreSQL beside its rows.
+        """
+        twin, conf = self.flow.with_name("twin.py"), Conf.load(None, self.settings)
+        twin.write_text(self.flow.read_text().replace(SINKS.format(table=self.table), TOPIC))
+        plan = compile_job(load_flow(str(twin)), conf)
+        with ZooKeeperAccess.of(conf.zookeeper).store(self.name) as store:
+            register = FrontRegister.from_json(store.fronts())
+        fronts = {f"{entry.partition.source}-{entry.partition.partition}": entry.number for entry in register.entries}
+        kept = self.postgres.ask("select front, from_offset, tick, cap from lowtide.floors where job = %s", self.name)
+        floors = [*register.floors(), *(Floor(*each) for each in kept)]
+        written, _ = run_log(plan, read_sources(conf.kafka, plan, fronts), floors)
+        due, found = (defaultdict[int, list[bytes | None]](list) for _ in range(2))
+        lanes, newest = dict[str, int](), dict[str, bytes | None]()
+        for message in written["rows"]:
+            user = json.loads(message.value or b"")["user"]
+            due[message.lane].append(message.value)
+            lanes[user], newest[user] = message.lane, message.value
+        ((_, sink),) = plan.kafka_sinks()
+        for row in self.postgres.ask(f'select "user", number, so_far from {self.table}_rows order by place'):
+            found[lanes[row[0]]].append(sink.format.encode([sink.format.record(*row)])[0])
+        assert found == due
+        users = self.postgres.ask(f'select "user", number, so_far from {self.table}_users')
+        assert {row[0]: sink.format.encode([sink.format.record(*row)])[0] for row in users} == newest
+        assert len(users) == USERS
+
 
 @pytest.fixture
 def job(kafka: Kafka, zookeeper: str, tmp_path: Path, postgres: PostgresServer) -> Iterator[Job]:
@@ -63,10 +111,7 @@ def job(kafka: Kafka, zookeeper: str, tmp_path: Path, postgres: PostgresServer) 
 
 def test_a_job_writes_its_tables_as_run_locally_does_over_kills_of_its_driver_and_of_postgres(job: Job) -> None:
     given = orders(4 * PART)
-    flow: Any = load_flow(str(job.flow))
-    for call in flow.calls:
-        if hasattr(call.step, "sink"):
-            job.postgres.ask(ddl_of(call.step.sink.columns))
+    job.make_tables()
     process = job.start()
     # In the middle of what was just written: some rows of it are there, others are not.
     job.produce(given[:PART])
@@ -88,22 +133,13 @@ def test_a_job_writes_its_tables_as_run_locally_does_over_kills_of_its_driver_an
     job.produce(given[3 * PART :])
     job.postgres.start()
     job.have(len(given), job.rows)
-    order: Any = flow.calls[0].step.source.format.record
-    due = flow.run_locally(orders=[order(**each) for each in given])
-    rows = job.postgres.ask(f'select "user", number, so_far from {job.table}_rows')
-    assert sorted(rows) == sorted((each.user, each.number, each.so_far) for each in due["rows"])
-    users = job.postgres.ask(f'select "user", number, so_far from {job.table}_users')
-    assert len(users) == USERS
-    assert {row[0]: row for row in users} == {each.user: (each.user, each.number, each.so_far) for each in due["users"]}
+    job.right()
 
 
 def test_a_job_gets_more_lanes_and_workers_and_its_tables_stay_as_run_locally_says(job: Job) -> None:
     """What was delivered of a strand is so of those that its lanes are divided into; each life ends in mid-delivery."""
     given = orders(3 * PART)
-    flow: Any = load_flow(str(job.flow))
-    for call in flow.calls:
-        if hasattr(call.step, "sink"):
-            job.postgres.ask(ddl_of(call.step.sink.columns))
+    job.make_tables()
     settings = dict(job.settings)
     for number, (workers, lanes) in enumerate([(2, 2), (4, 8), (3, 8)]):
         job.settings = {**settings, "job.parallelism": workers, "job.lanes": lanes}
@@ -115,17 +151,7 @@ def test_a_job_gets_more_lanes_and_workers_and_its_tables_stay_as_run_locally_sa
         if number < 2:
             job.kill()
     job.have(len(given), job.rows)
-    order: Any = flow.calls[0].step.source.format.record
-    due = flow.run_locally(orders=[order(**each) for each in given])
-    # A table that is only added to has its rows in the order of their insertion.
-    rows = job.postgres.ask(f'select "user", number, so_far from {job.table}_rows order by ctid')
-    for user in {each.user for each in due["rows"]}:
-        expected = [(each.user, each.number, each.so_far) for each in due["rows"] if each.user == user]
-        assert [row for row in rows if row[0] == user] == expected
-    assert len(rows) == len(due["rows"])
-    users = job.postgres.ask(f'select "user", number, so_far from {job.table}_users')
-    assert {row[0]: row for row in users} == {each.user: (each.user, each.number, each.so_far) for each in due["users"]}
-    assert len(users) == USERS
+    job.right()
     strands = job.postgres.ask("select lane from lowtide.lanes where job = %s and sink = 'rows'", job.name)
     assert {lane_of("rows", number).slice for (number,) in strands} == {
         *("hash units 0 to 63", "hash units 64 to 127"),
