@@ -293,9 +293,11 @@ class Stage:
         process.wait(ENDED_WITHIN_S)
 
     def stop(self) -> int:
-        """Ask the program to end, and wait; what it ended with."""
+        """Ask the program to end, and wait; what it ended with. Standbys that still start would run a job that has."""
         assert self.program is not None
         self._restarting = False
+        for standby in self.standbys:
+            standby.waiting()
         self.program.process.terminate()
         codes = [each.ended(ENDED_WITHIN_S) for each in (self.program, *self.standbys)]
         return next(filter(None, codes), 0)

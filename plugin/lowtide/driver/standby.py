@@ -79,6 +79,8 @@ class Waiting:
         self._say = say
         self._shown = Standby(datetime.now(UTC).isoformat(timespec="seconds"), holder)
         self._leader: str | None = None
+        self._said = ""
+        """The leader that was announced last."""
         self._free_s: float | None = None
         self._away = False
 
@@ -88,7 +90,7 @@ class Waiting:
         self._store.show_standby(self._shown)
 
     def refuse_other_leader(self) -> None:
-        """Refuse to stand by for a leader that runs something else.
+        """Refuse to stand by for a leader that runs something else; one that stops from now on ends the wait.
 
         Raises:
             FlowError: names what differs.
@@ -96,6 +98,7 @@ class Waiting:
         leader = self._store.leader()
         if leader is not None:
             self._refuse(*leader)
+            self._leader = leader[0]
 
     def take(self, go_on: Callable[[], bool]) -> bool:
         """Wait until the lease is this program's; False if `go_on`, asked often, says no, or the job has ended.
@@ -132,9 +135,10 @@ class Waiting:
         leader = self._store.leader()
         if leader is not None:
             self._refuse(*leader)
-            if leader[0] != self._leader or self._free_s is not None:
+            if leader[0] != self._said or self._free_s is not None:
                 self._say(f"standing by: the job is run by {leader[0]}")
-            self._leader, self._free_s = leader[0], None
+            self._leader = self._said = leader[0]
+            self._free_s = None
             return False
         now_s = time.monotonic()
         self._free_s = now_s if self._free_s is None else self._free_s

@@ -150,6 +150,18 @@ def test_standbys_of_a_job_that_was_stopped_end(place: Any) -> None:
 
 
 @pytest.mark.zookeeper
+def test_a_job_that_is_stopped_while_a_standby_rehearses_is_not_run_on_by_it(place: Any) -> None:
+    leader = place.open()
+    number = place.living(leader, LEADER)
+    standby = Waiting(place.open(), "the standby", LAYOUT, place.nobody)
+    standby.refuse_other_leader()
+    leader.set_life(number, {"incarnation": number, "phase": "stopped", "driver": LEADER})
+    leader.close()
+    assert not standby.take(lambda: True)
+    assert f"life {number}, of {LEADER}, has stopped" in standby.ended
+
+
+@pytest.mark.zookeeper
 def test_a_standby_ends_when_it_is_asked_to(place: Any) -> None:
     leader = place.open()
     place.living(leader, LEADER)
