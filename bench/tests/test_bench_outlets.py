@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hanging import HANGS_S
 from tests.postgres_server import PostgresMissing, PostgresServer
 
 from lowtide.conf import Conf
@@ -36,6 +40,19 @@ def test_each_flow_compiles_and_stages_what_its_store_says(name: str, tmp_path: 
 
 def test_the_command_offers_all_stores() -> None:
     assert tuple(STORES) == OFFERED
+
+
+def test_the_tests_servers_are_found_where_no_test_runs(tmp_path: Path) -> None:
+    """What tests import from lies on another path than that of a command."""
+    code = """
+from pathlib import Path
+from lowtide.conf import Conf
+from lowtide_bench.outlets.servers import servers
+with servers(Conf.load(), Path(), ()):
+    pass
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment, timeout=HANGS_S)
 
 
 def test_the_rate_is_taken_without_a_start_and_an_end() -> None:

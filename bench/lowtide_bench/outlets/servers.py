@@ -15,6 +15,8 @@ from lowtide.errors import LowtideError
 from lowtide_bench.outlets.stores import POSTGRES
 
 CLONE = Path(__file__).parents[3]
+PATHS = (CLONE, CLONE / "snapshots/tests/support")
+"""Folders that the tests' servers import from."""
 
 
 class ServersMissing(LowtideError):
@@ -30,14 +32,13 @@ def servers(conf: Conf, folder: Path, stores: Collection[str]) -> Iterator[Conf]
     """
     catalog = IcebergConf(type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
     conf = dataclasses.replace(conf, iceberg={"default": catalog})
-    if str(CLONE) not in sys.path:
-        sys.path.append(str(CLONE))
+    sys.path += [str(path) for path in PATHS if str(path) not in sys.path]
     try:
         from tests.postgres_server import PostgresMissing, PostgresServer
         from tests.redis_server import RedisMissing, RedisServer
     except ImportError as error:
         way_out = "run lowtide bench in the environment of a clone (make env)"
-        raise ServersMissing(f"there are no tests in {CLONE}", way_out=way_out) from error
+        raise ServersMissing(f"the tests in {CLONE} cannot be used: {error}", way_out=way_out) from error
     try:
         with ExitStack() as stack:
             if POSTGRES in stores:
