@@ -27,7 +27,9 @@ from lowtide.sinks.puts.endpoint import Puts, puts
 from lowtide.sinks.puts.errors import PutRefused
 from lowtide.sinks.staged.contract import Carriage, Carrier, StagedRow
 
-LANES = 2
+LANES = 3
+LINES = 2
+"""Two of the lanes share one."""
 KILLS = 5
 CHUNK = 25
 Log = dict[int, list[StagedRow]]
@@ -51,7 +53,7 @@ def rows_of(docs: Sequence[Doc], first_offset: int = 0) -> list[StagedRow]:
 
 
 def log_of(seed: int, count: int = 2_000, keys: int = 60) -> Log:
-    """A log of both lanes, in which each key has many records, and one in eight deletes."""
+    """A log of all lanes, in which each key has many records, and one in eight deletes."""
     draw = random.Random(seed)
     docs = [Doc(f"é/{draw.randrange(keys)}", number, draw.random() < 0.125) for number in range(count)]
     lanes = [[doc for doc in docs if int(doc.id[2:]) % LANES == lane] for lane in range(LANES)]
@@ -100,8 +102,9 @@ class PutsContract(ABC):
     name: str
 
     @pytest.fixture(autouse=True)
-    def _named(self) -> None:
+    def _named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.name = f"docs-{uuid.uuid4().hex[:8]}"
+        monkeypatch.setattr(carriers, "LINES", LINES)
 
     @abstractmethod
     def store(self) -> PutStore: ...
@@ -138,14 +141,14 @@ class PutsContract(ABC):
     def carrier(self, kept: Mapping[int, int] | None = None, **about: Any) -> Iterator[Carrier]:
         carrier = self.sink.carrier(self.carriage(**about))
         with closing(carrier):
-            carrier.open(kept if kept is not None else dict.fromkeys(range(LANES), 0))
+            carrier.open(dict.fromkeys(range(LANES), 0) | dict(kept or {}))
             yield carrier
 
     def carried(self, log: Log, kept: Mapping[int, int] | None = None, **about: Any) -> dict[int, int]:
         """Carry all of a log from a position on, and return the position after it."""
         with self.carrier(kept, **about) as carrier:
-            for lane, rows in log.items():
-                carrier.take(lane, [row for row in rows if row.offset >= (kept or {}).get(lane, 0)])
+            for lane in range(LANES):
+                carrier.take(lane, [row for row in log.get(lane, []) if row.offset >= (kept or {}).get(lane, 0)])
                 carrier.mark(lane, 10**6)
             self.settle(carrier)
             return {lane: each.needed for lane, each in carrier.progress().items()}

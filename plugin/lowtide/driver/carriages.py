@@ -38,6 +38,7 @@ def staged_settings(plan: Plan, conf: Conf, job_id: str, generation: int) -> tup
             lanes=plan.lanes,
             slack_ms=plan.slack_ms,
             settings=sink.settings(conf),
+            workers=plan.parallelism,
         )
         found.append(
             StagedSetting(

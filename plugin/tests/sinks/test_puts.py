@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import pytest
@@ -206,6 +206,72 @@ def test_rows_that_wait_for_a_slow_store_are_bounded(monkeypatch: pytest.MonkeyP
         assert not taken.wait(0.1)
         goes_on.set()
         assert taken.wait(20)
+
+
+def test_lanes_share_a_few_clients_and_a_batch_has_puts_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Copied(Memory):
+        copies: ClassVar[list[Copied]] = []
+
+        def __deepcopy__(self, _: Any) -> Copied:
+            self.copies.append(Copied())
+            return self.copies[-1]
+
+    for workers, lines in ((2, 4), (6, 6), (None, 4)):
+        Copied.copies.clear()
+        with closing(sink_of(Copied()).carrier(replace(carriage(), lanes=32, workers=workers))) as carrier:
+            carrier.open(dict.fromkeys(range(32), 0))
+            assert len(Copied.copies) == lines
+            monkeypatch.setattr(carriers, "BATCH_PUTS", 100)
+            for lane in range(32):
+                carrier.take(lane, rows(f"{lane}", f"{lane}"))
+            carrier.settle(math.inf)
+            assert {each.needed for each in carrier.progress().values()} == {2}
+        put = [each.key for client in Copied.copies for batch in client.batches for each in batch]
+        assert sorted(set(put), key=int) == [f"{lane}" for lane in range(32)]
+        assert all(int(each.key) % lines == number for number, client in enumerate(Copied.copies)
+                   for batch in client.batches for each in batch)  # fmt: skip
+
+
+def test_of_lanes_that_share_a_client_each_is_as_far_as_its_own_puts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carriers, "LINES", 1)
+    monkeypatch.setattr(carriers, "BATCH_PUTS", 3)
+    began, goes_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    class Slow(Memory):
+        def put(self, puts: Sequence[Put]) -> None:
+            began.release()
+            goes_on.acquire(timeout=20)
+            super().put(puts)
+
+    store = Slow()
+    with closing(sink_of(store).carrier(replace(carriage(), lanes=3))) as carrier:
+        carrier.open({0: 5, 1: 0, 2: 7})
+
+        def far() -> dict[int, tuple[int, int | None]]:
+            return {lane: (each.needed, each.visible_ms) for lane, each in carrier.progress().items()}
+
+        def wait_for(expected: dict[int, tuple[int, int | None]]) -> None:
+            until = time.monotonic() + 20
+            while far() != expected and time.monotonic() < until:
+                time.sleep(0.001)
+            assert far() == expected
+
+        carrier.take(0, rows("z", first=5))
+        assert began.acquire(timeout=20), "the client is busy with it while all else comes"
+        carrier.take(1, rows("a", "b"))
+        carrier.mark(2, 30)
+        carrier.take(0, rows("c", first=6))
+        carrier.mark(0, 20)
+        carrier.take(1, rows("d", first=2))
+        carrier.mark(1, 10)
+        assert far() == {0: (5, None), 1: (0, None), 2: (7, None)}
+        goes_on.release()
+        wait_for({0: (6, None), 1: (0, None), 2: (7, None)})
+        goes_on.release()
+        wait_for({0: (7, 20), 1: (2, None), 2: (7, 30)})
+        goes_on.release()
+        wait_for({0: (7, 20), 1: (3, 10), 2: (7, 30)})
+    assert [[put.key for put in batch] for batch in store.batches] == [["z"], ["a", "b", "c"], ["d"]]
 
 
 def test_a_connection_is_the_confs(monkeypatch: pytest.MonkeyPatch) -> None:

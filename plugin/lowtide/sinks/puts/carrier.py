@@ -1,4 +1,8 @@
-"""Carries records from a staged log into a store that takes puts: each lane by a client and a thread of its own."""
+"""Carries records from a staged log into a store that takes puts: by a few lines, each a client and a thread.
+
+A line takes several lanes. Its batches follow each other, and a key stays in its lane, so a key's puts are never on the
+way twice.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +22,15 @@ from lowtide.sinks.puts.contract import Put, PutClient, PutStore, Refused, Unava
 from lowtide.sinks.puts.errors import PutRefused
 from lowtide.sinks.staged.contract import Carriage, Progress, StagedRow
 
+LINES = 4
+"""Lines of a sink, or one for each worker of a level if these are more: connections and threads do not grow with lanes.
+
+One line already has Redis busy; a service that is asked by HTTP answers as many requests at once as there are lines.
+"""
 BATCH_PUTS = 1_000
 BATCH_BYTES = 4 << 20
 AHEAD_ROWS = 20_000
-"""Rows of a lane that wait; then `take` waits, too."""
+"""Rows of a line that wait; then `take` waits, too."""
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
 CLOSE_S = 1.0
@@ -45,14 +54,20 @@ class PutsCarrier:
     def __init__(self, carriage: Carriage, name: str, store: PutStore | PutClient, deleted: str | None) -> None:
         self._carriage, self._name, self._store = carriage, name, store
         self._values = (lambda value: value) if deleted is None else _deleting(deleted)
-        self._lanes: dict[int, _Lane] = {}
+        self._lines: list[_Line] = []
+        self._line_of: dict[int, _Line] = {}
+        """By lane its line."""
 
     def open(self, kept: Mapping[int, int]) -> Mapping[int, int]:
         """Begin at the offsets that were reported; the store is asked with the first put."""
-        for lane, needed in kept.items():
+        lines = min(len(kept), max(LINES, self._carriage.workers or 0))
+        for number in range(lines):
+            own = {lane: Progress(kept[lane]) for lane in sorted(kept)[number::lines]}
             where = f'sink "{self._carriage.sink}", {self._name} in {self._store}'
             client = client_of(self._store, self._name, self._carriage)
-            self._lanes[lane] = _Lane(client, needed, where, self._carriage.settings["limit_s"])
+            line = _Line(client, own, where, self._carriage.settings["limit_s"])
+            self._lines.append(line)
+            self._line_of.update(dict.fromkeys(own, line))
         return kept
 
     def take(self, lane: int, rows: Sequence[StagedRow]) -> None:
@@ -62,88 +77,91 @@ class PutsCarrier:
         for row in rows:
             assert row.key is not None, "the key of a put is never None"
             puts.append(Put(row.key.decode(), values(row.value), version_of(generation, row.offset)))
-        self._lanes[lane].add(puts)
+        if puts:
+            self._line_of[lane].add(lane, puts)
 
     def mark(self, lane: int, time_ms: int) -> None:
         """Note that everything below this log time is visible once the rows before it are put."""
-        self._lanes[lane].add([time_ms])
+        self._line_of[lane].add(lane, time_ms)
 
     def settle(self, now_s: float) -> None:
-        """Look whether all went well, as lanes put by themselves; with an infinite time, wait until all is put.
+        """Look whether all went well, as lines put by themselves; with an infinite time, wait until all is put.
 
         Raises:
             PutRefused: the store will never take a record.
             ServiceUnavailable: it has not taken one within the limit, or refuses the login.
         """
-        for lane in self._lanes.values():
+        for line in self._lines:
             if now_s == math.inf:
-                lane.drain()
-            lane.check()
+                line.drain()
+            line.check()
 
     def progress(self) -> Mapping[int, Progress]:
         """Return by lane the offset after the last row that the store has acknowledged with all before it."""
-        return {number: lane.progress for number, lane in self._lanes.items()}
+        return {lane: progress for line in self._lines for lane, progress in line.progress.items()}
 
     def counts(self) -> Mapping[str, int]:
         """Return its puts: taken, refused as older than what the store has, and given again."""
         found: Counter[str] = Counter()
-        for lane in self._lanes.values():
-            found.update(lane.counts)
+        for line in self._lines:
+            found.update(line.counts)
         return dict(found)
 
     def close(self) -> None:
-        """End the lanes. A put that is under way may still arrive: its version keeps it from doing harm."""
-        for lane in self._lanes.values():
-            lane.stop()
-        for lane in self._lanes.values():
-            lane.join(CLOSE_S)
+        """End the lines. A put that is under way may still arrive: its version keeps it from doing harm."""
+        for line in self._lines:
+            line.stop()
+        for line in self._lines:
+            line.join(CLOSE_S)
 
 
 def client_of(store: PutStore | PutClient, name: str, carriage: Carriage) -> PutClient:
-    """Return a lane's client of a store, or its copy of one that is a client itself."""
+    """Return a line's client of a store, or its copy of one that is a client itself."""
     return store.client(name, carriage) if isinstance(store, PutStore) else deepcopy(store)
 
 
-class _Lane:
-    """One lane: what waits, in order, and how far the store is.
+class _Line:
+    """Some lanes: what of them waits, in order, and how far the store is with each.
 
     Attributes:
-        progress: How far it is.
+        progress: By lane how far it is: another dict after each batch, so that any thread may look at it.
         counts: Puts that the store has taken, refused as older than what it has, or had to be given again.
     """
 
-    def __init__(self, client: PutClient, needed: int, where: str, limit_s: float) -> None:
-        self.progress = Progress(needed)
+    def __init__(self, client: PutClient, lanes: Mapping[int, Progress], where: str, limit_s: float) -> None:
+        self.progress = dict(lanes)
         self.counts = dict.fromkeys(("puts taken", "puts older", "puts again"), 0)
         self._client, self._where, self._limit_s = client, where, limit_s
-        #: Puts, and the log times of marks between them.
-        self._waiting: deque[Put | int] = deque()
+        #: Puts of a lane in order, or the log time of its mark.
+        self._waiting: deque[tuple[int, deque[Put] | int]] = deque()
+        self._ahead = 0
         self._changed = Condition()
         self._stopped = self._busy = False
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="puts", daemon=True)
         self._thread.start()
 
-    def add(self, items: Sequence[Put | int]) -> None:
-        """Add what comes next, once there is room (errors: those of the store)."""
+    def add(self, lane: int, given: Sequence[Put] | int) -> None:
+        """Add what comes next of a lane, puts or a mark, once there is room (errors: those of the store)."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._waiting) < AHEAD_ROWS or self._error is not None)
+            self._changed.wait_for(lambda: self._ahead < AHEAD_ROWS or self._error is not None)
             self.check()
-            self._waiting.extend(items)
+            self._waiting.append((lane, given if isinstance(given, int) else deque(given)))
+            self._ahead += 1 if isinstance(given, int) else len(given)
             self._changed.notify_all()
 
     def drain(self) -> None:
-        """Wait until nothing waits and nothing is on its way, or the lane has ended."""
+        """Wait until nothing waits and nothing is on its way, or the line has ended."""
         with self._changed:
             self._changed.wait_for(lambda: self._error is not None or (not self._waiting and not self._busy))
 
     def check(self) -> None:
-        """Raise what ended the lane, if anything has."""
+        """Raise what ended the line, if anything has."""
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
-        """Have the lane end."""
+        """Have the line end."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -158,7 +176,7 @@ class _Lane:
                 puts, reached = self._cut()
                 if not puts or self._done(puts):
                     with self._changed:
-                        self.progress, self._busy = reached, False
+                        self.progress, self._busy = {**self.progress, **reached}, False
                         self._changed.notify_all()
         except BaseException as error:  # noqa: BLE001 - the carrier's thread raises it
             with self._changed:
@@ -171,32 +189,42 @@ class _Lane:
                     close()
 
     def _wait(self, ready: Callable[[], bool], timeout_s: float | None = None) -> bool:
-        """Wait until something is so, or time is up; False if the lane is to end."""
+        """Wait until something is so, or time is up; False if the line is to end."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or ready(), timeout_s)
             return not self._stopped
 
-    def _cut(self) -> tuple[list[Put], Progress]:
-        """Return the next puts, the last one of each key, and how far the lane is once they are done."""
+    def _cut(self) -> tuple[list[Put], dict[int, Progress]]:
+        """Return the next puts, the last one of each key, and by lane how far it is once they are done."""
         puts: dict[str, Put] = {}
-        size, needed, visible_ms = 0, self.progress.needed, self.progress.visible_ms
+        size, needed, marks = 0, dict[int, int](), dict[int, int]()
         with self._changed:
             while self._waiting:
-                item = self._waiting[0]
-                if isinstance(item, Put):
-                    if size >= BATCH_BYTES or (len(puts) >= BATCH_PUTS and item.key not in puts):
-                        break
-                    puts[item.key] = item
-                    size += len(item.value or b"")
-                    needed = item.offset + 1
+                lane, given = self._waiting[0]
+                if isinstance(given, int):
+                    marks[lane] = given
+                    self._ahead -= 1
                 else:
-                    visible_ms = item
+                    before, last = len(given), None
+                    while given and size < BATCH_BYTES and (len(puts) < BATCH_PUTS or given[0].key in puts):
+                        last = given.popleft()
+                        puts[last.key] = last
+                        size += len(last.value or b"")
+                    self._ahead -= before - len(given)
+                    if last is not None:
+                        needed[lane] = last.offset + 1
+                    if given:
+                        break
                 self._waiting.popleft()
             self._busy = True
-        return list(puts.values()), Progress(needed, visible_ms)
+        was = self.progress
+        return list(puts.values()), {
+            lane: Progress(needed.get(lane, was[lane].needed), marks.get(lane, was[lane].visible_ms))
+            for lane in needed.keys() | marks.keys()
+        }
 
     def _done(self, puts: Sequence[Put]) -> bool:
-        """Put, again and again while that may help; False if the lane is to end before."""
+        """Put, again and again while that may help; False if the line is to end before."""
         deadline, pause_s = time.monotonic() + self._limit_s, FIRST_PAUSE_S
         while True:
             before = self._older()

@@ -52,7 +52,7 @@ class Refused(Exception):
 
 
 class PutClient(Protocol):
-    """An open store; each lane has one of its own, and calls it from one thread.
+    """An open store; each line of the carrier has one of its own, and calls it from one thread.
 
     One that has `close` too is closed at the end.
     """
@@ -73,7 +73,7 @@ class PutClient(Protocol):
 class PutStore(Protocol):
     """A store as a flow names it: a frozen value that pickles with the plan, and opens nothing; `str()` is its name.
 
-    A store that needs nothing of the conf may be a `PutClient` instead, of which each lane takes a copy.
+    A store that needs nothing of the conf may be a `PutClient` instead, of which each line takes a copy.
     """
 
     @property
@@ -84,7 +84,7 @@ class PutStore(Protocol):
         """Return what `client` needs of the conf, secrets included (errors: ConfError)."""
 
     def client(self, name: str, carriage: Carriage) -> PutClient:
-        """Return a lane's client; it connects when it is first used.
+        """Return a line's client; it connects when it is first used.
 
         Args:
             name: What the flow calls the records: an index, a folder, a prefix of keys.

@@ -37,7 +37,7 @@ class Elasticsearch:
         return web_settings(conf.elasticsearch, "elasticsearch", self.connection, "ApiKey")
 
     def client(self, name: str, carriage: Carriage) -> PutClient:
-        """Return a lane's client."""
+        """Return a line's client."""
         return ElasticsearchClient(name, carriage)
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ class Http:
         return web_settings(conf.http, "http", self.connection, "Bearer")
 
     def client(self, name: str, carriage: Carriage) -> PutClient:
-        """Return a lane's client."""
+        """Return a line's client."""
         return HttpClient(name, carriage)
 
     def meets(self, name: str, other: str) -> bool:

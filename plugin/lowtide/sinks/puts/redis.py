@@ -65,7 +65,7 @@ class Redis:
         return {"redis": redis_settings(conf, self.connection), "table": f"redis.{self.connection}"}
 
     def client(self, name: str, carriage: Carriage) -> PutClient:
-        """Return a lane's client."""
+        """Return a line's client."""
         return RedisClient(name, carriage)
 
     def meets(self, name: str, other: str) -> bool:

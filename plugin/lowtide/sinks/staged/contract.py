@@ -103,6 +103,7 @@ class Carriage:
         lanes: Number of lanes, numbered from 0.
         slack_ms: Length of a tick in ms: log times are multiples of it.
         settings: What `Staged.settings` returned.
+        workers: Workers of a level in this life; None where no life is, which is as good as one for each lane.
     """
 
     job: str
@@ -112,6 +113,7 @@ class Carriage:
     lanes: int
     slack_ms: int
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    workers: int | None = None
 
 
 class Staged(StagedSink, Protocol):
