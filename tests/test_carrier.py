@@ -28,6 +28,7 @@ from lowtide.events import EventLog
 from lowtide.service.carriers import process
 from lowtide.service.carriers.process import CarrierProcess
 from lowtide.sinks.errors import Overtaken, StagedLost
+from lowtide.sinks.staged import partitions
 from lowtide.sinks.staged.carry import Carrying, ignore
 from lowtide.sinks.staged.contract import Carriage, Progress
 from lowtide.sinks.staged.log import Backlog, StagedLog
@@ -161,6 +162,26 @@ def test_a_carrier_that_wakes_late_takes_nothing_back(way: Way) -> None:
     way.staging.write(5)
     way.drain()
     assert way.stored() == way.staging.staged
+
+
+def test_lanes_that_rest_go_on_where_they_were(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was fetched of them before is not taken, nor missed."""
+    monkeypatch.setattr(partitions, "READ_ROWS", 5)
+    way.staging.write(60)
+    log, chance, found = way.log(), random.Random(3), {lane: list[tuple[int, str]]() for lane in range(LANES)}
+    log.begin({lane: each.needed for lane, each in log.kept().items()})
+    ends, resting = log.ends(), frozenset[int]()
+    until = time.monotonic() + HANGS_S
+    while resting or not log.has_read(ends):
+        assert time.monotonic() < until
+        if chance.random() < 0.3:
+            resting = frozenset(chance.sample(range(LANES), chance.choice([0, 0, 1, 2])))
+            log.rest(resting)
+        for piece in log.read(0.1):
+            assert piece.lane not in resting
+            found[piece.lane] += [(row.time_ms, row.value.decode()) for row in piece.rows]
+    log.close()
+    assert found == {lane: [(at, value) for at, _, value in rows] for lane, rows in way.staging.staged.items()}
 
 
 def test_what_is_reported_never_goes_back(way: Way) -> None:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lowtide.sinks.files import groups
 from lowtide.sinks.files.carrier import FilesCarrier
-from lowtide.sinks.files.fold import LaneFold
+from lowtide.sinks.files.fold import Fold
+from lowtide.sinks.files.groups import GroupFold
 from lowtide.sinks.puts import carrier as puts_carrier
 from lowtide.sinks.puts.contract import Put
 from lowtide.sinks.staged.carry import Carrying
@@ -63,14 +65,14 @@ def retries_on() -> list[Patch]:
 
 def file_cut_by_bundle() -> list[Patch]:
     """A file ends with what was read at once."""
-    real: Any = LaneFold.take
+    real: Any = Fold.take
 
     def take(self: Any, rows: Sequence[Any]) -> list[Any]:
         made: list[Any] = real(self, rows)
         self._end_files(made)
         return made
 
-    return [(LaneFold, "take", take)]
+    return [(Fold, "take", take)]
 
 
 def file_cut_by_clock() -> list[Patch]:
@@ -81,10 +83,10 @@ def file_cut_by_clock() -> list[Patch]:
     def settle(self: Any, now_s: float) -> None:
         if now_s < math.inf and now_s >= ended.setdefault(id(self), now_s) + CLOCK_S:
             ended[id(self)] = now_s
-            for lane, fold in self._folds.items():
+            for group, fold in self._folds.items():
                 pieces: list[Any] = []
-                fold._end_files(pieces)
-                self._write(lane, pieces)
+                fold._fold._end_files(pieces)
+                self._write(group, pieces)
         real(self, now_s)
 
     return [(FilesCarrier, "settle", settle)]
@@ -94,9 +96,56 @@ def asset_at_delivered() -> list[Patch]:
     """A time counts as visible once the carrier has read all records below it."""
 
     def progress(self: Any) -> dict[int, Progress]:
-        return {lane: Progress(self._progress[lane].needed, fold.known_ms) for lane, fold in self._folds.items()}
+        return {
+            lane: Progress(self._progress[lane].needed, fold._fold.known_ms)
+            for fold in self._folds.values()
+            for lane in fold._lanes
+        }
 
     return [(FilesCarrier, "progress", progress)]
+
+
+def merged_by_arrival() -> list[Patch]:
+    """Records of a group of lanes come into a file as they are read."""
+    real: Any = GroupFold._know
+
+    def know(self: Any, lane: Any, first_ms: int, time_ms: int) -> list[Any]:
+        rows, lane.waiting = lane.waiting, []
+        return [*self._fold.take(rows), *real(self, lane, first_ms, time_ms)]
+
+    return [(GroupFold, "_know", know)]
+
+
+def silent_not_awaited() -> list[Patch]:
+    """Records go on once all lanes that have any are as far, whatever may come of the others."""
+
+    def know(self: Any, lane: Any, first_ms: int, time_ms: int) -> list[Any]:
+        lane.first_ms = first_ms if lane.first_ms is None else lane.first_ms
+        lane.known_ms = max(lane.known_ms, time_ms)
+        last = min([each for each in self._lanes.values() if each.waiting] or [lane], key=lambda each: each.known_ms)
+        return [*self._fold.take(self._passed(last)), *self._fold.mark(last.known_ms)]
+
+    return [(GroupFold, "_know", know)]
+
+
+def waiting_not_needed() -> list[Patch]:
+    """What waits for other lanes is not needed any more."""
+    real: Any = GroupFold.needed
+
+    def needed(self: Any) -> dict[int, int]:
+        return {number: self._lanes[number].next if self._lanes[number].waiting else offset
+                for number, offset in real(self).items()}  # fmt: skip
+
+    return [(GroupFold, "needed", needed)]
+
+
+def last_one_rests() -> list[Patch]:
+    """The lane that others wait for rests with them."""
+
+    def resting(self: Any) -> frozenset[int]:
+        return frozenset(self._lanes if self._waiting_bytes > groups.WAITING_BYTES else ())
+
+    return [(GroupFold, "resting", resting)]
 
 
 def times_mixed() -> list[Patch]:
@@ -213,10 +262,18 @@ CARRIERS = [
     carrier("file-cut-by-bundle", "R20", "a file ends with what was read at once", file_cut_by_bundle, "files"),
     carrier("file-cut-by-clock", "R20", "a file ends by the clock", file_cut_by_clock, "files"),
     carrier("asset-at-delivered", "R21", "what was read counts as visible", asset_at_delivered, "files"),
+    carrier("merged-by-arrival", "R20", "lanes of one file are merged as they are read", merged_by_arrival, "files",
+            lanes=3, workers=1),
+    carrier("silent-not-awaited", "R20", "records pass lanes that may be behind", silent_not_awaited, "files",
+            lanes=3, workers=1),
+    carrier("waiting-not-needed", "R24", "the log is cut below what waits for other lanes", waiting_not_needed, "files",
+            lanes=3, workers=1),
+    carrier("last-one-rests", "R20", "the lane that others wait for rests, too", last_one_rests, "files",
+            lanes=3, workers=1),
     carrier("times-mixed", "R21", "lanes are visible as several carriers say", times_mixed, "files",
-            lanes=3, begins=30, kills=20, lost=0, burst=60),
+            lanes=3, workers=3, mark_ms=20_000, begins=30, kills=20, lost=0, burst=60),
     carrier("lane-goes-on-alone", "R24", "a lane goes on before all lanes are heard of", lane_goes_on_alone, "files",
-            lanes=3),
+            lanes=3, workers=3),
     carrier("put-unversioned", "R22", "puts carry no version", put_unversioned, "puts"),
     carrier("staged-cut-at-delivered", "R24", "the log is cut below what was read", staged_cut_at_delivered, "table"),
     carrier("cut-before-report", "R24", "the log is cut before that is reported", cut_before_report, "puts"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -159,6 +159,7 @@ class SimulatedTopic:
         self.next: dict[int, int] = {}
         self._fetched: dict[int, int] = dict.fromkeys(self.lanes, 0)
         self._log, self._requests, self._rng, self._rest, self._cutting = log, requests, rng, rest, cutting
+        self._resting: Collection[int] = ()
         self._claim = 0
 
     def claim(self) -> dict[int, Progress]:
@@ -201,10 +202,14 @@ class SimulatedTopic:
     def assign(self, offsets: Mapping[int, int]) -> None:
         self.next = dict(offsets)
 
+    def rest(self, lanes: Collection[int]) -> None:
+        self._resting = lanes
+
     def read(self, wait_s: float) -> list[Piece]:
         """Return some of what is there; what was fetched before a cut is still returned."""
         del wait_s
-        pieces = [piece for number in self.lanes for piece in self._read(number, self._log.lanes[number])]
+        going = [number for number in self.lanes if number not in self._resting]
+        pieces = [piece for number in going for piece in self._read(number, self._log.lanes[number])]
         if not pieces:
             self._rest()
         return pieces
@@ -243,13 +248,14 @@ class Objects:
         sink: Its name.
         log: What it is to hold in the end.
         requests: The way to it.
+        groups: How many groups there are, whose lanes share files.
     """
 
     where = "the simulated objects"
 
-    def __init__(self, files: Files, sink: str, log: Log, requests: Requests) -> None:
+    def __init__(self, files: Files, sink: str, log: Log, requests: Requests, groups: int) -> None:
         self.objects: dict[str, bytes] = {}
-        self._files, self._sink, self._log, self._requests = files, sink, log, requests
+        self._files, self._sink, self._log, self._requests, self._groups = files, sink, log, requests, groups
         self._pattern = Pattern(files.pattern)
         self._numbers: set[int] = set()
         self._complete_ms = 0
@@ -302,9 +308,11 @@ class Objects:
     def _expected(self, periods: range) -> dict[str, list[StagedRow]]:
         """Return by name the files that the log makes, of some periods."""
         files: dict[str, list[StagedRow]] = {}
-        for number, lane in enumerate(self._log.lanes):
+        lanes = self._log.lanes
+        for number in range(self._groups):
             count, size, before = 0, 0, -1
-            for row in lane.rows:
+            own = [lane for at, lane in enumerate(lanes) if at * self._groups // len(lanes) == number]
+            for row in sorted([row for lane in own for row in lane.rows], key=lambda row: row.time_ms):
                 period = row.time_ms - row.time_ms % self._files.roll_ms
                 if period not in periods:
                     continue

@@ -11,12 +11,14 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, ClassVar, Self, TypeVar
 
 from lowtide.core.fronts.end import end_tick
 from lowtide.errors import LowtideError, ServiceUnavailable
 from lowtide.sinks.errors import CatalogUnavailable, CommitConflict, Overtaken, StagedLost
 from lowtide.sinks.files import carrier as files_carrier
+from lowtide.sinks.files import groups as files_groups
 from lowtide.sinks.files.endpoint import Files
 from lowtide.sinks.files.formats import JsonLines
 from lowtide.sinks.puts import carrier as puts_carrier
@@ -33,12 +35,16 @@ from .verdict import Violation
 from .world import Step, Trace, World
 
 T = TypeVar("T")
-SLACK_MS, ROLL_MS = 10, 20_000
+SLACK_MS, ROLL_MS, MARK_MS = 10, 20_000, 5_000
 FIRST_MS = 1_700_000_000_000 // ROLL_MS * ROLL_MS
 LAST_MARK_MS = end_tick(SLACK_MS) * SLACK_MS // ROLL_MS * ROLL_MS
 COMMIT_EVERY_S = 2.0
 MAX_CARRIERS = 3
 MAX_DRAIN_STEPS = 3_000
+WAITING_BYTES = 3_000
+"""Some ten rows, after which lanes rest until others have come as far."""
+WORKERS = (1, 2, 3)
+"""By chance as many groups of lanes share files."""
 STORES = ("files", "table", "puts")
 DRAWN: dict[str, list[float]] = {
     "lost": [0, 0.03, 0.1],
@@ -100,15 +106,17 @@ class CarrierWorld(World):
         super().__init__(seed, trace)
         drawn = {name: self.rng.choice(of) for name, of in DRAWN.items()} | options
         self._begins, self._kills, self._burst = (int(drawn[name]) for name in ("begins", "kills", "burst"))
+        self._mark_every_ms = int(drawn.get("mark_ms", MARK_MS))
         self.clock_s = 0.0
         self._kind = store or self.rng.choice(STORES)
         self._log = Log([Lane() for _ in range(int(drawn["lanes"]))])
         self._requests = Requests(self.rng, self.stop, drawn["lost"])
-        settings = {"limit_s": 5.0}
-        self._carriage = Carriage("job", "5f", 0, "sink", len(self._log.lanes), SLACK_MS, settings)
+        settings, lanes = {"limit_s": 5.0}, len(self._log.lanes)
+        workers = int(drawn.get("workers", Random(f"{self.name}/{seed}/workers").choice(WORKERS)))
+        self._carriage = Carriage("job", "5f", 0, "sink", lanes, SLACK_MS, settings, workers)
         place = "/lake/at={tick:%Y-%m-%d-%H-%M}/"
         self._files = Files(place, JsonLines(Record), ROLL_MS, int(drawn["file_bytes"]))
-        self._objects = Objects(self._files, "sink", self._log, self._requests)
+        self._objects = Objects(self._files, "sink", self._log, self._requests, min(lanes, workers))
         self._rows = Rows(self._log)
         self._puts = Versioned(self._log, self._requests, self.rng)
         self._store: Any = {"files": self._objects, "table": self._rows, "puts": self._puts}[self._kind]
@@ -189,6 +197,8 @@ class CarrierWorld(World):
             (tables_carrier, "time", self),
             (carry, "time", self),
             (puts_carrier, "time", self),
+            (puts_carrier, "LINES", 2),
+            (files_groups, "WAITING_BYTES", WAITING_BYTES),
             (puts_carrier, "Thread", lambda target, **_: _Thread(self, target)),
             (puts_carrier, "Condition", lambda: _Condition(self)),
         ]
@@ -228,7 +238,7 @@ class CarrierWorld(World):
         rng = self.rng
         self._now_ms += rng.choice([0, 0, SLACK_MS, SLACK_MS, 1_000, ROLL_MS // 2, ROLL_MS])
         dies = rng.random() < 0.15
-        mark_ms = self._now_ms // ROLL_MS * ROLL_MS
+        mark_ms = self._now_ms // self._mark_every_ms * self._mark_every_ms
         for number in rng.sample(range(len(self._log.lanes)), rng.randint(1, len(self._log.lanes))):
             lane = self._log.lanes[number]
             entries: list[StagedRow | int] = [self._row(number) for _ in range(rng.choice([0, 1, 2, 5]))]

@@ -85,7 +85,8 @@ class StagedSetting(msgspec.Struct, frozen=True, kw_only=True):
         topic: Its staged log.
         group: The consumer group whose offsets say from where on the log is needed.
         lanes: Number of lanes, the log's partitions.
-        last_mark: The last tick that its lanes are marked at, before the end of time.
+        last_mark: The last tick below which its carrier says that all is visible, by the lanes' last marks; after it
+            comes the end of time.
         pickled: The sink and its `Carriage`, secrets included.
     """
 

@@ -7,7 +7,7 @@ import cloudpickle
 from lowtide.assignment.setting import StagedSetting
 from lowtide.conf import Conf
 from lowtide.core.fronts.end import end_tick
-from lowtide.flow.formats.endpoints import mark_ticks
+from lowtide.flow.formats.endpoints import last_visible_tick
 from lowtide.flow.plan.own_topics import staged_topic
 from lowtide.flow.plan.plan import Plan
 from lowtide.sinks.staged.contract import Carriage
@@ -29,7 +29,6 @@ def staged_settings(plan: Plan, conf: Conf, job_id: str, generation: int) -> tup
     """
     found = []
     for name, sink in staged_sinks(plan).items():
-        every = mark_ticks(sink, plan.slack_ms)
         carriage = Carriage(
             job=plan.name,
             job_id=job_id,
@@ -46,7 +45,7 @@ def staged_settings(plan: Plan, conf: Conf, job_id: str, generation: int) -> tup
                 topic=staged_topic(plan.name, name),
                 group=carrier_group(plan.name, name),
                 lanes=plan.lanes,
-                last_mark=end_tick(plan.slack_ms) // every * every,
+                last_mark=last_visible_tick(sink, plan.slack_ms, end_tick(plan.slack_ms)),
                 pickled=cloudpickle.dumps((sink, carriage)),
             )
         )

@@ -19,18 +19,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from s3_server import ENVIRONMENT, S3Server
-from staged_logs import Log, Reader, log_of
+from staged_logs import Log, Reader, after, log_of
 
 import lowtide as lt
 from lowtide.conf import Conf
+from lowtide.core.fronts.end import end_tick
 from lowtide.doctor import Surroundings
 from lowtide.doctor.stores import files as doctor_files
 from lowtide.errors import ConfError, FlowError, RecordRefused, ServiceUnavailable
+from lowtide.flow.formats.endpoints import last_visible_tick, mark_ticks
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.sinks.errors import PlaceTaken
+from lowtide.sinks.files import groups
 from lowtide.sinks.files.access import settings_of
 from lowtide.sinks.files.endpoint import Files
-from lowtide.sinks.files.fold import FileKey, LaneFold, Limits, Piece
+from lowtide.sinks.files.fold import FileKey, Fold, Limits, Piece
+from lowtide.sinks.files.groups import GroupFold
 from lowtide.sinks.files.pattern import Pattern
 from lowtide.sinks.files.places import places_of
 from lowtide.sinks.staged.contract import Carriage, Progress, StagedRow
@@ -207,19 +211,19 @@ def whole(pieces: list[Piece]) -> dict[FileKey, list[int]]:
 
 
 def test_a_file_ends_with_its_period_by_a_mark_or_a_later_row() -> None:
-    fold = LaneFold(Limits(1_000, 100), None, 0)
-    assert fold.take(rows_of(5_000, 5_990)) == []
-    assert (fold.needed, fold.over_ms) == (0, 5_000)
-    assert fold.mark(5_999) == []
-    assert whole(fold.mark(6_000)) == {FileKey(5_000, "", 0): [0, 1]}
-    assert (fold.needed, fold.over_ms) == (2, 6_000)
-    fold.take([StagedRow(7, 6_100, None, b"x")])
-    assert whole(fold.take([StagedRow(9, 7_000, None, b"x")])) == {FileKey(6_000, "", 0): [7]}
-    assert (fold.needed, fold.over_ms) == (9, 7_000)
+    fold = GroupFold(Limits(1_000, 100), None, {0: 0})
+    assert fold.take(0, rows_of(5_000, 5_990)) == []
+    assert (fold.needed(), fold.over_ms) == ({0: 0}, 5_000)
+    assert fold.mark(0, 5_999) == []
+    assert whole(fold.mark(0, 6_000)) == {FileKey(5_000, "", 0): [0, 1]}
+    assert (fold.needed(), fold.over_ms) == ({0: 2}, 6_000)
+    fold.take(0, [StagedRow(7, 6_100, None, b"x")])
+    assert whole(fold.take(0, [StagedRow(9, 7_000, None, b"x")])) == {FileKey(6_000, "", 0): [7]}
+    assert (fold.needed(), fold.over_ms) == ({0: 9}, 7_000)
 
 
 def test_a_full_file_is_followed_by_another_of_its_period() -> None:
-    fold = LaneFold(Limits(1_000, 25), None, 0)
+    fold = Fold(Limits(1_000, 25), None)
     pieces = [*fold.take(rows_of(*[5_000] * 7)), *fold.mark(6_000)]
     assert whole(pieces) == {
         FileKey(5_000, "", 0): [0, 1, 2],
@@ -229,9 +233,7 @@ def test_a_full_file_is_followed_by_another_of_its_period() -> None:
 
 
 def test_one_file_too_many_ends_all_that_are_open() -> None:
-    fold = LaneFold(
-        Limits(1_000, 1_000, open_files=2), lambda rows: [f"p={row.value[:1].decode()}/" for row in rows], 0
-    )
+    fold = Fold(Limits(1_000, 1_000, open_files=2), lambda rows: [f"p={row.value[:1].decode()}/" for row in rows])
     values = [b"a", b"b", b"a", b"c", b"a"]
     rows = [StagedRow(offset, 5_000, None, value) for offset, value in enumerate(values)]
     pieces = [*fold.take(rows), *fold.mark(6_000)]
@@ -243,49 +245,101 @@ def test_one_file_too_many_ends_all_that_are_open() -> None:
     }
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_lanes_of_a_group_have_one_order_whichever_is_read_first(first: int) -> None:
+    fold = GroupFold(Limits(1_000, 10_000), None, {4: 0, 5: 0})
+    times = {4: (5_000, 5_100, 6_000), 5: (5_000, 5_000, 5_050)}
+    pieces: list[Piece] = []
+    for lane in (4 + first, 5 - first):
+        pieces += fold.take(lane, [StagedRow(10 * lane + n, each, None, b"x") for n, each in enumerate(times[lane])])
+        pieces += fold.mark(lane, 6_000)
+    assert whole(pieces) == {FileKey(5_000, "", 0): [40, 50, 51, 52, 41]}
+    assert fold.needed() == {4: 42, 5: 53}, "a lane needs its first row whose period is not over"
+
+
+def test_a_record_goes_on_once_none_before_it_can_follow() -> None:
+    fold = GroupFold(Limits(1_000, 10_000, piece_rows=1), None, {0: 0, 1: 0})
+    assert fold.take(0, rows_of(5_000)) == [], "nothing is known of the other lane"
+    assert (fold.over_ms, fold.needed()) == (None, {0: 0, 1: 0})
+    assert len(fold.mark(1, 5_000)) == 1, "of one time the first lane comes first"
+    assert fold.take(1, rows_of(5_000)) == [], "the first lane may have more of this time"
+    assert fold.needed() == {0: 0, 1: 0}
+    assert len(fold.mark(0, 5_001)) == 1
+    assert fold.mark(0, 7_000) == []
+    assert (len(fold.mark(1, 6_000)), fold.over_ms, fold.needed()) == (1, 6_000, {0: 1, 1: 1})
+
+
 LIMITS = Limits(1_000, 200, open_files=3, group_bytes=120, group_rows=9, piece_rows=3, piece_bytes=40)
+STEPS = st.tuples(st.sampled_from([0, 0, 10, 700]), st.integers(1, 90), st.booleans())
+BATCH = 5
+WAITING_BYTES = 1_000
+END_MS = 100_000
 
 
-@given(
-    steps=st.lists(st.tuples(st.sampled_from([0, 0, 10, 700]), st.integers(1, 90), st.booleans()), max_size=60),
-    cuts=st.sets(st.integers(0, 60)),
-    restart=st.integers(0, 60),
-)
-def test_files_are_a_function_of_the_log_however_it_is_cut_and_wherever_it_is_taken_up_again(
-    steps: list[tuple[int, int, bool]], cuts: set[int], restart: int
-) -> None:
-    rows, marks, time_ms = [], {}, 5_000
-    for offset, (step_ms, size, marked) in enumerate(steps):
-        time_ms += step_ms
-        rows.append(StagedRow(2 * offset, time_ms, None, b"%d" % (size % 5) * size))
-        if marked:
-            marks[offset] = time_ms
+def staged(lanes: list[list[tuple[int, int, bool]]]) -> dict[int, list[StagedRow | int]]:
+    """By lane rows, and marks after some of them and at the end."""
+    log: dict[int, list[StagedRow | int]] = {}
+    for lane, steps in enumerate(lanes):
+        entries, time_ms = log.setdefault(lane, []), 5_000
+        for number, (step_ms, size, marked) in enumerate(steps):
+            time_ms += step_ms
+            entries.append(StagedRow(2 * number, time_ms, b"%d" % lane, b"%d" % (size % 5) * size))
+            entries += [time_ms] * marked
+        entries.append(END_MS)
+    return log
 
-    def fold_from(offset: int, stop: int, cut: set[int]) -> tuple[LaneFold, list[Piece], int]:
-        fold, pieces, batch, kept = LaneFold(LIMITS, parts, offset), [], [], offset
-        for place, row in enumerate(rows[:stop]):
-            if row.offset < offset:
+
+def parts(some: Any) -> list[str]:
+    return [f"p={row.value[:1].decode()}/" for row in some]
+
+
+def folded(
+    log: dict[int, list[StagedRow | int]], kept: dict[int, int], turns: int, chance: random.Random
+) -> tuple[dict[int, int], list[Piece]]:
+    """Return what is needed, and the pieces, after so many turns of lanes that do not rest; all of them if below 0."""
+    fold, pieces = GroupFold(LIMITS, parts, kept), list[Piece]()
+    rest = {lane: [*after(entries, kept[lane])] for lane, entries in log.items()}
+    while turns and any(rest.values()):
+        lane = chance.choice([lane for lane, left in rest.items() if left and lane not in fold.resting()])
+        batch: list[StagedRow] = []
+        for _ in range(min(len(rest[lane]), chance.randint(1, BATCH))):
+            entry = rest[lane].pop(0)
+            if isinstance(entry, StagedRow):
+                batch.append(entry)
                 continue
-            batch.append(row)
-            if place in cut or place in marks or place == stop - 1:
-                pieces += fold.take(batch)
-                batch = []
-            if place in marks:
-                pieces += fold.mark(marks[place])
-            kept = fold.needed
-        return fold, pieces, kept
+            pieces += [*fold.take(lane, batch), *fold.mark(lane, entry)]
+            batch = []
+        pieces += fold.take(lane, batch)
+        assert fold._waiting_bytes <= WAITING_BYTES + BATCH * (groups.ROW_BYTES + 90)
+        turns -= 1
+    return fold.needed(), pieces
 
-    def parts(some: Any) -> list[str]:
-        return [f"p={row.value[:1].decode()}/" for row in some]
 
-    oracle, expected, _ = fold_from(0, len(rows), set(range(len(rows))))
-    expected += oracle.mark(time_ms + 1_000)
-    _, before, kept = fold_from(0, min(restart, len(rows)), cuts)
-    after, pieces, _ = fold_from(kept, len(rows), cuts)
-    pieces += after.mark(time_ms + 1_000)
+@given(lanes=st.lists(st.lists(STEPS, max_size=40), min_size=1, max_size=3), chance=st.randoms(use_true_random=False))
+def test_files_are_a_function_of_the_log_however_it_is_read_and_wherever_it_is_taken_up_again(
+    lanes: list[list[tuple[int, int, bool]]], chance: random.Random
+) -> None:
+    """R20: batches, turns of the lanes, lanes that rest, and an end anywhere make no difference, by piece."""
+
+    def files(pieces: list[Piece]) -> dict[FileKey, list[StagedRow]]:
+        found: dict[FileKey, list[StagedRow]] = {}
+        for piece in pieces:
+            found.setdefault(piece.file, []).extend(piece.rows)
+        return {piece.file: found[piece.file] for piece in pieces if piece.last}
+
+    log = staged(lanes)
+    rows = [(row.time_ms, lane, row) for lane, each in log.items() for row in each if isinstance(row, StagedRow)]
+    oracle, expected = Fold(LIMITS, parts), list[Piece]()
+    for _, _, row in sorted(rows):
+        expected += oracle.take([row])
+    expected += oracle.mark(END_MS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(groups, "WAITING_BYTES", WAITING_BYTES)
+        kept, before = folded(log, dict.fromkeys(log, 0), chance.randint(0, 60), chance)
+        needed, pieces = folded(log, kept, -1, chance)
     assert pieces == [each for each in expected if each in pieces]
-    assert {**whole(before), **whole(pieces)} == whole(expected)
-    assert sorted(offset for file in whole(expected).values() for offset in file) == [row.offset for row in rows]
+    assert {**files(before), **files(pieces)} == files(expected)
+    assert needed == {lane: 2 * len(steps) - (len(steps) > 0) for lane, steps in enumerate(lanes)}
 
 
 def sink_of(place: Path, **more: Any) -> Files:
@@ -312,12 +366,17 @@ def small(sink: Files, monkeypatch: pytest.MonkeyPatch) -> Files:
 
 
 def log(seed: int, rows: int = 300) -> Log:
-    return log_of(random.Random(seed), 2, rows, value_of, FIRST_MS, 300_000)
+    return log_of(random.Random(seed), 3, rows * 2 // 3, value_of, FIRST_MS, 300_000)
+
+
+def shared(sink: Files, **more: Any) -> Carriage:
+    """Three lanes, the first two of which share files."""
+    return carriage(sink, 3, workers=2, **more)
 
 
 def carried(sink: Files, log: Log, place: Path) -> dict[str, bytes]:
     """Return the files of one carrier that is never disturbed."""
-    reader = Reader(log, sink.carrier(carriage(sink)), dict.fromkeys(log.lanes, 0))
+    reader = Reader(log, sink.carrier(shared(sink)), dict.fromkeys(log.lanes, 0))
     reader.finish(random.Random(0))
     reader.carrier.close()
     return files_in(place)
@@ -335,14 +394,14 @@ def test_carriers_that_end_anywhere_and_go_on_side_by_side_put_the_same_files(
     (tmp_path / "same").rename(tmp_path / "expected")
     kept = dict.fromkeys(written.lanes, 0)
     for _ in range(5):
-        readers = [Reader(written, sink.carrier(carriage(sink)), kept) for _ in range(2)]
+        readers = [Reader(written, sink.carrier(shared(sink)), kept) for _ in range(2)]
         for _ in range(chance.randint(1, 12)):
             reader = chance.choice(readers)
             if not reader.at_end:
                 reader.read(chance)
         for reader in readers:
             reader.carrier.close()
-    last = Reader(written, sink.carrier(carriage(sink)), kept)
+    last = Reader(written, sink.carrier(shared(sink)), kept)
     last.finish(chance)
     last.carrier.close()
     assert files_in(tmp_path / "same") == expected
@@ -522,6 +581,80 @@ def test_a_place_with_files_of_another_origin_is_refused(
         other.carrier(carriage(other)).open({0: 0, 1: 0})
 
 
+def give(carrier: Any, lanes: int, from_ms: int) -> dict[int, int]:
+    """Have each lane bring a row, and the end of its period."""
+    for lane in range(lanes):
+        carrier.take(lane, [StagedRow(from_ms // 1_000, from_ms, None, value_of(lane))])
+        carrier.mark(lane, from_ms + 600_000)
+    carrier.settle(0.0)
+    return {lane: each.needed for lane, each in carrier.progress().items()}
+
+
+def test_a_sink_has_as_many_files_a_period_as_workers_at_its_first_start(tmp_path: Path) -> None:
+    sink, kept = sink_of(tmp_path), dict.fromkeys(range(32), 0)
+    for start, workers in enumerate((2, 5)):
+        carrier = sink.carrier(carriage(sink, 32, workers=workers))
+        carrier.open(kept)
+        kept = give(carrier, 32, FIRST_MS + 600_000 * start)
+        carrier.close()
+    names = [path.name for path in sorted(tmp_path.rglob("*.parquet"))]
+    assert [name.split("-")[1] for name in names] == ["0", "0", "1", "1"]
+    assert len(ids_in(tmp_path, "parquet")) == 64
+    said = json.loads((tmp_path / "_lowtide/orders.json").read_text())
+    assert (said["groups"], said["grouped_lanes"]) == (2, 32)
+    assert "lanes" not in said, "earlier versions, which know no groups, find another number of lanes"
+
+
+@pytest.mark.parametrize(("lanes", "count"), [(2, 2), (3, 2), (32, 5), (32, 32)])
+def test_lanes_of_a_group_are_side_by_side_and_their_parts_stay_in_it(lanes: int, count: int) -> None:
+    made = groups.Groups(lanes, count)
+    found = [made.of(lane, lanes) for lane in range(lanes)]
+    assert found == sorted(found)
+    assert set(found) == set(range(count))
+    for times in (2, 3):
+        assert [made.of(part, times * lanes) for part in range(times * lanes)] == [
+            group for group in found for _ in range(times)
+        ]
+
+
+def test_a_sink_that_has_files_of_each_lane_goes_on_with_them(tmp_path: Path) -> None:
+    """As earlier versions began it: what names files has no groups."""
+    written, places = log(7), []
+    for place, workers in ((tmp_path / "before", None), (tmp_path / "since", 2)):
+        sink, kept = sink_of(place), dict.fromkeys(range(3), 0)
+        for each in (None, workers):
+            reader = Reader(written, sink.carrier(carriage(sink, 3, workers=each)), kept)
+            if each is workers:
+                reader.finish(random.Random(0))
+            else:
+                reader.read(random.Random(0))
+            reader.carrier.close()
+        found = files_in(place)
+        assert json.loads(found.pop("_lowtide/orders.json"))["lanes"] == 3
+        places.append(found)
+    assert places[0] == places[1]
+    assert {name.rpartition("/")[2].split("-")[1] for name in places[0] if name.endswith(".parquet")} == {"0", "1", "2"}
+
+
+@pytest.mark.parametrize(("roll", "slack_ms"), [(lt.minutes(10), 2), (lt.minutes(10), 10), (lt.seconds(3), 7)])
+def test_the_last_period_that_ends_is_the_last_that_becomes_visible(roll: timedelta, slack_ms: int) -> None:
+    """Lanes are marked each second or so, periods are longer; nothing is waited for after that."""
+    sink = lt.files("/lake/{tick:%Y-%m-%d}/", lt.parquet(Order), roll=roll)
+    fold, every, end = GroupFold(sink.limits, None, {0: 0, 1: 0}), mark_ticks(sink, slack_ms), end_tick(slack_ms)
+    assert every * slack_ms <= 1_000
+    for lane in (0, 1):
+        fold.mark(lane, end // every * every * slack_ms)
+    assert fold.over_ms is not None
+    assert fold.over_ms // slack_ms == last_visible_tick(sink, slack_ms, end)
+
+
+@pytest.mark.parametrize("roll_ms", [1, 7, 900, 1_000, 1_500, 7_500, 10_000, 600_000, 86_400_000])
+def test_each_end_of_a_period_is_marked(roll_ms: int) -> None:
+    every_ms = Files("/lake/{tick:%Y-%m-%d}/", lt.parquet(Order), roll_ms).mark_every_ms
+    assert roll_ms % every_ms == 0
+    assert 500 <= every_ms <= 1_000 or every_ms == roll_ms < 1_000
+
+
 def test_a_staged_record_that_does_not_fit_is_named(one: Any) -> None:
     one.take(0, [StagedRow(5, FIRST_MS, None, b'{"id": 1}'), StagedRow(8, FIRST_MS, None, b'{"id": "x"}')])
     with pytest.raises(RecordRefused, match="offset 8 of the staged log"):
@@ -566,14 +699,14 @@ def test_in_s3_two_carriers_put_what_one_does(
     settings = {"endpoint": s3.endpoint, "region": None, "profile": None, "request_limit_s": 30.0, "scratch": None}
     kept = dict.fromkeys(written.lanes, 0)
     for _ in range(2):
-        readers = [Reader(written, sink.carrier(carriage(sink, settings=settings)), kept) for _ in range(2)]
+        readers = [Reader(written, sink.carrier(shared(sink, settings=settings)), kept) for _ in range(2)]
         for _ in range(6):
             reader = chance.choice(readers)
             if not reader.at_end:
                 reader.read(chance)
         for reader in readers:
             reader.carrier.close()
-    last = Reader(written, sink.carrier(carriage(sink, settings=settings)), kept)
+    last = Reader(written, sink.carrier(shared(sink, settings=settings)), kept)
     last.finish(chance)
     last.carrier.close()
     store = open_store(StoreSetting(f"s3://{bucket}/lake", endpoint=s3.endpoint))

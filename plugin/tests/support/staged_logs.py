@@ -53,7 +53,7 @@ class Reader:
     def __init__(self, log: Log, carrier: Carrier, kept: dict[int, int]) -> None:
         self.carrier, self._kept = carrier, kept
         begins: Mapping[int, int] = carrier.open(dict(kept))
-        self._rest = {lane: list(_after(entries, begins[lane])) for lane, entries in log.lanes.items()}
+        self._rest = {lane: list(after(entries, begins[lane])) for lane, entries in log.lanes.items()}
 
     @property
     def at_end(self) -> bool:
@@ -89,7 +89,7 @@ class Reader:
         self.settle()
 
 
-def _after(entries: Sequence[Entry], offset: int) -> Sequence[Entry]:
+def after(entries: Sequence[Entry], offset: int) -> Sequence[Entry]:
     """Return what is at or after an offset: a mark is after the row before it."""
     for place, entry in enumerate(entries):
         if isinstance(entry, StagedRow) and entry.offset >= offset:

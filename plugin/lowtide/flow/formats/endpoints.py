@@ -148,6 +148,19 @@ def mark_ticks(sink: StagedSink, slack_ms: int) -> int:
     return max(1, sink.mark_every_ms // slack_ms)
 
 
+def last_visible_tick(sink: StagedSink, slack_ms: int, end: int) -> int:
+    """Return the last tick below which a sink's carrier says that all is visible.
+
+    Args:
+        sink: It may have a `visible_every_ms`, as files of one period become visible together.
+        slack_ms: Length of a tick.
+        end: The end of time, up to which lanes are marked.
+    """
+    every = mark_ticks(sink, slack_ms)
+    last_ms = end // every * every * slack_ms
+    return (last_ms - last_ms % getattr(sink, "visible_every_ms", 1)) // slack_ms
+
+
 def is_staged(sink: Sink) -> TypeGuard[StagedSink]:
     """Return whether a sink's records are staged."""
     return bool(getattr(sink, "staged", False))

@@ -16,7 +16,8 @@ from typing import IO, TYPE_CHECKING, Any
 from lowtide.errors import ServiceUnavailable
 from lowtide.sinks.errors import PlaceTaken
 from lowtide.sinks.files.done import Fact, done_name, files_in, write_done
-from lowtide.sinks.files.fold import FileKey, LaneFold, Piece
+from lowtide.sinks.files.fold import FileKey, Piece
+from lowtide.sinks.files.groups import GroupFold, Groups
 from lowtide.sinks.files.parts import escaped
 from lowtide.sinks.files.parts import parts_of as parts_by
 from lowtide.sinks.files.pattern import DAY_MS, Pattern
@@ -63,9 +64,9 @@ class _Open:
 class FilesCarrier:
     """See `lowtide.sinks.staged.contract.Carrier`.
 
-    Each lane's files are a fold of its log (`fold.py`), so that carriers that begin at a period's first record put the
-    same files. A carrier that meets a file that is there keeps it: it has the same records, even if another version of
-    Arrow gave them other bytes.
+    The files of a group of lanes are a fold of their logs (`groups.py`), so that carriers that begin at a period's
+    first records put the same files. A carrier that meets a file that is there keeps it: it has the same records, even
+    if another version of Arrow gave them other bytes.
     """
 
     def __init__(self, files: Files, carriage: Carriage) -> None:
@@ -75,7 +76,9 @@ class FilesCarrier:
         self._root = self._pattern.root
         self._sink = escaped(carriage.sink)
         self._scratch: str | None = carriage.settings.get("scratch")
-        self._folds: dict[int, LaneFold] = {}
+        self._folds: dict[int, GroupFold] = {}
+        """By number of the group."""
+        self._groups: Groups
         self._open: dict[tuple[int, FileKey], _Open] = {}
         self._ready: list[_Open] = []
         self._facts: dict[str, Fact] = {}
@@ -96,22 +99,31 @@ class FilesCarrier:
         try_place(self._files, self._carriage.settings)
         self._store = store_of(self._root, self._carriage.settings)
         self._left.callback(self._store.close)
-        self._refuse_others()
+        self._groups = self._refuse_others()
         self._putters = self._left.enter_context(ThreadPoolExecutor(PUTTERS, "lowtide-files"))
         parts_of = None
         if self._files.partition_by:
             parts_of = parts_by(self._files.record, self._files.partition_by)
-        self._folds = {lane: LaneFold(self._files.limits, parts_of, offset) for lane, offset in kept.items()}
+        offsets: dict[int, dict[int, int]] = {}
+        for lane, offset in kept.items():
+            offsets.setdefault(self._group_of(lane), {})[lane] = offset
+        self._folds = {group: GroupFold(self._files.limits, parts_of, own) for group, own in offsets.items()}
         self._progress = {lane: Progress(offset) for lane, offset in kept.items()}
         return kept
 
     def take(self, lane: int, rows: Sequence[StagedRow]) -> None:
         """Add a lane's records to their files (errors: RecordRefused)."""
-        self._write(lane, self._folds[lane].take(rows))
+        group = self._group_of(lane)
+        self._write(group, self._folds[group].take(lane, rows))
 
     def mark(self, lane: int, time_ms: int) -> None:
         """End the files of periods that are over."""
-        self._write(lane, self._folds[lane].mark(time_ms))
+        group = self._group_of(lane)
+        self._write(group, self._folds[group].mark(lane, time_ms))
+
+    def resting(self) -> frozenset[int]:
+        """Return the lanes whose next records would wait for others."""
+        return frozenset[int]().union(*[fold.resting() for fold in self._folds.values()])
 
     def settle(self, now_s: float) -> None:
         """Put the files that are over, and say of each bucket that is complete that it is."""
@@ -122,7 +134,11 @@ class FilesCarrier:
             for future in futures:
                 self._counts.update(files=1, file_bytes=future.result())
         if self._end_buckets():
-            self._progress = {lane: Progress(fold.needed, fold.over_ms) for lane, fold in self._folds.items()}
+            self._progress = {
+                lane: Progress(needed, fold.over_ms)
+                for fold in self._folds.values()
+                for lane, needed in fold.needed().items()
+            }
 
     def progress(self) -> Mapping[int, Progress]:
         """Return by lane how far it was when `settle` returned."""
@@ -142,9 +158,13 @@ class FilesCarrier:
             each.scratch.close()
         self._left.close()
 
-    def _refuse_others(self) -> None:
-        """Refuse a place that has files of another job or another way of naming them: they would be kept."""
+    def _refuse_others(self) -> Groups:
+        """Return the groups of lanes that the place's files have, or begin with some.
+
+        A place that has files of another job or another way of naming them is refused: they would be kept.
+        """
         files, carriage = self._files, self._carriage
+        groups = Groups.wanted(carriage.lanes, carriage.workers)
         own = {
             "job": carriage.job,
             "job_id": carriage.job_id,
@@ -158,9 +178,11 @@ class FilesCarrier:
         }
         name = f"_lowtide/{self._sink}.json"
         try:
-            self._store.put(name, _text(own))
+            self._store.put(name, _text({key: own[key] for key in own if key != "lanes"} | groups.facts))
         except AlreadyThere:
             there = json.loads(self._store.get(name))
+            groups = Groups.said(there)
+            there["lanes"] = groups.lanes
             for key, value in own.items():
                 if there.get(key) != value:
                     raise PlaceTaken(
@@ -168,10 +190,14 @@ class FilesCarrier:
                         where=f"{self._root}/{name}",
                         way_out="give the sink another name or place: which file has which records depends on it",
                     ) from None
+        return groups
 
-    def _write(self, lane: int, pieces: Sequence[Piece]) -> None:
+    def _group_of(self, lane: int) -> int:
+        return self._groups.of(lane, self._carriage.lanes)
+
+    def _write(self, group: int, pieces: Sequence[Piece]) -> None:
         try:
-            self._add(lane, pieces)
+            self._add(group, pieces)
         except OSError as error:
             raise ServiceUnavailable(
                 f"an open file cannot be written to disk: {error}",
@@ -179,9 +205,9 @@ class FilesCarrier:
                 way_out=f"make room there, or name another folder: scratch in [files.{self._files.connection}]",
             ) from error
 
-    def _add(self, lane: int, pieces: Sequence[Piece]) -> None:
+    def _add(self, group: int, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
-            key = lane, piece.file
+            key = group, piece.file
             file = self._open.get(key)
             if file is None:
                 scratch: Any = tempfile.SpooledTemporaryFile(SCRATCH_BYTES, dir=self._scratch)  # noqa: SIM115 - put
@@ -193,9 +219,9 @@ class FilesCarrier:
                 self._ready.append(self._open.pop(key))
                 self._names.setdefault(self._pattern.first_ms(piece.file.period_ms), []).append(file.name)
 
-    def _name(self, lane: int, key: FileKey) -> str:
+    def _name(self, group: int, key: FileKey) -> str:
         folder = self._pattern.folder(key.period_ms) + key.part
-        return f"{folder}{self._sink}-{lane}-{key.period_ms}-{key.number}.{self._files.format.suffix}"
+        return f"{folder}{self._sink}-{group}-{key.period_ms}-{key.number}.{self._files.format.suffix}"
 
     def _put(self, file: _Open) -> int:
         """Put one file, and return its size in bytes; runs in a thread of its own."""
@@ -218,9 +244,9 @@ class FilesCarrier:
             True if all lanes have been heard of. Before, no lane may go on: the next carrier would find it beyond a
             bucket that nobody has written down.
         """
-        firsts = [fold.first_ms for fold in self._folds.values() if fold.first_ms is not None]
+        firsts = [first_ms for fold in self._folds.values() for first_ms in fold.firsts_ms]
         overs = [fold.over_ms for fold in self._folds.values() if fold.over_ms is not None]
-        if not firsts or len(firsts) < len(self._folds):
+        if not firsts or len(firsts) < len(self._progress):
             return False
         if self._bucket_ms is None:
             self._bucket_ms, self._seen_ms = self._pattern.first_ms(min(firsts)), max(firsts)

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 256 << 20
 ROLL = timedelta(minutes=10)
+MARK_EVERY_MS = 1_000
 LEAST_ROLL_S3_MS = 10_000
 LEAST_FILE_BYTES = 1 << 20
 FILES_A_DAY = 1_000
-"""Files a day of one lane above which readers suffer."""
+"""Files a day of one group of lanes above which readers suffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,15 @@ class Files:
 
     @property
     def mark_every_ms(self) -> int:
-        """The length of a period: a lane without records lets its files and folders end in time."""
+        """About a second, and each end of a period: what waits for lanes without records waits no longer."""
+        parts = max(1, -(-self.roll_ms // MARK_EVERY_MS))
+        while self.roll_ms % parts:
+            parts += 1
+        return self.roll_ms // parts
+
+    @property
+    def visible_every_ms(self) -> int:
+        """The length of a period, which becomes visible as a whole."""
         return self.roll_ms
 
     @property
@@ -144,7 +153,7 @@ class Files:
         if self.roll_ms <= 0 or FILES_A_DAY * self.roll_ms >= DAY_MS:
             return ()
         each = DAY_MS // self.roll_ms
-        return (f"{each} files a day for each lane, and each value of partition_by, are many: roll= could be longer",)
+        return (f"{each} files a day for each worker, and each value of partition_by, are many: roll= could be longer",)
 
     def __str__(self) -> str:
         by = f", by {', '.join(self.partition_by)}" if self.partition_by else ""

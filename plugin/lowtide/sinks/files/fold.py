@@ -1,8 +1,9 @@
-"""Decides which records of one lane go into which file, from the staged log alone (R20).
+"""Decides which records of a group of lanes go into which file, from their order alone (R20).
 
-A file has the lane's records of one *period* of log time and of one *part*, the value of the columns that files are
+A file has the group's records of one *period* of log time and of one *part*, the value of the columns that files are
 partitioned by. It is put together of *pieces*, some of which end a row group. Nothing here depends on how the log was
 cut into batches, on the wall clock, or on what a carrier did before, as long as it began with a period's first record.
+`groups.py` gives the records of several lanes one order.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lowtide.sinks.staged.contract import StagedRow
 
 
 class FileKey(NamedTuple):
-    """A file of a lane.
+    """A file of a group.
 
     Attributes:
         period_ms: The first log time of its period.
@@ -52,8 +53,8 @@ class Limits:
     Attributes:
         roll_ms: Length of a period.
         file_bytes: Staged bytes of a file's values at which it ends.
-        open_files: Files of one lane that can be open at once; one more ends all of them.
-        group_bytes: Staged bytes in the open row groups of a lane at which all of these end.
+        open_files: Files of one group that can be open at once; one more ends all of them.
+        group_bytes: Staged bytes in the open row groups of a group of lanes at which all of these end.
         group_rows: The number of such records.
         piece_rows: Records of a piece; smaller ones leave more to do at the period's end, when readers wait.
         piece_bytes: Staged bytes of a piece.
@@ -78,31 +79,27 @@ class _OpenFile:
     waiting_bytes: int = 0
 
 
-class LaneFold:
-    """One lane's files.
+PartsOf = Callable[[Sequence[StagedRow]], Sequence[str]]
+"""Returns each row's part."""
+
+
+class Fold:
+    """The files of records that come in one order, by their log times.
 
     Args:
         limits: See there.
         parts_of: Returns each row's part; None if files are not partitioned.
-        offset: The offset from which the lane is read.
 
     Attributes:
-        needed: The offset of the first record whose file is not over, or of the next record.
-        first_ms: The first log time that was reported; None while unknown.
         known_ms: The log time below which nothing follows; None while unknown.
     """
 
-    def __init__(
-        self, limits: Limits, parts_of: Callable[[Sequence[StagedRow]], Sequence[str]] | None, offset: int
-    ) -> None:
-        self.needed = offset
-        self.first_ms: int | None = None
+    def __init__(self, limits: Limits, parts_of: PartsOf | None) -> None:
         self.known_ms: int | None = None
         self._limits = limits
         self._parts_of = parts_of
         self._period_ms: int | None = None
         self._end_ms = 0
-        self._next = offset
         self._open: dict[str, _OpenFile] = {}
         self._numbers: dict[str, int] = {}
         self._group_rows = 0
@@ -110,13 +107,13 @@ class LaneFold:
 
     @property
     def over_ms(self) -> int | None:
-        """The first log time of the lane's oldest period that is not over; None while unknown."""
+        """The first log time of the oldest period that is not over; None while unknown."""
         if self.known_ms is None or self._period_ms is not None:
             return self._period_ms
         return self.known_ms - self.known_ms % self._limits.roll_ms
 
     def take(self, rows: Sequence[StagedRow]) -> list[Piece]:
-        """Take the lane's next records, and return the pieces that are now complete; O(rows)."""
+        """Take the next records, and return the pieces that are now complete; O(rows)."""
         made: list[Piece] = []
         limits = self._limits
         parts = repeat("") if self._parts_of is None else self._parts_of(rows)
@@ -143,9 +140,7 @@ class LaneFold:
                 made.append(Piece(file.key, file.waiting, ends_group=False, last=False))
                 file.waiting, file.waiting_bytes = [], 0
         if rows:
-            self._know(rows[0].time_ms)
             self._know(rows[-1].time_ms)
-            self._next = rows[-1].offset + 1
         return made
 
     def mark(self, time_ms: int) -> list[Piece]:
@@ -154,18 +149,14 @@ class LaneFold:
         self._know(time_ms)
         if self._period_ms is not None and time_ms >= self._end_ms:
             self._end_period(made)
-            self.needed = self._next
         return made
 
     def _know(self, time_ms: int) -> None:
-        if self.first_ms is None:
-            self.first_ms = time_ms
         self.known_ms = time_ms if self.known_ms is None else max(self.known_ms, time_ms)
 
     def _begin_period(self, row: StagedRow) -> None:
         self._period_ms = row.time_ms - row.time_ms % self._limits.roll_ms
         self._end_ms = self._period_ms + self._limits.roll_ms
-        self.needed = row.offset
 
     def _end_period(self, made: list[Piece]) -> None:
         self._end_files(made)

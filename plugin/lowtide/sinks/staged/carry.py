@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
-from lowtide.sinks.staged.contract import Carrier, Progress
+from lowtide.sinks.staged.contract import Carrier, InStep, Progress
 from lowtide.sinks.staged.log import Backlog, StagedLog
 
 READ_S = 0.1
@@ -74,6 +74,8 @@ class Carrying:
             if piece.mark_ms is not None:
                 self._carrier.mark(piece.lane, piece.mark_ms)
         self._settle(time.monotonic())
+        if isinstance(self._carrier, InStep):
+            self._log.rest(self._carrier.resting())
 
     def drain(self, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Carry what the log has now, and make visible all of it that can be without records that may follow.

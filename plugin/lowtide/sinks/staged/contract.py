@@ -9,9 +9,9 @@ records visible, or after it; the log is cut only below what is visible (R24).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from lowtide.conf import Conf
 from lowtide.flow.formats.endpoints import StagedSink
@@ -89,6 +89,17 @@ class Carrier(Protocol):
 
     def close(self) -> None:
         """Give back what was opened; called once, also after an error. What is not visible is taken again."""
+
+
+@runtime_checkable
+class InStep(Protocol):
+    """Addition to `Carrier` for one that brings lanes into one order: what comes too early waits in its memory."""
+
+    def resting(self) -> Collection[int]:
+        """Return the lanes of which it takes no more until others have come further; asked after each `settle`.
+
+        What of them is in the log could not become visible before.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,6 +57,9 @@ class Topic(Protocol):
     def assign(self, offsets: Mapping[int, int]) -> None:
         """See there."""
 
+    def rest(self, lanes: Collection[int]) -> None:
+        """See there."""
+
     def read(self, wait_s: float) -> list[Piece]:
         """See there."""
 
@@ -72,8 +75,9 @@ class Backlog:
 
     Attributes:
         records: Number of records that have not been read.
-        unread_bytes: Size of their keys and values, by the size of those that have been read.
-        bytes: The same with what has been read and is still needed.
+        unread_bytes: Size of their keys and values, by the size of those that have been read; without lanes that rest,
+            which wait for log time, as what has been read may, and not for the store.
+        bytes: Size of all that has not been read, and of what has been and is still needed.
     """
 
     records: int = 0
@@ -101,6 +105,7 @@ class StagedLog:
         """By lane the rows that were read and are still needed: pairs of the offset after some, and their bytes."""
         self._read_rows = self._read_bytes = self._needed_bytes = 0
         self._grumbled = False
+        self._resting: frozenset[int] = frozenset()
 
     # -- before reading --------------------------------------------------------------------------------------------
 
@@ -145,13 +150,19 @@ class StagedLog:
             self._count(piece.lane, piece.rows)
         return pieces
 
+    def rest(self, lanes: Collection[int]) -> None:
+        """Read none of these lanes until the next call (errors: ServiceUnavailable)."""
+        if self._resting != (resting := frozenset(lanes)):
+            self._topic.rest(resting)
+            self._resting = resting
+
     def ends(self) -> dict[int, int]:
         """Return by lane the offset before which a reader gets everything now (errors: ServiceUnavailable)."""
         return self._topic.ends()
 
     def has_read(self, ends: Mapping[int, int]) -> bool:
-        """Return whether everything before these offsets has been returned."""
-        return all(self._topic.next[lane] >= end for lane, end in ends.items())
+        """Return whether everything before these offsets has been returned, but for lanes that rest."""
+        return all(self._topic.next[lane] >= end for lane, end in ends.items() if lane not in self._resting)
 
     # -- what is no longer needed ----------------------------------------------------------------------------------
 
@@ -194,9 +205,10 @@ class StagedLog:
             except ServiceUnavailable as error:
                 LOG.warning("could not ask for the log's end: %s", error)
         position = self._topic.next or {lane: each.needed for lane, each in self._kept.items()}
-        records = sum(max(0, end - position[lane]) for lane, end in self._ends.items())
-        unread = records * (self._read_bytes + ROW_BYTES) // (self._read_rows + 1)
-        return Backlog(records, unread, self._needed_bytes + unread)
+        unread = {lane: max(0, end - position[lane]) for lane, end in self._ends.items()}
+        coming = sum(records for lane, records in unread.items() if lane not in self._resting)
+        records = sum(unread.values())
+        return Backlog(records, self._size(coming), self._needed_bytes + self._size(records))
 
     def close(self) -> None:
         """Stop reading."""
@@ -243,6 +255,10 @@ class StagedLog:
             self._read_rows += 1
             self._read_bytes += size
             self._needed_bytes += size
+
+    def _size(self, records: int) -> int:
+        """Return about how large records are that have not been read."""
+        return records * (self._read_bytes + ROW_BYTES) // (self._read_rows + 1)
 
     def _missing(self, lane: int, offset: int, begin: int) -> LowtideError:
         """Return why the log begins after an offset; carriers report before they cut, so this is read after that."""

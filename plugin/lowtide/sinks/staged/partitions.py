@@ -9,7 +9,7 @@ a carrier that claims the transactional id shuts out all before it, and reads wh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -198,6 +198,11 @@ class Partitions:
         """Read from these offsets on, by lane."""
         self.next = {lane: offsets[lane] for lane in self.lanes}
         self._consumer.assign(self._partitions(self.next))
+
+    def rest(self, lanes: Collection[int]) -> None:
+        """Read none of these lanes until another call; of the others go on where they are."""
+        going = {lane: offset for lane, offset in self.next.items() if lane not in lanes}
+        self._consumer.assign(self._partitions(going))
 
     def read(self, wait_s: float) -> list[Piece]:
         """Return what is there, or comes first within a time: per lane in order (errors: Gone)."""
