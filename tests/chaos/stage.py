@@ -297,7 +297,8 @@ class Stage:
         assert self.program is not None
         self._restarting = False
         for standby in self.standbys:
-            standby.waiting()
+            if standby.process.poll() is None:
+                standby.waiting()
         self.program.process.terminate()
         codes = [each.ended(ENDED_WITHIN_S) for each in (self.program, *self.standbys)]
         return next(filter(None, codes), 0)
