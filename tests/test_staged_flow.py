@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 PART = 1_000
-LANES = 2
+LANES = 6
+"""Three for each worker, which are one strand."""
 SINKS = """
 from line_store import Lines
 

@@ -34,8 +34,8 @@ BESIDE = 12
 """The factor by which snapshots are likelier while one is being written slowly."""
 FEW_QUIET_ROUNDS = 3
 FLOW_ROUNDS = 16
-LANES = 0.25
-"""How likely a seed's sinks take each lane by itself, as databases and staged ones do."""
+BY_LANE = 0.25
+"""How likely a seed's sinks take each lane by itself, as the kept answers of calls do."""
 EARLY_KEYS = 0.7
 """How likely it is for a life of some seeds that lanes do not wait for those of other workers."""
 IN_ORDER = 0.15
@@ -70,6 +70,7 @@ class FlowWorld(World):
         shelved: How likely lives may have state on disk.
         traced: How likely records are traced.
         early_keys: How likely it is for each life that a worker's lanes go on without the others; by the seed if None.
+        by_lane: How likely the sinks take each lane by itself.
     """
 
     name: ClassVar[str] = "flow"
@@ -97,6 +98,7 @@ class FlowWorld(World):
         shelved: float = 0.7,
         traced: float = 0.3,
         early_keys: float | None = None,
+        by_lane: float = BY_LANE,
     ) -> None:
         super().__init__(seed, trace)
         self.grouping = grouping
@@ -110,7 +112,7 @@ class FlowWorld(World):
             self.rng, flow, longest, letters=letters, older=self.older, backfills=backfills, refusals=refusals
         )
         self.job.sinks.mark_every = (1, 7, 40)[seed // 4 % 3] if seed % 4 == 3 else 0
-        if self.job.sinks.mark_every or Random(f"{self.name}/{seed}/strands").random() < LANES:
+        if Random(f"{self.name}/{seed}/strands").random() < by_lane:
             self.job.sinks.in_strands = False
         self._shelving = Random(f"{self.name}/{seed}/shelved")
         """Chance apart, so that a seed's execution is the same without a disk."""

@@ -289,7 +289,7 @@ RECOVERY = [
     flow("covered-by-none", "R2, R13", "a floor is taken back that another takes no place of", floors_covered_by_none,
          faults=OFTEN, idle=15),
     flow("settled-when-given", "R2, R13", "a floor on its way in one lane is kept from others",
-         floors_settled_when_given, flow="two_sources", faults=0.05, idle=15, backfills=0.0),
+         floors_settled_when_given, flow="two_sources", faults=0.05, idle=15, backfills=0.0, by_lane=1.0),
     flow("opened-anywhere", "R3, W4b", "a new partition opens below last", opened_anywhere, longest=12),
     flow("told-forgotten", "R3, R18", "a later life does not know what was told to be over", told_forgotten,
          longest=6, idle=15, silent=0.0),

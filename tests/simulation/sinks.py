@@ -72,7 +72,7 @@ class Sinks:
         self.mark_every = 0
         """The distance of the lanes' marks; 0 for none, as most jobs have: `FlowWorld` sets it."""
         self.in_strands = True
-        """Whether a worker's lanes go as one strand, as they do to all but staged sinks: `FlowWorld` sets it."""
+        """Whether a worker's lanes go as one strand, as they do to all sinks: `FlowWorld` sets it."""
         self.late: list[Delivery] = []
         # Of its own, so that what is drawn elsewhere stays as it is.
         self._rng = Random(19)

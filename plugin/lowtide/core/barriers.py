@@ -38,9 +38,9 @@ class Lanes:
 
 
 def strands_of(plan: Plan) -> frozenset[int]:
-    """Return the sinks that take a worker's lanes as one strand: all but staged ones, and dead letters of fronts."""
+    """Return the sinks that take a worker's lanes as one strand: all, and dead letters but those of fronts."""
     letters = [letters_of(level) for level in range(1, plan.levels)]
-    return frozenset([*letters, *(vertex.id for vertex in plan.sinks() if not is_staged(vertex.step.sink))])
+    return frozenset([*letters, *(vertex.id for vertex in plan.sinks())])
 
 
 def barriers_of(

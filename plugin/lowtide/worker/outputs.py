@@ -80,7 +80,7 @@ class Outputs:
         """Hand a bundle to Kafka; `settled` reports when it is durable."""
         messages = self._letters(bundle) if sink < 0 else self._messages(sink, bundle)
         if bundle.mark is not None:
-            messages = [*messages, self._staged[sink].mark(bundle.lane, bundle.mark)]
+            messages = [*messages, *self._staged[sink].marks(bundle)]
         size = _bytes_of(messages)
         self._under_way[sink, bundle.lane] = span(bundle), time.time_ns(), size
         mark = self._mark(sink, bundle) if self._deployment.delivery == "exactly_once" else None

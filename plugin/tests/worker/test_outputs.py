@@ -103,24 +103,29 @@ def test_floors_alone_are_kept_too() -> None:
     assert figures.delivered == 0
 
 
-def test_r20_staged_records_have_their_log_time_and_a_mark_comes_behind_them() -> None:
+def test_r20_staged_records_have_their_log_time_and_a_mark_comes_behind_them_in_each_lane() -> None:
     flow = lt.Flow("shop")
     flow.read("orders", lt.kafka("orders", lt.json(Order))).key_by("user").write(
         "a.b", StagedTo("shelf", Order, "user")
     )
-    plan = compile_flow(flow, parallelism=2, lanes=2, slack_ms=10)
+    plan = compile_flow(flow, parallelism=2, lanes=8, slack_ms=10)
     given, delivery, figures = outputs(deployment(plan=plan))
     (sink,) = plan.sinks()
-    ats = [OrderKey(30, 0, 7).packed()]
-    given.give(sink.id, Bundle(1, 1, [Piece(30, ats, [Order("ann", 1)])], ats[-1], (), mark=50))
-    given.give(sink.id, Bundle(0, 1, [], NO_KEY, (FLOOR,), mark=50))
+    ats = [OrderKey(30, 0, offset).packed() for offset in (7, 8)]
+    rows = [Order("ann", 1), Order("bob", 2)]
+    given.give(sink.id, Bundle(4, 1, [Piece(30, ats, rows, [127, 64])], ats[-1], (), mark=50, width=4))
+    given.give(sink.id, Bundle(0, 1, [], NO_KEY, (FLOOR,), mark=50, width=4))
     one, other = delivery.packets
     topic = staged_topic("shop", "a.b")
     mark = (None, None, 0, [(MARK, b"500")])
-    assert one.messages == [(topic, 1, b"ann", b'{"user":"ann","number":1}', 300, None), (topic, 1, *mark)]
-    assert other.messages == [(topic, 0, *mark)]
-    assert other.mark == Mark(LaneName(0, "a.b", 0), NO_KEY, NO_KEY, (FLOOR,))
-    assert figures.records_out == 1
+    assert one.messages == [
+        (topic, 7, b"ann", b'{"user":"ann","number":1}', 300, None),
+        (topic, 4, b"bob", b'{"user":"bob","number":2}', 300, None),
+        *((topic, lane, *mark) for lane in (4, 5, 6, 7)),
+    ]
+    assert other.messages == [(topic, lane, *mark) for lane in (0, 1, 2, 3)]
+    assert other.mark == Mark(LaneName(0, "a.b", 0, 64), NO_KEY, NO_KEY, (FLOOR,))
+    assert figures.records_out == 2
 
 
 def scored(order: Order) -> Order:

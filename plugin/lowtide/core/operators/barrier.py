@@ -118,11 +118,13 @@ class Barrier:
     def mark_lanes(self, every: int, start: int = NO_TICK) -> None:
         """Give each lane a mark when min time has passed it, by which the sink knows that the lane is complete below.
 
+        A strand's mark is that of each of its lanes. One that had a later mark in an earlier life keeps it: of a lane
+        the furthest `last` counts, and a strand's own never goes back, as it begins where all of its lanes have been.
+
         Args:
             every: The distance of marks in ticks.
             start: The min time at which the life begins: marks up to it are durable, or say nothing.
         """
-        assert self._strand is None, "a strand has no marks: one below an earlier life's would hide it"
         self._mark_every, self._mark = every, start // every * every
         for lane in self._lanes.values():
             lane.marked = self._mark
@@ -372,14 +374,20 @@ class Barrier:
         state.given = version
         state.bundles += 1
         mark = None
-        if state.marked < self._mark and not state.released:
-            # All that was released goes with this bundle, or went before it.
-            mark = state.marked = self._mark
+        if state.marked < self._mark and state.marked < (due := self._complete(state)):
+            mark = state.marked = due
+            state.owed = mark if state.owed is None else min(state.owed, mark)
             # A later life relies on it as on a record: its new fronts open above (R3).
             state.last = max(state.last, mark_key(mark))
         covered = self._covered(floors)
         state.in_flight = Bundle(lane, state.bundles, pieces, state.last, floors, covered, mark, self._width)
         return state.in_flight
+
+    def _complete(self, state: _Lane) -> int:
+        """The newest mark below which all that was released has been given; the rest waits for other bundles."""
+        if not state.released:
+            return self._mark
+        return min(self._mark, state.released[0].tick // self._mark_every * self._mark_every)
 
     def _covered(self, floors: Iterable[Floor]) -> tuple[Floor, ...]:
         """Note floors that a sink is given; return those given before that they take the place of."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lowtide.core.operators.order.bundle import Bundle
 from lowtide.core.operators.plain.sink import Message, SinkEncoder
 from lowtide.flow.formats.endpoints import KafkaSink
 from lowtide.flow.formats.formats import JsonFormat
@@ -28,8 +29,13 @@ class StagedEncoder:
         self._topic = staged_topic(plan.name, vertex.name)
         self._slack_ms = plan.slack_ms
         log = KafkaSink(self._topic, JsonFormat(sink.record), sink.key_column)
-        self.encode = SinkEncoder(replace(vertex, step=replace(vertex.step, sink=log)), plan.slack_ms).encode
+        staged = replace(vertex, step=replace(vertex.step, sink=log))
+        self.encode = SinkEncoder(staged, plan.slack_ms, plan.lane_of_unit().tolist()).encode
 
-    def mark(self, lane: int, tick: int) -> Message:
-        """Return the message that says that nothing of the lane below a tick follows."""
-        return self._topic, lane, None, None, 0, [(MARK, str(tick * self._slack_ms).encode())]
+    def marks(self, bundle: Bundle) -> list[Message]:
+        """Return the messages that say that nothing of the bundle's lanes below its mark follows, one for each lane."""
+        if bundle.mark is None:
+            return []
+        said = str(bundle.mark * self._slack_ms).encode()
+        lanes = range(bundle.lane, bundle.lane + max(1, bundle.width))
+        return [(self._topic, lane, None, None, 0, [(MARK, said)]) for lane in lanes]

@@ -487,6 +487,47 @@ def test_what_a_strand_has_delivered_each_of_its_lanes_has() -> None:
     assert barrier.kept()[1] == had, "also once min time has passed it"
 
 
+def test_r20_what_waits_for_other_bundles_holds_back_no_mark_below_it() -> None:
+    """While a job catches up, something always waits."""
+    barrier = make(strand=True, mark_every=10, max_bundle_records=1)
+    barrier.add(items([5, 15, 25]))
+    bundles = barrier.advance(47)
+    while (bundle := barrier.durable(0)) is not None:
+        bundles.append(bundle)
+    assert [(ticks(each), each.mark) for each in bundles] == [([5], 10), ([15], 20), ([25], 40)]
+    assert barrier.delivered_time == 47
+
+
+def test_delivered_time_waits_for_a_mark_that_comes_before_the_newest() -> None:
+    barrier = make(strand=True, mark_every=1, max_bundle_records=1)
+    barrier.advance(5)
+    assert barrier.durable(0) is None
+    barrier.add(items([7, 7]))
+    (bundle,) = barrier.advance(10)
+    assert (ticks(bundle), bundle.mark, barrier.delivered_time) == ([7], 7, 6)
+    assert barrier.durable(0) is not None
+    assert barrier.delivered_time == 7
+
+
+def test_r20_a_strands_mark_is_that_of_each_of_its_lanes_and_takes_back_none() -> None:
+    """In an earlier life with other strands, lane 0 had come to the mark 50, lane 2 to 30, and lane 1 nowhere."""
+    last = {0: OrderKey.of(mark_key(50)), 2: OrderKey.of(mark_key(30))}
+    barrier = make(last=last, strand=True)
+    barrier.mark_lanes(10, 20)
+    barrier.add(batch([(OrderKey(24, 0, unit), unit, False) for unit in (0, 2, 4)]))
+    (bundle,) = barrier.advance(45)
+    assert [LANE_OF_UNIT[unit] for piece in bundle.pieces for unit in piece.units] == [1], "others have had theirs"
+    assert (bundle.mark, bundle.width, bundle.last) == (40, LANES, mark_key(40))
+    assert barrier.delivered_time == 24
+    assert barrier.durable(0) is None
+    assert barrier.kept() == {0: last[0], 1: OrderKey.of(mark_key(40)), 2: OrderKey.of(mark_key(40))}
+    assert barrier.delivered_time == 45
+    again = make(last=barrier.kept(), strand=True)
+    again.mark_lanes(10, 20)
+    (bundle,) = again.advance(31)
+    assert (bundle.mark, bundle.last) == (30, mark_key(40)), "what all of its lanes have had, it has had"
+
+
 def test_a_strand_of_one_worker_knows_whose_lanes_it_has() -> None:
     barrier = make(lanes=[0, 1], strand=True, max_bundle_records=1)
     barrier.add(items([1], unit=0))
