@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from lowtide.conf import Conf
 from lowtide.errors import FlowError
-from lowtide.flow.formats.endpoints import Sink, is_staged
+from lowtide.flow.formats.endpoints import Sink
 from lowtide.flow.plan.plan import Grouping, Plan, Vertex
 from lowtide.flow.plan.segments import segments_of, uncertain_before
 from lowtide.flow.site import Site
@@ -50,7 +50,7 @@ PATH_LIMIT_ELEMENTS = 256
 
 
 DEFAULT_LANES = 32
-"""Of a job that names no lanes: room to grow, which costs nothing where a worker delivers its lanes as one strand."""
+"""Of a job that names no lanes: room to grow, which costs nothing, as a worker delivers its lanes as one strand."""
 EARLY_KEYS_UP_TO = 8
 """Workers of a level: so many have early keys if the configuration says nothing.
 
@@ -113,11 +113,7 @@ def compile_flow(
 
 
 def compile_job(flow: FlowGraph, conf: Conf) -> Plan:
-    """Lay a flow out by a configuration; see `compile_flow`.
-
-    Where the configuration names no lanes they are many, unless the flow keeps something by lane: the files of each,
-    or a partition for each.
-    """
+    """Lay a flow out by a configuration; see `compile_flow`. Where it names no lanes they are many."""
     job = conf.job
     plan = compile_flow(
         flow,
@@ -128,7 +124,7 @@ def compile_job(flow: FlowGraph, conf: Conf) -> Plan:
         grouping=job.grouping,
         early_keys=1 < job.parallelism <= EARLY_KEYS_UP_TO if job.early_keys is None else job.early_keys,
     )
-    if job.lanes is not None or any(plan.those(Answers)) or any(is_staged(each.step.sink) for each in plan.sinks()):
+    if job.lanes is not None:
         return plan
     return replace(plan, lanes=max(plan.parallelism, min(DEFAULT_LANES, plan.units)))
 
