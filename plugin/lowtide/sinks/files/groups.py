@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, Self
 
 from lowtide.sinks.files.fold import Fold, Limits, PartsOf, Piece
@@ -24,7 +24,7 @@ What a carrier was given at once comes on top, and what comes of that lane, whic
 ROW_BYTES = 250
 """Memory of a row beside its value."""
 
-_time_of = attrgetter("time_ms")
+_time_of = itemgetter(StagedRow._fields.index("time_ms"))
 
 
 @dataclass(frozen=True, slots=True)
