@@ -14,6 +14,9 @@ from tests.chaos.processes import of_program
 from tests.conftest import unique
 from tests.waiting import HANGS_S, wait_until
 
+from lowtide.conf import Conf
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.driver.growth import grow
 from tests.driver import below, runs
 
 if TYPE_CHECKING:
@@ -75,6 +78,15 @@ class FlowProgram:
         started.kill()
         started.wait(HANGS_S)
         wait_until(lambda: not [each for each in family if runs(each)], HANGS_S, "the killed program's processes end")
+
+    def grow(self, lanes: int) -> None:
+        """Give the job more lanes, once no life of it holds its lease; the next program is started with them."""
+        conf = Conf.load(None, {key: value for key, value in self.settings.items() if key != "job.lanes"})
+        with ZooKeeperAccess.of(conf.zookeeper).store(self.name) as store:
+            frozen = store.record()
+            assert frozen is not None
+            grow(store, frozen, lanes, conf, lambda _: None)
+        self.settings = {**self.settings, "job.lanes": lanes}
 
     def carriers(self) -> list[int]:
         """The processes that carry for the running program."""

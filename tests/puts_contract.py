@@ -133,15 +133,17 @@ class PutsContract(ABC):
     def sink(self) -> Puts:
         return puts(self.name, Doc, key="id", put=self.store(), deleted="gone")
 
-    def carriage(self, generation: int = 0, limit_s: float = HANGS_S) -> Carriage:
+    def carriage(self, generation: int = 0, limit_s: float = HANGS_S, lane_counts: tuple[int, ...] = ()) -> Carriage:
         settings = {**self.settings(), "limit_s": limit_s}
-        return Carriage("shop", "id-1", generation, "docs", LANES, 2, settings)
+        lanes = lane_counts[-1] if lane_counts else LANES
+        return Carriage("shop", "id-1", generation, "docs", lanes, 2, settings, lane_counts=lane_counts)
 
     @contextmanager
     def carrier(self, kept: Mapping[int, int] | None = None, **about: Any) -> Iterator[Carrier]:
         carrier = self.sink.carrier(self.carriage(**about))
         with closing(carrier):
-            carrier.open(dict.fromkeys(range(LANES), 0) | dict(kept or {}))
+            lanes = range(about.get("lane_counts", (LANES,))[-1])
+            carrier.open(dict.fromkeys(lanes, 0) | dict(kept or {}))
             yield carrier
 
     def carried(self, log: Log, kept: Mapping[int, int] | None = None, **about: Any) -> dict[int, int]:
@@ -241,6 +243,19 @@ class PutsContract(ABC):
         self.carried({0: new, 1: []}, generation=1)
         self.carried({0: old, 1: []}, generation=0)
         assert self.read() == {"a": {"id": "a", "number": 100}}
+
+    def test_what_a_key_has_in_a_lane_that_is_made_later_wins(self) -> None:
+        """Offsets begin again there; and what the lane before still has of the key comes too late."""
+        old, new = rows_of([Doc("a", number) for number in range(9)], 100), rows_of([Doc("a", 100), Doc("a", 101)])
+        self.carried({0: old[:5], 1: []})
+        self.carried({0: [], 1: [], 2: new, 3: []}, lane_counts=(2, 4))
+        assert self.read() == {"a": {"id": "a", "number": 101}}
+        self.carried({0: old, 1: [], 2: [], 3: []}, lane_counts=(2, 4))
+        assert self.read() == {"a": {"id": "a", "number": 101}}
+        # In one line, and perhaps in one batch.
+        new = rows_of([Doc("a", number) for number in range(102, 110)], 10)
+        self.carried({carriers.LINES: new, 0: old, 1: []}, lane_counts=(2, 4 * carriers.LINES))
+        assert self.read() == {"a": {"id": "a", "number": 109}}
 
     def test_a_mark_is_visible_only_after_the_rows_before_it(self) -> None:
         with self.carrier() as carrier:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,14 +14,16 @@ from tests.waiting import HANGS_S
 import lowtide as lt
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
-from lowtide.connectors.topics import Topics
+from lowtide.connectors.topics import TopicRefused, Topics
 from lowtide.core.operators.order.bundle import Piece
 from lowtide.core.operators.order.order import OrderKey, tick_of
 from lowtide.core.operators.questions import Answer
 from lowtide.driver.frozen import job_record
+from lowtide.driver.growth import grow
 from lowtide.driver.homes import Homes
 from lowtide.errors import ServiceUnavailable
 from lowtide.flow.plan.compiler import compile_flow
+from lowtide.flow.plan.lane_partitions import partition_of_lane, partitions_before
 from lowtide.flow.steps.steps import Answers, CallFailed
 from lowtide.sinks.answers.encoder import AnswersEncoder
 from lowtide.sinks.answers.log import clear_answers, cut_answers, read_answers
@@ -69,7 +71,8 @@ class Answering:
     """The answers of one call, written as hosts do: in transactions, of which some are aborted.
 
     Attributes:
-        kept: By lane what was committed, in order.
+        kept: By lane what was committed, in order; of the lanes before a growth each of their parts has it.
+        has_cut: Whether partitions that a growth has made were cut.
     """
 
     def __init__(self, kafka: Kafka) -> None:
@@ -81,14 +84,29 @@ class Answering:
         self.topic = own.name
         self.kept: dict[int, list[tuple[bytes, Answer]]] = {lane: [] for lane in range(LANES)}
         self._rng = random.Random(3)
-        (vertex,) = self.plan.those(Answers)
-        self._encoder = AnswersEncoder(self.plan, vertex)
+        self._encoder = self._encoding()
+        self.has_cut = False
         self._tick = FIRST
-        self._producer = Producer({**self.settings, "transactional.id": self.topic, "log_level": 0})
-        self._producer.init_transactions(HANGS_S)
+        self._producer = self._claimed()
+
+    def _claimed(self) -> Producer:
+        producer = Producer({**self.settings, "transactional.id": self.topic, "log_level": 0})
+        producer.init_transactions(HANGS_S)
+        return producer
+
+    def _encoding(self) -> AnswersEncoder:
+        (vertex,) = self.plan.those(Answers)
+        return AnswersEncoder(self.plan, vertex)
 
     def open(self, known: dict[str, str]) -> dict[str, str]:
-        return open_topics(answers_topics(self.plan), self.conf, LANES, known, RECORD_BYTES)
+        plan = self.plan
+        return open_topics(answers_topics(plan), self.conf, plan.lanes, known, RECORD_BYTES, plan.grown)
+
+    def grow(self, parts: int) -> None:
+        self.plan = replace(self.plan, lanes=parts * self.plan.lanes, grown=self.plan.lane_counts)
+        assert self.open(self.id) == self.id
+        self.kept = {lane: list(self.kept[lane // parts]) for lane in range(self.plan.lanes)}
+        self._encoder, self._producer = self._encoding(), self._claimed()
 
     def write(self, ticks: int) -> None:
         for _ in range(ticks):
@@ -100,7 +118,8 @@ class Answering:
 
     def _write(self, *, aborted: bool) -> None:
         self._producer.begin_transaction()
-        for lane in self._rng.sample(range(LANES), self._rng.randint(0, LANES)):
+        lanes = self.plan.lanes
+        for lane in self._rng.sample(range(lanes), self._rng.randint(0, lanes)):
             answers = [self._answer(n) for n in range(self._rng.randint(1, 4))]
             ats = [OrderKey(self._tick, lane, n).packed() for n in range(len(answers))]
             for topic, place, key, value, timestamp, headers in self._encoder.encode(
@@ -127,13 +146,20 @@ class Answering:
         return {at: answer for kept in self.kept.values() for at, answer in kept if tick_of(at) >= tick}
 
     def read(self, tick: int) -> dict[bytes, Answer]:
-        found, since = read_answers(self.settings, self.topic, self.lasts(), tick, HANGS_S)
-        firsts = [own[0] for kept in self.kept.values() if (own := [at for at, _ in kept if tick_of(at) >= tick])]
-        assert since == max(firsts, default=None), "none is missing from there on, in any lane"
+        found, since = read_answers(self.settings, self.topic, self.lasts(), tick, HANGS_S, self.plan.lane_counts)
+        firsts = {
+            lane: own[0] for lane, kept in self.kept.items() if (own := [at for at, _ in kept if tick_of(at) >= tick])
+        }
+        places = partition_of_lane(self.plan.lane_counts)
+        oldest = [first for lane, first in firsts.items() if places[lane] < LANES] or firsts.values()
+        expected = max(oldest, default=None)
+        later = self.has_cut and (since or b"") > (expected or b"")
+        assert since == expected or later, "none is missing from there on, in any lane"
         return found
 
     def cut(self, tick: int) -> dict[int, int]:
-        return cut_answers(self.settings, self.topic, LANES, tick, HANGS_S)
+        self.has_cut = self.plan.grown != ()
+        return cut_answers(self.settings, self.topic, self.plan.lanes, tick, HANGS_S)
 
 
 @pytest.fixture(name="log")
@@ -169,6 +195,30 @@ def test_what_no_commit_needs_is_cut_and_nothing_else(log: Answering) -> None:
     log.kept = {lane: [] for lane in log.kept}
     log.write(TICKS)
     assert log.read(0) == log.wanted(0), "after all of it was cut"
+
+
+@pytest.mark.kafka
+def test_a_life_with_more_lanes_knows_what_the_lanes_before_were_answered(log: Answering) -> None:
+    """Those of a lane are in the partitions that it had, each sorted; none is missing since the first of the oldest."""
+    log.write(TICKS)
+    for parts in (2, 3):
+        log.grow(parts)
+        assert log.read(FIRST) == log.wanted(FIRST), "nothing is in the new partitions"
+        log.write(TICKS)
+        for tick in (FIRST, FIRST + TICKS, FIRST + TICKS + 1, FIRST + parts * TICKS):
+            assert log.read(tick) == log.wanted(tick)
+    lane, counts = 7, log.plan.lane_counts  # The second part of the first part of the second lane of three.
+    assert len(partitions_before(counts, lane)) == 2
+    own, _ = read_answers(log.settings, log.topic, {lane: log.lasts()[lane]}, 0, HANGS_S, counts)
+    assert {at: own[at] for at, _ in log.kept[lane]} == dict(log.kept[lane])
+    assert len(own) < len(log.wanted(0))
+    below = FIRST + 5 * TICKS // 2
+    log.cut(below)
+    log.kept = {lane: [each for each in kept if tick_of(each[0]) >= below] for lane, kept in log.kept.items()}
+    assert log.read(0) == log.wanted(below)
+    clear_answers(log.settings, log.topic, log.plan.lanes, HANGS_S)
+    with pytest.raises(LastsLost, match="lacks the last answer"):
+        log.read(0)
 
 
 @pytest.mark.kafka
@@ -218,6 +268,63 @@ def test_a_new_output_generation_asks_again(log: Answering, zookeeper: str) -> N
         life(compile_flow(flow_of(log.plan.name, calls=False), parallelism=1, lanes=LANES, slack_ms=SLACK_MS))
     wanted = f'topic "{log.topic}" stays, with answers of call "score", which the flow no longer keeps'
     assert said.count(wanted) == 1
+
+
+@pytest.mark.kafka
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("next_is", ["a start", "a growth"])
+def test_a_growth_that_breaks_off_is_gone_on_with(
+    log: Answering, zookeeper: str, monkeypatch: pytest.MonkeyPatch, next_is: str
+) -> None:
+    """Before the record has the number all is as it was; after that a start does the rest, or another growth."""
+    conf = Conf.load(None, {"kafka.bootstrap_servers": log.conf.bootstrap_servers})
+    widen = Topics.widen
+
+    def refuse(*_: object, **__: object) -> None:
+        raise TopicRefused("the broker allows no partitions")
+
+    def break_off(self: Topics, name: str, partitions: int, *, dry: bool = False) -> None:
+        if not dry:
+            raise ServiceUnavailable("the program is killed")
+        widen(self, name, partitions, dry=True)
+
+    def opened(store: JobStore, plan: Plan) -> None:
+        Homes(store, plan, conf, store.raise_incarnation(), lambda _: None).claim(set())
+
+    def growing(lanes: int) -> tuple[int, ...]:
+        with JobStore(zookeeper, log.plan.name) as store:
+            found = store.record()
+            assert found is not None
+            try:
+                grow(store, found, lanes, conf, lambda _: None)
+            finally:
+                found = store.record()
+                assert found is not None
+                counts.append(found.lane_counts)
+        return counts[-1]
+
+    counts: list[tuple[int, ...]] = []
+    topics = Topics(log.conf)
+    with JobStore(zookeeper, log.plan.name) as store:
+        store.freeze(job_record(log.plan))
+        store.take_lease("a test", HANGS_S, lambda _: None)
+        opened(store, log.plan)
+    monkeypatch.setattr(Topics, "widen", refuse)
+    with pytest.raises(TopicRefused, match="allows no partitions"):
+        growing(6)
+    monkeypatch.setattr(Topics, "widen", break_off)
+    with pytest.raises(ServiceUnavailable, match="is killed"):
+        growing(6)
+    assert counts == [(3,), (3, 6)]
+    assert topics.describe(log.topic).partitions == 3
+    monkeypatch.setattr(Topics, "widen", widen)
+    if next_is == "a start":
+        with JobStore(zookeeper, log.plan.name) as store:
+            store.take_lease("a test", HANGS_S, lambda _: None)
+            opened(store, replace(log.plan, lanes=6, grown=(3,)))
+        assert topics.describe(log.topic).partitions == 6
+    assert growing(18) == (3, 6, 18)
+    assert topics.describe(log.topic).partitions == 18
 
 
 def test_a_kafka_that_is_not_there_is_named() -> None:

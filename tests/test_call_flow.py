@@ -134,7 +134,7 @@ class Job(FlowProgram):
     def __init__(self, folder: Path, kafka: Kafka, zookeeper: str, url: str) -> None:
         self._out, self._beside = kafka.topic("scored", 12), kafka.topic("beside", 12)
         settings = settings_of(kafka, zookeeper, folder, 12) | {"job.restarts": 3}
-        settings |= {"snapshots.max_commit_age_s": 3.0, "snapshots.keep": 1}
+        settings |= {"snapshots.max_commit_age_s": 3.0, "snapshots.keep": 1, "job.lanes": 2}
         super().__init__(folder, kafka, self.sinks(url), settings)
         self._kafka = kafka
 
@@ -154,10 +154,7 @@ class Job(FlowProgram):
     def cut(self) -> int:
         """The number of offsets of answers that are gone."""
         topics = Topics(Conf.load(None, {"kafka.bootstrap_servers": self._kafka.address}).kafka)
-        (answers,) = (
-            name for name in topics.names() if name.startswith("lowtide.") and name.endswith(".answers.score")
-        )
-        return sum(topics.earliest([topics.describe(answers)]).values())
+        return sum(topics.earliest([topics.describe(answers_topic(self.name, "score"))]).values())
 
 
 class Branched(Job):
@@ -191,7 +188,7 @@ class Completing(Job):
 
     def __init__(self, folder: Path, kafka: Kafka, zookeeper: str, url: str) -> None:
         super().__init__(folder, kafka, zookeeper, url)
-        self.settings = {**self.settings, "snapshots.keep": 1_000, "job.lanes": 2}
+        self.settings = {**self.settings, "snapshots.keep": 1_000}
         flow, counted = self.flow.read_text(), '.key_by("user").scan("counted", count, 0)'
         assert counted in flow
         self.flow.write_text(flow.replace(counted, ""))
@@ -243,12 +240,14 @@ def job(kafka: Kafka, zookeeper: str, tmp_path: Path, service: Service) -> Itera
 
 
 def test_each_record_has_one_answer_over_kills_of_driver_host_and_caller(job: Job, service: Service) -> None:
+    """In between the job gets more lanes, so that answers are in the partitions of other lanes."""
     given = orders(4 * PART)
     process = job.start()
     job.produce(given[:PART])
     job.have(PART // 3, lambda: len(job.rows()))
     process.kill()
     process.wait(HANGS_S)
+    job.grow(8)
     process = job.start()
     job.produce(given[PART : 2 * PART])
     job.have(PART + PART // 3, lambda: len(job.rows()))
@@ -291,6 +290,7 @@ def test_answers_go_on_as_they_come_and_open_questions_outlive_a_kill(
         process.kill()
         process.wait(HANGS_S)
         service.answers.set()
+        job.grow(8)
         job.settings = {**job.settings, "job.parallelism": 1}
         job.start()
         job.produce(given[half + 16 :])

@@ -45,7 +45,8 @@ class Job(FlowProgram):
         self.lake, bucket = folder / "lake", f"s3://{s3.make_bucket()}/lake"
         self.bucket = open_store(StoreSetting(bucket, endpoint=s3.endpoint))
         settings = settings_of(kafka, zookeeper, folder, 12) | {"files.default.endpoint": s3.endpoint}
-        super().__init__(folder, kafka, SINKS.format(folder=self.lake, bucket=bucket), settings | {"job.restarts": 3})
+        settings |= {"job.restarts": 3, "job.lanes": 2}
+        super().__init__(folder, kafka, SINKS.format(folder=self.lake, bucket=bucket), settings)
         self._zookeeper = zookeeper
 
     def rows(self, suffix: str = ".parquet") -> list[Row]:
@@ -96,6 +97,7 @@ def period_of(name: str) -> int:
 
 
 def test_each_row_is_in_one_file_over_kills_of_driver_and_carriers(job: Job) -> None:
+    """In between the job gets more lanes."""
     given = orders(4 * PART)
     process = job.start()
     job.produce(given[:PART])
@@ -104,6 +106,7 @@ def test_each_row_is_in_one_file_over_kills_of_driver_and_carriers(job: Job) -> 
     job.produce(given[PART : PART + PART // 2])
     process.kill()
     process.wait(HANGS_S)
+    job.grow(8)
     job.start()
     job.produce(given[PART + PART // 2 : 2 * PART])
     job.have(PART + PART // 3, lambda: len(job.rows()))

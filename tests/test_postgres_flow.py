@@ -18,7 +18,6 @@ from tests.waiting import HANGS_S
 from lowtide.conf import Conf
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.core.fronts.register import FrontRegister
-from lowtide.driver.growth import grow
 from lowtide.flow.plan.compiler import compile_job
 from lowtide.flow.plan.flow_file import load_flow
 from lowtide.local.oracle import read_sources
@@ -50,14 +49,6 @@ class Job(FlowProgram):
         where = {f"postgres.default.{key}": value for key, value in postgres.settings.items()}
         settings = settings_of(kafka, zookeeper, folder, 12) | where | {"job.restarts": 3}
         super().__init__(folder, kafka, SINKS.format(table=self.table), settings)
-
-    def grow(self, lanes: int) -> None:
-        """Give the job more lanes, once no life of it holds its lease."""
-        conf = Conf.load(None, {key: value for key, value in self.settings.items() if key != "job.lanes"})
-        with ZooKeeperAccess.of(conf.zookeeper).store(self.name) as store:
-            frozen = store.record()
-            assert frozen is not None
-            grow(store, frozen, lanes, conf, lambda _: None)
 
     def rows(self) -> int:
         """Number of rows."""
@@ -142,9 +133,9 @@ def test_a_job_gets_more_lanes_and_workers_and_its_tables_stay_as_run_locally_sa
     job.make_tables()
     settings = dict(job.settings)
     for number, (workers, lanes) in enumerate([(2, 2), (4, 8), (3, 8)]):
-        job.settings = {**settings, "job.parallelism": workers, "job.lanes": lanes}
         if number == 1:
             job.grow(lanes)
+        job.settings = {**settings, "job.parallelism": workers, "job.lanes": lanes}
         job.start()
         job.produce(given[number * PART : (number + 1) * PART])
         job.have(number * PART + PART // 3, job.rows)

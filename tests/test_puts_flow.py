@@ -36,7 +36,7 @@ class Job(FlowProgram):
     def __init__(self, folder: Path, kafka: Kafka, zookeeper: str, server: PutServer, redis: RedisServer) -> None:
         self.place, self.server, self.redis = unique("docs"), server, redis
         where = {"elasticsearch.default.url": server.url, "redis.default.url": f"redis://{redis.address}/0"}
-        settings = settings_of(kafka, zookeeper, folder, 12) | where | {"job.restarts": 3}
+        settings = settings_of(kafka, zookeeper, folder, 12) | where | {"job.restarts": 3, "job.lanes": 2}
         super().__init__(folder, kafka, SINKS.format(place=self.place), settings)
         self.view = Ascending()
 
@@ -60,12 +60,14 @@ def job(kafka: Kafka, zookeeper: str, tmp_path: Path, redis: RedisServer) -> Ite
 
 
 def test_a_job_puts_what_run_locally_gives_over_kills_of_its_driver_and_of_its_carriers(job: Job) -> None:
+    """In between it gets more lanes, so that keys move to partitions in which offsets begin again."""
     given = orders(4 * PART)
     process = job.start()
     job.produce(given[:PART])
     job.have(PART // 3, job.counted)
     process.kill()
     process.wait(HANGS_S)
+    job.grow(8)
     job.start()
     job.server.reset_at_random(5)
     job.produce(given[PART : 2 * PART])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from lowtide.cli.main import run
 from lowtide.conf import Conf
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.connectors.topic_records import read_topic
+from lowtide.driver.growth import grow
 from lowtide.driver.job import Job
 from lowtide.flow.plan.flow_file import load_flow
 from lowtide.flow.plan.own_topics import staged_topic
@@ -151,15 +152,20 @@ def during(seconds: float) -> Callable[[], bool]:
 
 
 def test_a_job_with_an_end_ends_once_readers_of_the_store_see_all_of_it(spark: Spark, tmp_path: Path) -> None:
-    """Its lanes' last mark lies before the end of time; another start has nothing to add."""
+    """Its lanes' last mark lies before the end of time; another start has nothing to add, nor do more lanes."""
     topic, conf = spark.kafka.topic("orders"), spark.conf(job__lanes=LANES)
     spark.kafka.produce(topic, [{"user": f"u{n % 5}", "number": n} for n in range(100)])
     flow = lt.Flow(unique("ended"))
     orders_ = flow.read("orders", lt.kafka(topic, lt.json(Order), stop="now"))
     orders_.key_by("user").write("lines", Lines(str(tmp_path), Order, mark_every_ms=7_000))
     (tmp_path / "away").touch()
-    for _ in range(2):
-        job = Job.start(flow, conf)
+    for lanes in (LANES, LANES, 2 * LANES):
+        if lanes > LANES:
+            with ZooKeeperAccess.of(conf.zookeeper).store(flow.name) as store:
+                frozen = store.record()
+                assert frozen is not None
+                grow(store, frozen, lanes, conf, lambda _: None)
+        job = Job.start(flow, replace(conf, job=replace(conf.job, lanes=lanes)))
         try:
             job.wait_for_workers(HANGS_S)
             if (tmp_path / "away").exists():

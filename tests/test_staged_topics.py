@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,14 @@ from tests.waiting import HANGS_S, wait_until
 
 import lowtide as lt
 from lowtide.conf import Conf
+from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.topics import Topics
 from lowtide.errors import FlowError, TopicUnknown
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.flow.plan.own_topics import staged_topic
-from lowtide.sinks.errors import LastsLost
+from lowtide.sinks.errors import LastsLost, Overtaken
 from lowtide.sinks.own_topics import open_topics
+from lowtide.sinks.staged.partitions import Partitions, carrier_group
 from lowtide.sinks.staged.topics import staged_topics
 
 if TYPE_CHECKING:
@@ -86,6 +89,50 @@ def test_a_log_with_records_that_nobody_staged_is_refused(conf: Conf, kafka: Kaf
     kafka.produce(name, [{"user": "ann"}])
     with pytest.raises(FlowError, match=f'topic "{name}" has records, but the job has written none'):
         open_topics(staged_topics(made), conf.kafka, made.lanes, {}, RECORD_BYTES)
+
+
+def test_a_log_gets_a_partition_for_each_new_lane_and_ends_the_carriers_of_earlier_lives(
+    conf: Conf, kafka: Kafka
+) -> None:
+    """R20: what these read may be less than all there is, and they must not take it for all."""
+    made = plan(unique("staged"), lanes=2)
+    found = open_topics(staged_topics(made), conf.kafka, 2, {}, RECORD_BYTES)
+    name, settings = staged_topic(made.name, "lake"), librdkafka_settings(conf.kafka)
+
+    def carrying(lanes: int) -> Partitions:
+        partitions = Partitions(settings, name, carrier_group(made.name, "lake"), lanes, HANGS_S)
+        partitions.claim()
+        partitions.assign(dict.fromkeys(range(lanes), 0))
+        return partitions
+
+    def numbers(partitions: Partitions, count: int) -> list[str]:
+        read: list[str] = []
+
+        def there() -> bool:
+            read.extend(row.value.decode() for piece in partitions.read(0.1) for row in piece.rows)
+            return len(read) >= count
+
+        wait_until(there, HANGS_S, f"{count} rows are read")
+        return sorted(read)
+
+    kafka.produce(name, [b"0"], 0)
+    kafka.produce(name, [b"1"], 1)
+    with closing(carrying(2)) as earlier, closing(carrying(2)) as asleep:
+        assert numbers(earlier, 2) == ["0", "1"]
+        for _ in range(2):
+            assert open_topics(staged_topics(made), conf.kafka, 6, found, RECORD_BYTES, (2,)) == found
+            assert Topics(conf.kafka).describe(name).partitions == 6
+        kafka.produce(name, [b"2"], 0)
+        kafka.produce(name, [b"5"], 5)
+        for each in (earlier, asleep):
+            with pytest.raises(Overtaken, match=r"the job has 6 lanes by now, .* of a life with 2 lanes"):
+                numbers(each, 3)
+    with pytest.raises(Overtaken, match="the job has 6 lanes by now"):
+        carrying(2)
+    with closing(carrying(6)) as current:
+        assert numbers(current, 4) == ["0", "1", "2", "5"]
+    with pytest.raises(FlowError, match="has 6 partitions, and the job 8 lanes"):
+        open_topics(staged_topics(made), conf.kafka, 8, found, RECORD_BYTES, (2, 4))
 
 
 @pytest.mark.parametrize(

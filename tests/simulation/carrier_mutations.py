@@ -13,10 +13,11 @@ from lowtide.sinks.files.groups import GroupFold
 from lowtide.sinks.puts import carrier as puts_carrier
 from lowtide.sinks.puts.contract import Put
 from lowtide.sinks.staged.carry import Carrying
-from lowtide.sinks.staged.contract import Progress
+from lowtide.sinks.staged.contract import Carriage, Progress
 from lowtide.sinks.staged.log import StagedLog
 from lowtide.sinks.tables.carrier import TRIES, Conflict, TableCarrier
 
+from .carrier_stores import SimulatedTopic
 from .mutation import Mutation, Patch
 
 CLOCK_S = 3.0
@@ -248,6 +249,16 @@ def put_unversioned() -> list[Patch]:
     return [(puts_carrier, "client_of", lambda *arguments: _Unversioned(real(*arguments)))]
 
 
+def births_forgotten() -> list[Patch]:
+    """A put's version does not say when its partition was made."""
+    return [(Carriage, "births_of", lambda *_: 0)]
+
+
+def outgrown_goes_on() -> list[Patch]:
+    """A carrier of a life with fewer lanes does not end where the log says that there are more."""
+    return [(SimulatedTopic, "_end_outgrown", lambda *_: None)]
+
+
 def carrier(
     name: str, rule: str, what: str, patches: Callable[[], list[Patch]], store: str, **options: float
 ) -> Mutation:
@@ -281,6 +292,10 @@ CARRIERS = [
             lanes=3, begins=40, kills=3),
     carrier("reports-mixed", "R24", "a report has lanes of two carriers", reports_mixed, "files",
             lanes=3, begins=40, kills=3),
+    carrier("births-forgotten", "R22", "versions begin again in partitions that a growth makes", births_forgotten,
+            "puts", grows=True),
+    carrier("outgrown-goes-on", "R20", "carriers of lives with fewer lanes take their lanes for all", outgrown_goes_on,
+            "files", grows=True, kills=2, burst=60),
     carrier("overtaken-is-lost", "R24", "records that another carrier has cut are missed", overtaken_is_lost, "puts"),
     carrier("loss-passed-over", "R24", "records that somebody deletes are not missed", loss_passed_over, "puts"),
 ]  # fmt: skip

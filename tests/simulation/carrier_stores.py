@@ -18,8 +18,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from lowtide.errors import ServiceUnavailable
-from lowtide.sinks.errors import CatalogUnavailable
+from lowtide.flow.plan.lane_partitions import partition_of_lane
+from lowtide.sinks.errors import CatalogUnavailable, Overtaken
 from lowtide.sinks.files.endpoint import Files
+from lowtide.sinks.files.groups import Groups
 from lowtide.sinks.files.pattern import Pattern
 from lowtide.sinks.puts.contract import Put, Unavailable
 from lowtide.sinks.staged.contract import Progress, StagedRow
@@ -79,7 +81,7 @@ class Requests:
 
     @staticmethod
     def _take(do: Callable[[], object]) -> None:
-        with suppress(ClaimLost, Conflict, AlreadyThere):
+        with suppress(ClaimLost, Conflict, AlreadyThere, Overtaken):
             do()
 
 
@@ -129,6 +131,8 @@ class Log:
     """
 
     lanes: list[Lane]
+    grown: list[list[int]] = field(default_factory=list)
+    """The offsets at which lanes say that there are more of them, by lane; once for each growth."""
     reported: dict[int, Progress] = field(default_factory=dict)
     claim: int = 0
 
@@ -164,6 +168,8 @@ class SimulatedTopic:
 
     def claim(self) -> dict[int, Progress]:
         def do() -> int:
+            if len(self._log.lanes) > len(self.lanes):
+                raise outgrown()
             self._log.claim += 1
             return self._log.claim
 
@@ -184,10 +190,10 @@ class SimulatedTopic:
         self._ask(do)
 
     def begins(self) -> dict[int, int]:
-        return self._ask(lambda: {number: lane.begin for number, lane in enumerate(self._log.lanes)})
+        return self._ask(lambda: {number: self._log.lanes[number].begin for number in self.lanes})
 
     def ends(self) -> dict[int, int]:
-        return self._ask(lambda: {number: lane.end for number, lane in enumerate(self._log.lanes)})
+        return self._ask(lambda: {number: self._log.lanes[number].end for number in self.lanes})
 
     def cut(self, offsets: Mapping[int, int]) -> None:
         below = dict(offsets)
@@ -224,6 +230,7 @@ class SimulatedTopic:
             raise Gone(number)
         first, pieces, rows = bisect_left(lane.offsets, at), list[Piece](), list[StagedRow]()
         last = min(len(lane.offsets), first + rng.choice([0, 1, 3, 20]))
+        self._end_outgrown(number, at, lane.end if last == len(lane.offsets) else lane.offsets[last])
         for entry in lane.entries[first:last]:
             if isinstance(entry, int):
                 pieces.append(Piece(number, rows, entry))
@@ -236,8 +243,19 @@ class SimulatedTopic:
             self.next[number] = lane.offsets[last - 1] + 1
         return [*pieces, Piece(number, rows)] if rows else pieces
 
+    def _end_outgrown(self, number: int, first: int, end: int) -> None:
+        """End a carrier of a life with fewer lanes once it reads that there are more."""
+        for offsets in self._log.grown:
+            if number < len(offsets) and len(self.lanes) <= len(offsets) and first <= offsets[number] < end:
+                raise outgrown()
+
     def _ask(self, do: Callable[[], T]) -> T:
         return self._requests.send(do, lambda: ServiceUnavailable("Kafka does not answer", way_out="wait"))
+
+
+def outgrown() -> Overtaken:
+    """Return how a carrier of a life with fewer lanes ends."""
+    return Overtaken("the job has more lanes by now", way_out="nothing")
 
 
 class Objects:
@@ -308,10 +326,14 @@ class Objects:
     def _expected(self, periods: range) -> dict[str, list[StagedRow]]:
         """Return by name the files that the log makes, of some periods."""
         files: dict[str, list[StagedRow]] = {}
-        lanes = self._log.lanes
-        for number in range(self._groups):
+        counts = [*map(len, self._log.grown), len(self._log.lanes)]
+        lanes, groups = partition_of_lane(counts), Groups(counts[0], self._groups)
+        if (said := self.objects.get(f"_lowtide/{self._sink}.json")) is not None:
+            groups = Groups.said(json.loads(said))  # It may have been opened first by a life with more lanes.
+        for number in range(groups.count):
             count, size, before = 0, 0, -1
-            own = [lane for at, lane in enumerate(lanes) if at * self._groups // len(lanes) == number]
+            places = sorted(place for lane, place in enumerate(lanes) if groups.of(lane, counts[-1]) == number)
+            own = [self._log.lanes[place] for place in places]
             for row in sorted([row for lane in own for row in lane.rows], key=lambda row: row.time_ms):
                 period = row.time_ms - row.time_ms % self._files.roll_ms
                 if period not in periods:

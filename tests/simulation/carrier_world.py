@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from lowtide.core.fronts.end import end_tick
 from lowtide.errors import LowtideError, ServiceUnavailable
-from lowtide.sinks.errors import CatalogUnavailable, CommitConflict, Overtaken, StagedLost
+from lowtide.flow.plan.lane_partitions import partition_of_lane
+from lowtide.sinks.errors import CatalogUnavailable, CommitConflict, Overtaken, PlaceTaken, StagedLost
 from lowtide.sinks.files import carrier as files_carrier
 from lowtide.sinks.files import groups as files_groups
 from lowtide.sinks.files.endpoint import Files
@@ -56,6 +57,10 @@ DRAWN: dict[str, list[float]] = {
 }
 """What a seed draws unless it is told: how often a request or its answer is lost or late, how many lanes there are, how
 large a file is, how likely another carrier begins and one dies, and how much one does at one go."""
+GROWS = 10
+"""One of so many seeds gets twice as many lanes."""
+GROWS_AT = range(2, 30)
+"""Before which of its transactions."""
 HARMLESS = (Overtaken, CommitConflict, ServiceUnavailable, CatalogUnavailable)
 """Why a carrier may end, so that the next one begins."""
 QUIET = logging.Logger("carriers", logging.CRITICAL)
@@ -97,12 +102,21 @@ class CarrierWorld(World):
         seed: The seed.
         trace: Told what happens.
         store: "files", "table" or "puts"; by chance if it is empty.
+        grows: Whether there are more lanes sometime; by the seed if None.
         options: In place of what is drawn.
     """
 
     name: ClassVar[str] = "carrier"
 
-    def __init__(self, seed: int, trace: Trace | None = None, *, store: str = "", **options: float) -> None:
+    def __init__(
+        self,
+        seed: int,
+        trace: Trace | None = None,
+        *,
+        store: str = "",
+        grows: bool | None = None,
+        **options: float,
+    ) -> None:
         super().__init__(seed, trace)
         drawn = {name: self.rng.choice(of) for name, of in DRAWN.items()} | options
         self._begins, self._kills, self._burst = (int(drawn[name]) for name in ("begins", "kills", "burst"))
@@ -111,12 +125,18 @@ class CarrierWorld(World):
         self._kind = store or self.rng.choice(STORES)
         self._log = Log([Lane() for _ in range(int(drawn["lanes"]))])
         self._requests = Requests(self.rng, self.stop, drawn["lost"])
-        settings, lanes = {"limit_s": 5.0}, len(self._log.lanes)
-        workers = int(drawn.get("workers", Random(f"{self.name}/{seed}/workers").choice(WORKERS)))
-        self._carriage = Carriage("job", "5f", 0, "sink", lanes, SLACK_MS, settings, workers)
+        lanes = len(self._log.lanes)
+        self._workers = int(drawn.get("workers", Random(f"{self.name}/{seed}/workers").choice(WORKERS)))
+        self._counts = [lanes]
+        """The numbers of lanes that the job has had."""
+        growing = Random(f"{self.name}/{seed}/growing")
+        grows = seed % GROWS == GROWS - 1 if grows is None else grows
+        self._grows_at = growing.choice(GROWS_AT) if grows else -1
+        """Chance apart, and in some seeds only, so that all others are the same without it."""
+        self._writes = 0
         place = "/lake/at={tick:%Y-%m-%d-%H-%M}/"
         self._files = Files(place, JsonLines(Record), ROLL_MS, int(drawn["file_bytes"]))
-        self._objects = Objects(self._files, "sink", self._log, self._requests, min(lanes, workers))
+        self._objects = Objects(self._files, "sink", self._log, self._requests, min(lanes, self._workers))
         self._rows = Rows(self._log)
         self._puts = Versioned(self._log, self._requests, self.rng)
         self._store: Any = {"files": self._objects, "table": self._rows, "puts": self._puts}[self._kind]
@@ -168,12 +188,14 @@ class CarrierWorld(World):
         return process
 
     def _carrier(self) -> Carrier:
+        given = self._counts[-1], SLACK_MS, {"limit_s": 5.0}, self._workers
+        carriage = Carriage("job", "5f", 0, "sink", *given, tuple(self._counts))
         if self._kind == "files":
-            return files_carrier.FilesCarrier(self._files, self._carriage)
+            return files_carrier.FilesCarrier(self._files, carriage)
         if self._kind == "puts":
-            return puts_carrier.PutsCarrier(self._carriage, "rows", self._puts, None)
+            return puts_carrier.PutsCarrier(carriage, "rows", self._puts, None)
         table = SimulatedTable(self._rows, self._requests)
-        return tables_carrier.TableCarrier(table, Record, COMMIT_EVERY_S, self._carriage)
+        return tables_carrier.TableCarrier(table, Record, COMMIT_EVERY_S, carriage)
 
     def _carry(self, process: Process) -> None:
         topic = SimulatedTopic(self._log, self._requests, self.rng, self.rest, self._cutting)
@@ -185,6 +207,10 @@ class CarrierWorld(World):
                 process.drained = carrying.drain()
         except StagedLost as error:
             process.lost = error
+        except PlaceTaken as error:
+            if len(topic.lanes) == self._counts[-1]:
+                raise
+            self._tell(process.name, f"ends, with too few lanes: {error}")
         except HARMLESS as error:
             self._tell(process.name, f"ends: {type(error).__name__}: {error}")
 
@@ -236,6 +262,9 @@ class CarrierWorld(World):
     def write(self) -> bool:
         """A host ends a transaction with rows and marks of some lanes; or it dies, and its life with it."""
         rng = self.rng
+        if self._writes == self._grows_at:
+            self._grow()
+        self._writes += 1
         self._now_ms += rng.choice([0, 0, SLACK_MS, SLACK_MS, 1_000, ROLL_MS // 2, ROLL_MS])
         dies = rng.random() < 0.15
         mark_ms = self._now_ms // self._mark_every_ms * self._mark_every_ms
@@ -248,6 +277,17 @@ class CarrierWorld(World):
             lane.append(entries, committed=not dies)
         self._tell("host", "dies" if dies else f"writes, up to {self._now_ms}")
         return True
+
+    def _grow(self) -> None:
+        """The job gets twice as many lanes: the log says so, and then has more partitions; carriers go on for now."""
+        lanes = self._log.lanes
+        self._log.grown.append([lane.end for lane in lanes])
+        for lane in lanes:
+            lane.append([], committed=True)
+        self._counts.append(2 * len(lanes))
+        lanes += [Lane() for _ in lanes]
+        self._seen += [0] * (len(lanes) - len(self._seen))
+        self._tell("job", f"has {len(lanes)} lanes from now on")
 
     def wait(self) -> bool:
         """Time goes on."""
@@ -283,9 +323,14 @@ class CarrierWorld(World):
         self._tell(process.name, "begins")
         return process
 
-    def _row(self, lane: int) -> StagedRow:
+    def _row(self, partition: int) -> StagedRow:
+        """Make a row of a key that is in a partition: a lane begins with two, of which each part of it gets one."""
         self._number += 1
-        key = f"{lane}{self.rng.choice('ab')}"
+        lane, which = partition, self.rng.choice("ab")
+        if len(self._counts) > 1:
+            lane, part = divmod(partition_of_lane(self._counts).index(partition), 2)
+            which = "ab"[part]
+        key = f"{lane}{which}"
         value = b'{"key":"%s","number":%d}' % (key.encode(), self._number)
         return StagedRow(0, self._now_ms, key.encode() if self._kind == "puts" else None, value)
 

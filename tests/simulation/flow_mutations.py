@@ -26,6 +26,8 @@ from lowtide.core.operators.plain import loop as looping_module
 from lowtide.core.operators.plain.per_record import FlatMapNode
 from lowtide.core.operators.plain.sink import WriteNode
 from lowtide.core.worker import WorkerCore
+from lowtide.driver import homes
+from lowtide.flow.plan import lane_partitions
 from lowtide.flow.plan.plan import Plan
 from lowtide.flow.steps.steps import Write
 from lowtide.sinks.contract import LaneName
@@ -452,6 +454,16 @@ def written_in_any_case() -> list[Patch]:
     return [(WriteNode, "take", take)]
 
 
+def lane_is_partition() -> list[Patch]:
+    """A lane has the partition of its number, whatever lane had it before."""
+    return [(lane_partitions, "partition_of_lane", lambda counts: list(range(counts[-1])))]
+
+
+def last_by_number() -> list[Patch]:
+    """More lanes leave `last` with the numbers of lanes, which mean other hash units now."""
+    return [(homes, "by_units", lambda last, *_: dict(last))]
+
+
 def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
     return Mutation(name, rule, what, "flow", patches, options)
 
@@ -497,6 +509,10 @@ FLOW = [
     flow("strand-of-all", "R13", "a strand's last counts for lanes of others", strand_of_whatever_meets, faults=OFTEN),
     flow("strand-from-nothing", "R13", "a strand begins below where its lanes were", strand_from_nothing, faults=OFTEN),
     flow("strand-past-bundle", "R13", "a strand's last lies behind its bundle", strand_ends_at_its_tick, faults=OFTEN),
+    flow("lane-is-partition", "R12", "more lanes take the partitions of others", lane_is_partition, faults=OFTEN,
+         grows=0.5, by_lane=1.0),
+    flow("last-by-number", "R13", "more lanes have the last of others", last_by_number, faults=OFTEN, grows=0.5,
+         by_lane=1.0),
     flow("last-by-tick", "R12, W11", "last is compared by tick", last_by_tick, faults=OFTEN),
     flow("prune-own", "R14, W1", "groupings prune at their own segment's min time", lambda: prune_at(own_min_time),
          flow="three_levels", faults=OFTEN),

@@ -34,6 +34,8 @@ BESIDE = 12
 """The factor by which snapshots are likelier while one is being written slowly."""
 FEW_QUIET_ROUNDS = 3
 FLOW_ROUNDS = 16
+GROWS, GROWING = 10, 0.5
+"""One of so many seeds gets more lanes, and how likely it does so at the beginning of a life."""
 BY_LANE = 0.25
 """How likely a seed's sinks take each lane by itself, as the kept answers of calls do."""
 EARLY_KEYS = 0.7
@@ -71,6 +73,7 @@ class FlowWorld(World):
         traced: How likely records are traced.
         early_keys: How likely it is for each life that a worker's lanes go on without the others; by the seed if None.
         by_lane: How likely the sinks take each lane by itself.
+        grows: How likely it is for each life but the first that it has more lanes; by the seed if None.
     """
 
     name: ClassVar[str] = "flow"
@@ -99,6 +102,7 @@ class FlowWorld(World):
         traced: float = 0.3,
         early_keys: float | None = None,
         by_lane: float = BY_LANE,
+        grows: float | None = None,
     ) -> None:
         super().__init__(seed, trace)
         self.grouping = grouping
@@ -114,6 +118,9 @@ class FlowWorld(World):
         self.job.sinks.mark_every = (1, 7, 40)[seed // 4 % 3] if seed % 4 == 3 else 0
         if Random(f"{self.name}/{seed}/strands").random() < by_lane:
             self.job.sinks.in_strands = False
+        self._growing = Random(f"{self.name}/{seed}/growing")
+        """Chance apart, and in some seeds only, so that all others are the same without it."""
+        self._grows = (GROWING if seed % GROWS == GROWS - 1 else 0.0) if grows is None else grows
         self._shelving = Random(f"{self.name}/{seed}/shelved")
         """Chance apart, so that a seed's execution is the same without a disk."""
         self._shelved = self._shelving.random() < shelved
@@ -141,6 +148,11 @@ class FlowWorld(World):
         """A life begins: sinks are asked, state is loaded, fronts are read from the commit on."""
         rng = self.rng
         self.lives += 1
+        if self.lives > 1 and self._growing.random() < self._grows:
+            self.counts["grown"] += 1
+            lanes = self.job.grow(self._growing)
+            if self.trace:
+                self.say("job", f"has {lanes} lanes from now on")
         grouping: Grouping = self.grouping or rng.choice(["optimistic", "ordered"])  # type: ignore[assignment]
         workers, early_keys = rng.choice([1, 2, 4]), self.parting.random() < self.early_keys
         job, plan = self.job, self.job.plan(workers, grouping, early_keys=early_keys)
@@ -488,7 +500,8 @@ class FlowWorld(World):
         for _, _, bundle in self.life.bundles:
             if len(bundle) and bundle.pieces[0].tick < time:
                 raise Violation("safety", f"delivered time is {time}, tick {bundle.pieces[0].tick} is not durable")
-            if bundle.mark is not None and bundle.mark <= time:
+            # Those up to its start a life only says again.
+            if bundle.mark is not None and self.life.start < bundle.mark <= time:
                 raise Violation("safety", f"delivered time is {time}, lane {bundle.lane} is not marked {bundle.mark}")
         if not self.silent:
             self.job.tell(time)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Literal
@@ -83,12 +84,13 @@ def plan_of(
     *,
     letters: bool,
     early_keys: bool = False,
+    grown: tuple[int, ...] = (),
 ) -> Plan:
     """The plan of one of the flows; made once."""
     units, lanes = layout
     made = Flow(flow, dead_letters=kafka("dead", raw()) if letters else None)
     (drawn(flow) if flow.startswith(RANDOM) else BUILD[flow])(made)
-    return compile_flow(
+    plan = compile_flow(
         made,
         units=units,
         lanes=lanes,
@@ -97,6 +99,7 @@ def plan_of(
         grouping=grouping,
         early_keys=early_keys,
     )
+    return replace(plan, grown=grown)
 
 
 class Job:
@@ -119,7 +122,7 @@ class Job:
             newest last.
         archive: Floors that were durable, and no start from the newest commit needs.
         forgets: Whether they are moved there.
-        told: Delivered times that the outside was told, each with how many messages every lane held then.
+        told: Delivered times that the outside was told, each with how many messages every partition held then, by `id`.
     """
 
     def __init__(
@@ -138,6 +141,7 @@ class Job:
         self.older = older or Random(0)
         self.flow = flow or rng.choice(DRAWN)
         self._layout, self.slack_ms = rng.choice(LAYOUTS), rng.choice([2, 2, 5])
+        self._grown: tuple[int, ...] = ()
         drawn_letters = rng.random() < 0.5 if letters is None else letters
         self.letters = drawn_letters or self.flow in FAILING or (self.flow.startswith(RANDOM) and may_fail(self.flow))
         plan = self.plan(1, "optimistic")
@@ -159,7 +163,7 @@ class Job:
         self.archived: dict[int, int] = {}
         """By front the offset below which floors are in the archive."""
         self.forgets = rng.random() < 0.5
-        self.told: list[tuple[int, dict[tuple[int, int], int]]] = []
+        self.told: list[tuple[int, dict[int, int]]] = []
         self.ended = False
         """Whether all sources have ended."""
         self.left: list[tuple[int, Frame]] = []
@@ -167,10 +171,16 @@ class Job:
 
     def plan(self, parallelism: int, grouping: Grouping, *, early_keys: bool = False) -> Plan:
         """The plan for one life, with nothing wrong; never more workers than lanes."""
-        workers, letters = min(parallelism, self._layout[1]), self.letters
-        return plan_of(
-            self.flow, self._layout, self.slack_ms, workers, grouping, letters=letters, early_keys=early_keys
-        )
+        workers, given = min(parallelism, self._layout[1]), (self.flow, self._layout, self.slack_ms)
+        return plan_of(*given, workers, grouping, letters=self.letters, early_keys=early_keys, grown=self._grown)
+
+    def grow(self, rng: Random) -> int:
+        """Have more lanes from the next life on, if hash units allow it; return how many there are."""
+        units, lanes = self._layout
+        if fitting := range(2 * lanes, units + 1, lanes):
+            self._layout, self._grown = (units, rng.choice(fitting)), (*self._grown, lanes)
+            self.sinks.grow(self.plan(1, "optimistic"))
+        return self._layout[1]
 
     def recovered(self, damage: float, rewinds: float = 0.0) -> Commit | None:
         """The commit to start from: the newest; or, if a part of it is damaged, the one before; or none.
@@ -232,7 +242,7 @@ class Job:
     def tell(self, time: int) -> None:
         """Tell the outside a delivered time, if it has grown."""
         if time > self.told_time:
-            self.told.append((time, {key: len(lane.ticks) for key, lane in self.sinks.lanes.items()}))
+            self.told.append((time, {id(lane): len(lane.ticks) for lane in self.sinks.lanes.values()}))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -248,8 +258,9 @@ class Job:
         for vertex in plan.sinks():
             lanes = lanes_of[vertex.name]
             for lane in range(plan.lanes):
-                stored = self.sinks.lanes.get((vertex.id, lane))
-                _compare(f"{vertex.name}/{lane}", stored.messages if stored else [], lanes.get(lane, []))
+                held = self.sinks.of_lane(vertex.id, lane)
+                stored = [each.messages[place] for each, places in held for place in places]
+                _compare(f"{vertex.name}/{lane}", stored, lanes.get(lane, []))
                 self._check_told(vertex.id, lane, [stamp // self.slack_ms for _, _, stamp in lanes.get(lane, [])])
         letters, buried = Counter(map(repr, self.sinks.letters())), Counter(map(repr, dead))
         if letters != buried:
@@ -291,8 +302,10 @@ class Job:
 
     def _check_told(self, sink: int, lane: int, ticks: list[int]) -> None:
         """R18, in hindsight: of a lane's ticks all below a delivered time were there when it was told."""
+        parts = self.sinks.of_lane(sink, lane)
         for time, held in self.told:
-            there, promised = held.get((sink, lane), 0), bisect_left(ticks, time)
+            there = sum(bisect_left(places, held.get(id(part), 0)) for part, places in parts)
+            promised = bisect_left(ticks, time)
             if there < promised:
                 what = f"lane {lane} had {there} of {promised} messages below {time}"
                 raise Violation("safety", f"delivered time {time} was told when {what}")

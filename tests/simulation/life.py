@@ -273,7 +273,7 @@ class Life:
         for sink, barrier in core.barriers.items():
             if sink in self.users_sinks and self.mark_every:
                 # As if the sink's records were staged.
-                barrier.mark_lanes(self.mark_every, self.start)
+                barrier.mark_lanes(self.mark_every, self.start, again=self.plan.grown != ())
         for id_, node in core.program.asking.items():
             log = self.plan.answers_of(node.ask)
             answers = self.sinks.answers(log, () if log is None else core.barriers[log.id].lanes, self.start)

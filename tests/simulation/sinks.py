@@ -4,6 +4,9 @@ So does a strand, the lanes of one worker: its records go to their lanes, and it
 
 The store compares, as a database does: a delivery says which life has claimed it and what the lane's `last` was before
 (R19). A delivery may come late, when its life has long sent it again, or is over.
+
+Each lane has a partition, as in topics of the job's own. A later life may have more lanes, and some partitions of new
+numbers: what a lane has is then in those that it had, one after the other.
 """
 
 from __future__ import annotations
@@ -12,12 +15,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
+from lowtide.core.effects import letters_of
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.operators.faults.failure import Dead
 from lowtide.core.operators.order.bundle import NO_KEY, Bundle, Piece
 from lowtide.core.operators.order.order import OrderKey, tick_of
 from lowtide.core.operators.plain.sink import SinkEncoder
 from lowtide.core.operators.questions import Answer, place_of
+from lowtide.driver import homes
+from lowtide.flow.plan import lane_partitions
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.sinks.contract import LaneName
 from lowtide.sinks.kafka.lasts_records import last_of
@@ -33,7 +39,7 @@ Sent = tuple[bytes | None, bytes | None, int]
 
 @dataclass(slots=True)
 class Lane:
-    """What one lane holds, durable."""
+    """What one partition holds, durable."""
 
     messages: list[Sent] = field(default_factory=list)
     letters: list[Dead] = field(default_factory=list)
@@ -42,6 +48,8 @@ class Lane:
     places: set[bytes] = field(default_factory=set)
     """Those of the records that were answered: each once, whatever its tick."""
     ticks: list[int] = field(default_factory=list)
+    units: list[int] = field(default_factory=list)
+    """The hash units of all that it was given, in order."""
     last: bytes = NO_KEY
     mark: int = NO_TICK
     """Below this tick the lane has said that it is complete, whatever life has said so (R20)."""
@@ -63,7 +71,7 @@ class Sinks:
     Attributes:
         claim: The life that may write.
         late: Requests that are still under way, and may come whenever something else does.
-        lanes: By sink (its vertex) and lane.
+        lanes: By sink (its vertex) and partition; of dead letters of fronts, which are no lanes, by front.
         kept: The floors that are durable, each once, whichever lanes have written it.
     """
 
@@ -80,10 +88,41 @@ class Sinks:
         self.kept: set[Floor] = set()
         self._lane_of_unit: list[int] = plan.lane_of_unit().tolist()
         self._plan = plan
+        self._partitions = lane_partitions.partition_of_lane(plan.lane_counts)
         self.names: dict[LaneName, OrderKey] = {}
         """The `last` of all lanes and strands, as a store keeps them; see `lasts_records`."""
         # A partition for each lane, which the encoder finds by the record's hash unit.
         self._encoders = {v.id: SinkEncoder(v, plan.slack_ms, self._lane_of_unit) for v in plan.sinks()}
+
+    def grow(self, plan: Plan) -> None:
+        """Have more lanes: what is said of lanes is said of their hash units from now on, as by `lowtide lanes`."""
+        self.claimed()
+        fronts = {name: key for name, key in self.names.items() if name.sink == str(letters_of(0))}
+        lanes = {name: key for name, key in self.names.items() if name not in fronts}
+        self.names = {**homes.by_units(lanes, self._plan, 0), **fronts}
+        self._plan = plan
+        self._lane_of_unit = plan.lane_of_unit().tolist()
+        self._partitions = lane_partitions.partition_of_lane(plan.lane_counts)
+        for sink in {sink for sink, _ in self.lanes if sink != letters_of(0)}:
+            for lane, partition in enumerate(self._partitions):
+                mark = max([held.mark for held in self._had(sink, lane)], default=NO_TICK)
+                self.lanes.setdefault((sink, partition), Lane(mark=mark))
+
+    def at(self, sink: int, lane: int) -> tuple[int, int]:
+        """The place in `lanes` of what a lane is given."""
+        return sink, lane if sink == letters_of(0) else self._partitions[lane]
+
+    def of_lane(self, sink: int, lane: int) -> list[tuple[Lane, list[int]]]:
+        """What a lane has: the partitions that it had, the oldest first, each with the places of what is the lane's."""
+        owners = self._lane_of_unit
+        return [
+            (held, [n for n, unit in enumerate(held.units) if owners[unit] == lane]) for held in self._had(sink, lane)
+        ]
+
+    def _had(self, sink: int, lane: int) -> list[Lane]:
+        """The partitions that a lane had, the oldest first."""
+        places = [lane] if sink == letters_of(0) else lane_partitions.partitions_before(self._plan.lane_counts, lane)
+        return [self.lanes[sink, place] for place in reversed(places) if (sink, place) in self.lanes]
 
     def claimed(self) -> int:
         """A life claims the store; its number there."""
@@ -111,7 +150,11 @@ class Sinks:
         if bundle.width:
             known = self.names.get(self._strand(sink, bundle))
             return NO_KEY if known is None else known.packed()
-        return self.lanes[sink, bundle.lane].last if (sink, bundle.lane) in self.lanes else NO_KEY
+        return self._last_at(sink, bundle.lane)
+
+    def _last_at(self, sink: int, lane: int) -> bytes:
+        held = self.lanes.get(self.at(sink, lane))
+        return NO_KEY if held is None else held.last
 
     def store(self, sink: int, bundle: Bundle) -> None:
         """Take a bundle whole."""
@@ -137,7 +180,7 @@ class Sinks:
     def _part_of(self, sink: int, lane: int, bundle: Bundle) -> Bundle:
         """What a strand's bundle has of a lane, and says of it."""
         pieces = []
-        before = self.lanes[sink, lane].last if (sink, lane) in self.lanes else NO_KEY
+        before = self._last_at(sink, lane)
         for piece in bundle.pieces:
             chosen = [n for n, unit in enumerate(piece.units) if self._lane_of_unit[unit] == lane]
             if chosen:
@@ -149,7 +192,7 @@ class Sinks:
         return Bundle(lane, bundle.number, pieces, last, bundle.floors, bundle.covered, bundle.mark)
 
     def _store(self, sink: int, bundle: Bundle) -> None:
-        lane = self.lanes.setdefault((sink, bundle.lane), Lane())
+        lane = self.lanes.setdefault(self.at(sink, bundle.lane), Lane())
         if not (lane.last < bundle.last or (len(bundle) == 0 and lane.last == bundle.last)):
             raise Violation("output", f"lane {bundle.lane} is given {bundle.last.hex()} after {lane.last.hex()}")
         if bundle.pieces and bundle.pieces[0].tick < lane.mark:
@@ -160,7 +203,8 @@ class Sinks:
             lane.letters += bundle.rows
         elif sink not in self._encoders:
             given = {at: answer for each in bundle.pieces for at, answer in zip(each.ats, each.rows, strict=True)}
-            twice = lane.places & {place_of(at) for at in given}
+            places = {place for held in self._had(sink, bundle.lane) for place in held.places}
+            twice = places & {place_of(at) for at in given}
             if twice:
                 raise Violation("output", f"lane {bundle.lane} keeps two answers for {min(twice).hex()}")
             lane.places |= {place_of(at) for at in given}
@@ -169,6 +213,7 @@ class Sinks:
             messages = self._encoders[sink].encode(bundle.lane, bundle.pieces)
             lane.messages += [(key, value, timestamp) for _, _, key, value, timestamp, _ in messages]
         lane.ticks += [piece.tick for piece in bundle.pieces for _ in piece.ats]
+        lane.units += [unit for piece in bundle.pieces for unit in piece.units]
         lane.last = bundle.last
         self.kept |= set(bundle.floors)
         self.kept -= set(bundle.covered)
@@ -176,10 +221,12 @@ class Sinks:
     def last(self) -> dict[tuple[int, int], OrderKey]:
         """What recovery asks for: per sink and lane."""
         found = {}
-        for sink, lane in self.lanes:
-            units = self._plan.units_of_lanes(lane, lane + 1)
-            if (key := last_of(self.names, LaneName(0, str(sink), lane), units)) is not None:
-                found[sink, lane] = key
+        fronts = {lane for sink, lane in self.lanes if sink == letters_of(0)}
+        for sink in {sink for sink, _ in self.lanes}:
+            for lane in fronts if sink == letters_of(0) else range(self._plan.lanes):
+                units = range(0) if sink == letters_of(0) else self._plan.units_of_lanes(lane, lane + 1)
+                if (key := last_of(self.names, LaneName(0, str(sink), lane), units)) is not None:
+                    found[sink, lane] = key
         return found
 
     def letters(self) -> list[Dead]:
@@ -187,8 +234,12 @@ class Sinks:
         return [letter for lane in self.lanes.values() for letter in lane.letters]
 
     def answers(self, log: Vertex | None, lanes: Iterable[int], start: int = NO_TICK) -> dict[bytes, Answer]:
-        """The answers of a call's log from a tick on; of one that keeps none, none."""
-        found = [self.lanes[log.id, lane] for lane in lanes if log is not None and (log.id, lane) in self.lanes]
+        """The answers of a call's log from a tick on, in all partitions that lanes had; none if none are kept."""
+        if log is None:
+            return {}
+        counts = self._plan.lane_counts
+        places = {each for lane in lanes for each in lane_partitions.partitions_before(counts, lane)}
+        found = [self.lanes[log.id, place] for place in sorted(places) if (log.id, place) in self.lanes]
         return {at: answer for lane in found for at, answer in lane.answers.items() if tick_of(at) >= start}
 
     def floors(self) -> Floors:

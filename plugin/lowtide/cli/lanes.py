@@ -22,7 +22,8 @@ from lowtide.wording import count_of
 def lanes(conf: Conf, job: str, lanes: int | None, as_json: bool) -> None:
     """Show how many lanes JOB has, at most as many workers may each level have; or give it more.
 
-    A job grows to a multiple of what it has. State, output and the partitions of keys stay as they are.
+    A job grows to a multiple of what it has. State and output stay as they are, and keys stay in their partitions of a
+    sink's topic. The topics of staged records and of kept answers get a partition for each new lane.
     """
     with ZooKeeperAccess.of(conf.zookeeper).store(job) as store:
         record = store.record()

@@ -1,4 +1,4 @@
-"""Kafka topics: create, describe, list, delete.
+"""Kafka topics: create, describe, list, widen, delete.
 
 Topics(conf.kafka).create("documents", partitions=4)
 """
@@ -86,11 +86,28 @@ class Topics:
         new = NewTopic(name, num_partitions=partitions, replication_factor=-1, config=dict(config or {}))
         asked = self._client.create_topics([new], operation_timeout=self._limit_s, request_timeout=self._limit_s)
         self._result(asked[name], name)
-        deadline = time.monotonic() + self._limit_s
-        while not self._has_leaders(name, partitions):
-            if time.monotonic() > deadline:
-                raise self._unavailable(f'topic "{name}" was created but has no leaders')
-            time.sleep(LEADER_POLL_S)
+        self._await_leaders(name, partitions, "was created")
+
+    def widen(self, name: str, partitions: int, *, dry: bool = False) -> None:
+        """Give a topic more partitions, and wait until each has a leader.
+
+        Args:
+            name: The topic.
+            partitions: How many it is to have.
+            dry: True to ask only whether Kafka would do it.
+
+        Raises:
+            TopicUnknown: there is none of this name.
+            TopicRefused: Kafka does not allow it, or the topic has as many already.
+            ServiceUnavailable: no broker answered in time.
+        """
+        from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+
+        limits: dict[str, Any] = {"operation_timeout": self._limit_s, "request_timeout": self._limit_s}
+        asked = self._client.create_partitions([NewPartitions(name, partitions)], validate_only=dry, **limits)
+        self._result(asked[name], name)
+        if not dry:
+            self._await_leaders(name, partitions, "was given partitions")
 
     def delete(self, name: str) -> None:
         """Delete a topic and all its records (errors: TopicUnknown, ServiceUnavailable)."""
@@ -200,6 +217,13 @@ class Topics:
         refused = error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL}
         if refused or "SSL handshake failed" in error.str():
             self._refusal = error.str()
+
+    def _await_leaders(self, name: str, partitions: int, what: str) -> None:
+        deadline = time.monotonic() + self._limit_s
+        while not self._has_leaders(name, partitions):
+            if time.monotonic() > deadline:
+                raise self._unavailable(f'topic "{name}" {what} but has no leaders')
+            time.sleep(LEADER_POLL_S)
 
     def _has_leaders(self, name: str, partitions: int) -> bool:
         topic = self._metadata().topics.get(name)

@@ -80,5 +80,6 @@ def barriers_of(
     }
     for vertex in plan.sinks():
         if vertex.level == level and is_staged(vertex.step.sink):
-            barriers[vertex.id].mark_lanes(mark_ticks(vertex.step.sink, plan.slack_ms), start)
+            every = mark_ticks(vertex.step.sink, plan.slack_ms)
+            barriers[vertex.id].mark_lanes(every, start, again=plan.grown != ())
     return barriers

@@ -78,7 +78,7 @@ def refuse_borrowing(plan: Plan, conf: Conf, other: str) -> None:
             )
         asked = job_record(plan)
         try:
-            record.check(replace(asked, job=other))
+            record.check(replace(asked, job=other, grown=record.grown if asked.lanes == record.lanes else ()))
         except RecordDiffers as differs:
             raise FlowError(
                 f'the flow does not order records as job "{other}": {", ".join(differs.fields)} differ',

@@ -38,6 +38,7 @@ def staged_settings(plan: Plan, conf: Conf, job_id: str, generation: int) -> tup
             slack_ms=plan.slack_ms,
             settings=sink.settings(conf),
             workers=plan.parallelism,
+            lane_counts=plan.lane_counts if plan.grown else (),
         )
         found.append(
             StagedSetting(

@@ -19,14 +19,15 @@ from lowtide_snapshots.keys.hashing import HASH_VERSION
 def job_record(plan: Plan) -> JobRecord:
     """Return the record of everything that a plan's order and state depend on (R11)."""
     sources = tuple(f"{v.name}={v.step.source.topic}" for v in plan.sources())
-    return JobRecord(plan.name, plan.slack_ms, plan.units, plan.lanes, "log", HASH_VERSION, sources)
+    return JobRecord(plan.name, plan.slack_ms, plan.units, plan.lanes, "log", HASH_VERSION, sources, plan.grown)
 
 
 def settled(plan: Plan, conf: Conf) -> tuple[Plan, Conf]:
     """Hold a start against the job's record before anything is started for it (R11).
 
     Returns:
-        The plan and the configuration; where that leaves `job.lanes` open, both with those of the record.
+        The plan and the configuration; where that leaves `job.lanes` open, both with those of the record. The plan has
+        the numbers of lanes that the job had before.
 
     Raises:
         AlreadyRunning: what is submitted has begun a life before.
@@ -44,11 +45,12 @@ def settled(plan: Plan, conf: Conf) -> tuple[Plan, Conf]:
 
 
 def _settled(frozen: JobRecord, plan: Plan, conf: Conf) -> tuple[Plan, Conf]:
-    asked = job_record(plan)
+    if conf.job.lanes is not None and conf.job.lanes != frozen.lanes:
+        frozen.check(job_record(plan))
+    plan = replace(plan, lanes=frozen.lanes, grown=frozen.grown)
+    frozen.check(job_record(plan))
     if conf.job.lanes is not None:
-        frozen.check(asked)
         return plan, conf
-    frozen.check(replace(asked, lanes=frozen.lanes))
     if conf.job.parallelism > frozen.lanes:
         raise FlowError(
             f"job.parallelism is {conf.job.parallelism}, but since its first start the job has only {frozen.lanes} "
@@ -57,4 +59,4 @@ def _settled(frozen: JobRecord, plan: Plan, conf: Conf) -> tuple[Plan, Conf]:
             way_out=f"set job.parallelism to {frozen.lanes} or less; or stop the job and give it more lanes: lowtide "
             f"lanes {plan.name} --to {frozen.lanes * -(-conf.job.parallelism // frozen.lanes)}",
         )
-    return replace(plan, lanes=frozen.lanes), replace(conf, job=replace(conf.job, lanes=frozen.lanes))
+    return plan, replace(conf, job=replace(conf.job, lanes=frozen.lanes))

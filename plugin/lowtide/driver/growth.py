@@ -2,33 +2,40 @@
 
 1. the lease and a new incarnation, so that no life runs, and none of an older one begins a delivery
 2. every transactional id that was ever used is claimed, as a start does: nothing becomes durable any more (W10)
-3. the positions that earlier versions wrote by lane are written by hash unit, then taken back: a lane's number will
-   mean other hash units, and a strand's range never does
-4. the record gets the new number
+3. the topics of staged records and of answers are looked at, and Kafka is asked whether they may get partitions
+4. the positions that are kept by lane are written by hash unit, then taken back: a lane's number will mean other hash
+   units, and a strand's range never does
+5. the record gets the new number, and keeps those before
+6. these topics get their partitions (`flow/plan/lane_partitions.py`); a start does it where this broke off
 
-State needs nothing: it is kept by hash unit. Nor do partitions, which follow from the hash unit. Nor do other stores
-than Kafka: they keep positions by hash unit, and of those that earlier versions left by lane it is known how many lanes
-there were (`homes.by_units`).
+State needs nothing: it is kept by hash unit. Nor do the partitions of sinks' topics, which follow from the hash unit.
+Nor do other stores than Kafka: they keep positions by hash unit, and of those that earlier versions left by lane it is
+known how many lanes there were (`homes.by_units`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
+from lowtide.connectors.topics import Topics
 from lowtide.core.operators.order.order import OrderKey
-from lowtide.driver.homes import ANSWERS, STAGED, identity_of
+from lowtide.driver.homes import ANSWERS, STAGED, identity_of, topic_id_of
 from lowtide.driver.opening import LEASE_SLACK_S, Say
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.errors import FlowError
 from lowtide.process.identity import called
+from lowtide.sinks.answers.topics import topic_of_call
 from lowtide.sinks.contract import LaneName
 from lowtide.sinks.kafka.claims import claim
 from lowtide.sinks.kafka.lasts import read_lasts, topic_of, write
 from lowtide.sinks.kafka.lasts_records import last_of, records_of, taken_back
+from lowtide.sinks.own_topics import OwnTopic, open_topics
+from lowtide.sinks.staged.topics import topic_of_sink
 from lowtide.wording import count_of
 from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.job.store import JobStore
@@ -39,7 +46,9 @@ Record = tuple[bytes, bytes | None]
 
 
 def grow(store: JobStore, frozen: JobRecord, lanes: int, conf: Conf, say: Say) -> JobRecord:
-    """Give a job that does not run more lanes; after an error it has as many as before, and this may be repeated.
+    """Give a job that does not run more lanes.
+
+    After an error it has as many as before, and this may be repeated; or it has them, and its next start goes on.
 
     Args:
         store: The job's place, connected.
@@ -53,10 +62,11 @@ def grow(store: JobStore, frozen: JobRecord, lanes: int, conf: Conf, say: Say) -
 
     Raises:
         AlreadyRunning: the job runs.
-        FlowError: it cannot have so many, or something of it is kept by lane.
+        FlowError: it cannot have so many.
         LifeEnded: a life has begun meanwhile.
         LastsUnreadable: a newer version of Lowtide has written its positions.
         ServiceUnavailable: ZooKeeper or Kafka does not answer.
+        TopicRefused: Kafka does not allow a topic of its own to have more partitions.
     """
     refuse_unfit(frozen, lanes, store.stores())
     with fence_ends_life():
@@ -69,16 +79,61 @@ def grow(store: JobStore, frozen: JobRecord, lanes: int, conf: Conf, say: Say) -
             say("claiming the sinks")
             claim(conf.kafka, store.sink_ids(), limit_s)
             store.check(incarnation)
+        own = OwnTopics.there(frozen.job, store.stores(), Topics(conf.kafka))
+        own.open(conf, frozen)
+        own.try_to_widen(conf, lanes)
+        if topic_id:
             topic = topic_of(frozen.job, generation)
             last = read_lasts(conf.kafka, topic, limit_s, say).last
             write(librdkafka_settings(conf.kafka), topic, by_units(last, frozen, incarnation), limit_s)
-        grown = replace(frozen, lanes=lanes)
+        grown = replace(frozen, lanes=lanes, grown=frozen.lane_counts)
         store.set_lanes(incarnation, lanes)
+        own.open(conf, grown)
     return grown
 
 
+@dataclass(frozen=True, slots=True)
+class OwnTopics:
+    """The topics of a job's own with a partition for each lane, as far as they are there.
+
+    Those of sinks and calls that have left the flow may have been deleted; the next start misses any others.
+
+    Attributes:
+        topics: By the name that their ids are kept under.
+        ids: The ids.
+    """
+
+    topics: Mapping[str, OwnTopic]
+    ids: Mapping[str, str]
+
+    @classmethod
+    def there(cls, job: str, stores: Mapping[str, str], access: Topics) -> Self:
+        """Return those of a job, of which its place keeps these ids (errors: ServiceUnavailable)."""
+        topics: dict[str, OwnTopic] = {}
+        for name in stores:
+            if name.startswith(STAGED):
+                topics[name] = topic_of_sink(job, name.removeprefix(STAGED))
+            elif name.startswith(ANSWERS):
+                topics[name] = topic_of_call(job, name.removeprefix(ANSWERS))
+        known = access.names() if topics else []
+        found = access.describe_all([own.name for own in topics.values() if own.name in known])
+        ids = {topic.name: topic.id for topic in found}
+        topics = {name: own for name, own in topics.items() if ids.get(own.name) == topic_id_of(stores[name])}
+        return cls(topics, {name: ids[own.name] for name, own in topics.items()})
+
+    def open(self, conf: Conf, record: JobRecord) -> None:
+        """See that they are there, with a partition for each lane (errors: as of `open_topics`)."""
+        open_topics(self.topics, conf.kafka, record.lanes, self.ids, conf.exchange.max_frame_bytes, record.grown)
+
+    def try_to_widen(self, conf: Conf, lanes: int) -> None:
+        """Ask Kafka whether they may get so many partitions (errors: TopicRefused, ServiceUnavailable)."""
+        access = Topics(conf.kafka)
+        for own in self.topics.values():
+            access.widen(own.name, lanes, dry=True)
+
+
 def refuse_unfit(frozen: JobRecord, lanes: int, stores: Mapping[str, str]) -> None:
-    """Refuse a number of lanes that the job cannot grow to, and a job that keeps something by lane (errors: FlowError).
+    """Refuse a number of lanes that the job cannot grow to, and stores that are known by lane (errors: FlowError).
 
     Args:
         frozen: The job's record.
@@ -99,14 +154,8 @@ def refuse_unfit(frozen: JobRecord, lanes: int, stores: Mapping[str, str]) -> No
             "give the flow another name, and set exchange.units and job.lanes: a new job reads its sources from their "
             "beginning",
         )
-    if by_lane := sorted(name for name in stores if name.startswith((STAGED, ANSWERS))):
-        raise FlowError(
-            f"what the job keeps of {', '.join(by_lane)} is kept by lane, and would be taken for that of others",
-            where=where,
-            way_out="leave its lanes as they are; or give the flow another name, with more job.lanes: a new job reads "
-            "its sources from their beginning",
-        )
-    if unknown := sorted(name for name, known in stores.items() if not identity_of(known)[1]):
+    databases = {name: known for name, known in stores.items() if not name.startswith((STAGED, ANSWERS))}
+    if unknown := sorted(name for name, known in databases.items() if not identity_of(known)[1]):
         raise FlowError(
             f"an earlier version has delivered to {unknown[0]}, by lane, and none that knows hash units since",
             where=where,

@@ -157,8 +157,8 @@ class Homes:
         if not wanted:
             return
         kafka, lanes, known = self._conf.kafka, self._plan.lanes, self._store.stores()
-        ids = {name: id_.partition(AGAIN)[0] for name, id_ in known.items() if name in wanted}
-        found = open_topics(wanted, kafka, lanes, ids, self._conf.exchange.max_frame_bytes)
+        ids = {name: topic_id_of(id_) for name, id_ in known.items() if name in wanted}
+        found = open_topics(wanted, kafka, lanes, ids, self._conf.exchange.max_frame_bytes, self._plan.grown)
         for name in found:
             if self.generation and name.startswith(ANSWERS):
                 found[name] += f"{AGAIN}{self.generation}"
@@ -235,6 +235,11 @@ def identity_of(known: str | None) -> tuple[str | None, int]:
         return None, 0
     identity, _, lanes = known.partition(LANES)
     return identity, int(lanes or 0)
+
+
+def topic_id_of(known: str) -> str:
+    """Return the id of a topic of the job's own, of what is kept of it."""
+    return known.partition(AGAIN)[0]
 
 
 def by_units(last: Mapping[LaneName, OrderKey], plan: Plan, lanes: int) -> dict[LaneName, OrderKey]:

@@ -1,18 +1,24 @@
-"""Topics of a job's own that nobody may lose: made by the first life, and the same ones in each life after."""
+"""Topics of a job's own that nobody may lose: made by the first life, and the same ones in each life after.
+
+They get more partitions when the job gets more lanes (`flow/plan/lane_partitions.py`): by `lowtide lanes`, or if that
+broke off, by the next start.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
 from lowtide.conf import KafkaConf
+from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.sender import SLACK_BYTES
 from lowtide.connectors.topics import Topic, TopicExists, Topics
 from lowtide.errors import FlowError, TopicUnknown
 from lowtide.sinks.errors import LastsLost
 from lowtide.sinks.kafka.lasts import GONE_S, asked_again
+from lowtide.sinks.staged.growth import end_carriers
 from lowtide.wording import count_of
 
 __all__ = ["OwnTopic", "open_topics"]
@@ -35,6 +41,7 @@ class OwnTopic(NamedTuple):
         step: The sink or step that it is of, as in errors.
         unknown: The meaning of records in it that the job knows nothing of, with what to do.
         lost: What to do if it is gone.
+        carried: Whether carriers read it: those of lives with fewer lanes have to end before there are more partitions.
     """
 
     name: str
@@ -42,12 +49,18 @@ class OwnTopic(NamedTuple):
     step: str
     unknown: str
     lost: str
+    carried: bool = False
 
 
 def open_topics(
-    topics: Mapping[str, OwnTopic], kafka: KafkaConf, lanes: int, known: Mapping[str, str], max_record_bytes: int
+    topics: Mapping[str, OwnTopic],
+    kafka: KafkaConf,
+    lanes: int,
+    known: Mapping[str, str],
+    max_record_bytes: int,
+    grown: Sequence[int] = (),
 ) -> dict[str, str]:
-    """See that topics are there and are the ones they were; make those that are new.
+    """See that topics are there and are the ones they were; make those that are new, and widen those of fewer lanes.
 
     Args:
         topics: The topics by sink or step.
@@ -55,6 +68,7 @@ def open_topics(
         lanes: Number of lanes.
         known: What an earlier life's call returned.
         max_record_bytes: The largest record.
+        grown: The numbers of lanes that the job had before.
 
     Returns:
         By sink or step the cluster's id of its topic.
@@ -63,7 +77,7 @@ def open_topics(
         LastsLost: a topic is gone, or another one.
         FlowError: a topic does not fit.
         ServiceUnavailable: no broker answers in time.
-        TopicRefused: Kafka does not allow a topic to be made.
+        TopicRefused: Kafka does not allow a topic to be made, or to have more partitions.
     """
     access, found = Topics(kafka), dict[str, str]()
     for key, own in topics.items():
@@ -78,7 +92,11 @@ def open_topics(
             raise _lost(own, "is gone", kafka)
         if known.get(key, topic.id) != topic.id:
             raise _lost(own, "has been replaced by another", kafka)
-        _refuse_unfit(topic, lanes)
+        _refuse_unfit(topic, lanes, grown)
+        if topic.partitions < lanes:
+            if own.carried:
+                end_carriers(librdkafka_settings(kafka), own.name, topic.partitions, lanes, denied_s)
+            access.widen(own.name, lanes)
         if key not in known and any(access.ends([topic], undecided=True).values()):
             raise FlowError(
                 f'topic "{own.name}" has records, but the job has written none: they are of another job of this name, '
@@ -96,8 +114,8 @@ def _described(access: Topics, name: str) -> Topic | None:
     return None
 
 
-def _refuse_unfit(topic: Topic, lanes: int) -> None:
-    if topic.partitions != lanes:
+def _refuse_unfit(topic: Topic, lanes: int, grown: Sequence[int]) -> None:
+    if topic.partitions not in (*grown, lanes):
         raise FlowError(
             f'topic "{topic.name}" has {count_of(topic.partitions, "partition")}, and the job '
             f"{count_of(lanes, 'lane')}: each lane has a partition",

@@ -111,7 +111,8 @@ def _know(core: WorkerCore, deployment: Deployment) -> None:
         own = core.barriers[log.id].lanes
         if lasts := {lane: deployment.last[log.id, lane] for lane in own if (log.id, lane) in deployment.last}:
             topic = answers_topic(core.plan.name, ask.ask.name)
-            core.know(ask.ask.id, *read_answers(deployment.producer, topic, lasts, deployment.start, limit_s))
+            counts = core.plan.lane_counts
+            core.know(ask.ask.id, *read_answers(deployment.producer, topic, lasts, deployment.start, limit_s, counts))
 
 
 def early_of(core: WorkerCore, optimism: Optimism | None, max_bytes: int) -> dict[int, Early | CycleInbox]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import pickle
+from dataclasses import dataclass, replace
 
 import pytest
+from staged_to import StagedTo
 
+import lowtide as lt
+from lowtide.conf import Conf
 from lowtide.core.operators.order.order import OrderKey
+from lowtide.driver.carriages import staged_settings
 from lowtide.driver.growth import by_units, refuse_unfit
 from lowtide.errors import FlowError
+from lowtide.flow.plan.compiler import compile_flow
 from lowtide.sinks.contract import LaneName
 from lowtide.sinks.kafka.lasts_records import durable_of, last_of, records_of
 from lowtide_snapshots.job.record import JobRecord
@@ -30,10 +36,25 @@ def test_a_job_with_a_lane_for_more_than_half_of_its_units_cannot_grow() -> None
     assert "as many lanes as it can have" in str(caught.value)
 
 
-def test_what_is_kept_by_lane_holds_a_job_at_its_lanes() -> None:
-    refuse_unfit(FROZEN, 12, {"postgres:default": "an id@lanes=3"})
-    with pytest.raises(FlowError, match="of answers:price, staged:lake is kept by lane"):
-        refuse_unfit(FROZEN, 12, {"staged:lake": "an id", "answers:price": "one", "postgres:default": "an id@lanes=3"})
+def test_staged_sinks_and_kept_answers_grow_with_a_job() -> None:
+    refuse_unfit(FROZEN, 12, {"staged:lake": "an id", "answers:price": "one@2", "postgres:default": "an id@lanes=3"})
+
+
+@dataclass(frozen=True)
+class Order:
+    user: str
+
+
+def test_carriers_know_which_of_their_lanes_a_growth_has_made() -> None:
+    flow = lt.Flow("shop")
+    flow.read("orders", lt.kafka("orders", lt.json(Order))).write("lake", StagedTo("a lake", Order))
+    plan = compile_flow(flow, parallelism=2, lanes=8)
+    for grown, births in (((), ()), ((2, 4), (0, 0, 1, 1, 2, 2, 2, 2))):
+        (setting,) = staged_settings(replace(plan, grown=grown), Conf(), "id", 0)
+        _, carriage = pickle.loads(setting.pickled)
+        assert (setting.lanes, carriage.lanes) == (8, 8)
+        assert [carriage.births_of(partition) for partition in range(8)] == [*(births or (0,) * 8)]
+        assert [carriage.lane_of(partition) for partition in (0, 4, 2, 5)] == ([0, 1, 2, 3] if grown else [0, 4, 2, 5])
 
 
 def test_a_store_that_was_delivered_to_by_lane_alone_is_first_taken_over() -> None:

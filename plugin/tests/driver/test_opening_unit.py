@@ -185,7 +185,13 @@ def test_lanes_that_nobody_names_are_those_of_the_record() -> None:
     more = Conf.load(overrides={"job.parallelism": 5})
     with pytest.raises(FlowError, match=r"(?s)5.*has only 4 lanes.*set job.parallelism to 4 or less"):
         _settled(frozen, deployment(parallelism=5).plan, more)
+    grown = replace(frozen, lanes=8, grown=(2, 4))
+    plan, conf = _settled(grown, deployment().plan, fewer)
+    assert (plan.lanes, conf.job.lanes, plan.grown, job_record(plan)) == (8, 8, (2, 4), grown)
+    assert _settled(grown, plan, fewer) == (plan, conf)
     named = Conf.load(overrides={"job.parallelism": 2, "job.lanes": 2})
+    with pytest.raises(RecordDiffers, match=r"set job\.lanes to 8 again"):
+        _settled(grown, deployment().plan, named)
     with pytest.raises(RecordDiffers, match=r"set job\.lanes to 4 again"):
         _settled(frozen, deployment().plan, named)
     with pytest.raises(RecordDiffers, match="units"):

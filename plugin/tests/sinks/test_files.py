@@ -7,6 +7,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -653,6 +654,23 @@ def test_each_end_of_a_period_is_marked(roll_ms: int) -> None:
     every_ms = Files("/lake/{tick:%Y-%m-%d}/", lt.parquet(Order), roll_ms).mark_every_ms
     assert roll_ms % every_ms == 0
     assert 500 <= every_ms <= 1_000 or every_ms == roll_ms < 1_000
+
+
+def test_a_job_that_gets_more_lanes_goes_on_in_its_folders(one: Any, tmp_path: Path) -> None:
+    """A folder is complete once the new lanes have passed it as well."""
+    sink = sink_of(tmp_path)
+    wider = sink.carrier(carriage(sink, lanes=4, lane_counts=(2, 4)))
+    wider.open(dict.fromkeys(range(4), 0))
+    with closing(wider):
+        for lane in range(4):
+            assert not list(tmp_path.rglob("orders.done.json"))
+            wider.take(lane, [StagedRow(0, FIRST_MS, None, value_of(lane))])
+            wider.mark(lane, FIRST_MS + HOUR_MS)
+            wider.settle(0.0)
+    (done,) = tmp_path.rglob("orders.done.json")
+    assert json.loads(done.read_text())["rows"] == 4
+    with pytest.raises(PlaceTaken, match="lanes 2, not 1"):
+        sink.carrier(carriage(sink, lanes=1)).open({0: 0})
 
 
 def test_a_staged_record_that_does_not_fit_is_named(one: Any) -> None:

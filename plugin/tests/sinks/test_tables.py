@@ -317,6 +317,27 @@ def test_a_table_that_was_replaced_or_restored_is_refused(make: Make, tmp_path: 
 
 
 @both
+def test_a_job_that_gets_more_lanes_goes_on_in_its_table(make: Make, tmp_path: Path) -> None:
+    """And a carrier that knows fewer neither adds rows again nor has others do so."""
+    sink, log, begin = make(tmp_path), small_log(5), kept()
+    read_to_the_end(Reader(log, carrier_of(sink, tmp_path), begin), random.Random(5))
+    more = log_of(random.Random(6), LANES, 60, lambda number: value(1_000 + number), FIRST_MS, 1000)
+    grown = Log(log.lanes | {LANES + lane: entries for lane, entries in more.lanes.items()})
+    begin |= dict.fromkeys(range(LANES, 2 * LANES), 0)
+    read_to_the_end(Reader(grown, carrier_of(sink, tmp_path, lanes=2 * LANES), begin), random.Random(6))
+    expected = Counter([*range(len(log.rows)), *range(1_000, 1_000 + len(more.rows))])
+    assert numbers(sink, tmp_path) == expected
+    earlier = carrier_of(sink, tmp_path)
+    if sink.kind == "Delta":  # Each lane has a transaction of its own.
+        assert earlier.open(kept()).keys() == kept().keys()
+    else:
+        with pytest.raises(CommitConflict, match="rows of more lanes than this carrier knows"):
+            earlier.open(kept())
+    read_to_the_end(Reader(grown, carrier_of(sink, tmp_path, lanes=2 * LANES), begin), random.Random(7))
+    assert numbers(sink, tmp_path) == expected
+
+
+@both
 def test_another_job_of_the_name_has_a_position_of_its_own(make: Make, tmp_path: Path) -> None:
     sink = make(tmp_path)
     for job_id in ("5f", "60"):

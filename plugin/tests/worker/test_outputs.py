@@ -132,6 +132,26 @@ def scored(order: Order) -> Order:
     return order
 
 
+def test_new_lanes_write_to_new_partitions_of_what_is_kept_by_lane() -> None:
+    """R12: and a part of each lane that there was to the partition that this had; marks come behind their records."""
+    flow = lt.Flow("shop")
+    orders = flow.read("orders", lt.kafka("orders", lt.json(Order))).key_by("user")
+    orders.call("score", scored, timeout=lt.seconds(1)).write("shelf", StagedTo("shelf", Order, "user"))
+    plan = replace(compile_flow(flow, parallelism=2, lanes=8), grown=(2, 4))
+    given, delivery, _ = outputs(deployment(plan=plan))
+    ((sink,), (log,)) = plan.sinks(), plan.those(Answers)
+    ats = [OrderKey(30, 0, 7).packed()]
+    for lane in range(8):
+        given.give(sink.id, Bundle(lane, 1, [Piece(30, ats, [Order("ann", 1)], [16 * lane])], ats[-1], (), mark=50))
+        given.give(log.id, Bundle(lane, 1, [Piece(30, ats, [Answer(b"a score")])], ats[-1], ()))
+    written = {vertex: [each for each in delivery.packets if each.sink == vertex] for vertex in (sink.id, log.id)}
+    for packets, count in ((written[sink.id], 2), (written[log.id], 1)):
+        partitions = [{message[1] for message in packet.messages} for packet in packets]
+        assert partitions == [{0}, {4}, {2}, {5}, {1}, {6}, {3}, {7}]
+        assert {len(packet.messages) for packet in packets} == {count}
+        assert [packet.mark.lane.lane for packet in packets if packet.mark is not None] == list(range(8))
+
+
 def test_answers_are_delivered_as_records_are_and_count_as_none() -> None:
     flow = lt.Flow("shop")
     orders = flow.read("orders", lt.kafka("orders", lt.json(Order))).key_by("user")

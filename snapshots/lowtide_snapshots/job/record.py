@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any, Self
 
 from lowtide_snapshots.errors import RecordDamaged, RecordDiffers, RecordRefused, RecordTooNew
 
-RECORD_FORMAT = 1
+RECORD_FORMAT = 2
+"""Of a job that has grown; one that never has is written as format 1, which has no `grown`."""
 
 _SETTINGS = {"slack_ms": "job.slack_ms", "units": "exchange.units", "lanes": "job.lanes"}
 """A field's name in the configuration."""
@@ -32,6 +34,7 @@ class JobRecord:
         hash_version: of the key hash.
         sources: one "source=topic" for each source of the flow; sorted, in whatever order they were given. They may
             become more, never fewer.
+        grown: the numbers of lanes that it had before, ascending; empty if it has never grown.
     """
 
     job: str
@@ -41,6 +44,7 @@ class JobRecord:
     timestamps: str
     hash_version: int
     sources: tuple[str, ...]
+    grown: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(sorted(self.sources)))
@@ -52,6 +56,19 @@ class JobRecord:
             value = getattr(self, name)
             if not isinstance(value, str) or not value:
                 raise RecordRefused(f"{name} is {value!r}", where="the job's record", way_out="give a text")
+        if not all(type(lanes) is int and lanes >= 1 for lanes in self.grown) or any(
+            after <= before or after % before for before, after in pairwise(self.lane_counts)
+        ):
+            raise RecordRefused(
+                f"grown is {list(self.grown)!r}, and lanes is {self.lanes}",
+                where="the job's record",
+                way_out="give ascending numbers, each a multiple of the one before",
+            )
+
+    @property
+    def lane_counts(self) -> tuple[int, ...]:
+        """The numbers of lanes that the job has had, the current one last."""
+        return (*self.grown, self.lanes)
 
     def units_of_lane(self, lane: int) -> range:
         """The hash units of a lane."""
@@ -63,10 +80,12 @@ class JobRecord:
         Raises:
             RecordDiffers: with every field that differs and both its values.
         """
+        # What it had before is only asked for by somebody who knows what it has.
+        others = ("sources",) if asked.lanes == self.lanes else ("sources", "grown")
         differing = tuple(
             field.name
             for field in fields(self)
-            if field.name != "sources" and getattr(self, field.name) != getattr(asked, field.name)
+            if field.name not in others and getattr(self, field.name) != getattr(asked, field.name)
         )
         gone = sorted({*self.sources} - {*asked.sources})
         if gone and not differing:
@@ -95,7 +114,9 @@ class JobRecord:
     def to_json(self) -> str:
         """The record as JSON, the same text for equal records."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return json.dumps({"format": RECORD_FORMAT} | values, sort_keys=True)
+        if not self.grown:
+            del values["grown"]
+        return json.dumps({"format": RECORD_FORMAT if self.grown else 1} | values, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -117,11 +138,13 @@ class JobRecord:
                 f"the job's record has format {found}; this version of Lowtide reads up to {RECORD_FORMAT}",
                 way_out="use the version of Lowtide that the job was started with, or a newer one",
             )
+        if found == 1:
+            values.setdefault("grown", [])
         wrong = set(values) ^ {field.name for field in fields(cls)}
-        if wrong:
-            raise _damaged(f"missing or unknown fields: {', '.join(sorted(wrong))}")
+        if wrong or bool(values["grown"]) != (found > 1):
+            raise _damaged(f"missing or unknown fields: {', '.join(sorted(wrong)) or 'grown'}")
         try:
-            return cls(**values | {"sources": _texts(values["sources"])})
+            return cls(**values | {"sources": _texts(values["sources"]), "grown": tuple(values["grown"])})
         except (RecordRefused, TypeError) as error:
             raise _damaged(str(error)) from error
 
@@ -139,7 +162,7 @@ def _texts(values: Any) -> Iterable[str]:
 
 def _text(record: JobRecord, name: str) -> str:
     value = getattr(record, name)
-    return ", ".join(value) or "none" if isinstance(value, tuple) else repr(value)
+    return ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else repr(value)
 
 
 def _damaged(why: str) -> RecordDamaged:

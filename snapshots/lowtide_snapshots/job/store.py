@@ -139,14 +139,15 @@ class JobStore:
         self._put(incarnation, self._paths.record, data, data.__ne__)
 
     def set_lanes(self, incarnation: int, lanes: int) -> None:
-        """Give the job's record another number of lanes.
+        """Give the job's record another number of lanes; it keeps those that there were.
 
         Raises:
             Fenced: the life is over.
         """
         frozen = self.record()
         assert frozen is not None, "the job has a record"
-        data = replace(frozen, lanes=lanes).to_json().encode()
+        grown = frozen if frozen.lanes == lanes else replace(frozen, lanes=lanes, grown=frozen.lane_counts)
+        data = grown.to_json().encode()
         self._put(incarnation, self._paths.record, data, data.__ne__)
 
     def record(self) -> JobRecord | None:

@@ -12,6 +12,11 @@ FORMAT_1 = (
     '{"format": 1, "hash_version": 1, "job": "index", "lanes": 4, "slack_ms": 2, '
     '"sources": ["documents=docs", "words=w"], "timestamps": "log", "units": 128}'
 )
+GROWN = dataclasses.replace(RECORD, lanes=32, grown=(4, 8))
+FORMAT_2 = (
+    '{"format": 2, "grown": [4, 8], "hash_version": 1, "job": "index", "lanes": 32, "slack_ms": 2, '
+    '"sources": ["documents=docs", "words=w"], "timestamps": "log", "units": 128}'
+)
 OTHERS: list[tuple[str, Any, str, str]] = [
     ("job", "other", "'index'", "'other'"),
     ("slack_ms", 5, "2", "5"),
@@ -19,6 +24,7 @@ OTHERS: list[tuple[str, Any, str, str]] = [
     ("lanes", 8, "4", "8"),
     ("timestamps", "create", "'log'", "'create'"),
     ("hash_version", 2, "1", "2"),
+    ("grown", (2,), "none", "2"),
 ]
 
 
@@ -26,6 +32,16 @@ def test_format_1_stays_as_it_is() -> None:
     assert RECORD.to_json() == FORMAT_1
     assert JobRecord.from_json(FORMAT_1) == RECORD
     assert JobRecord.from_json(FORMAT_1.encode()) == RECORD
+
+
+def test_a_job_that_has_grown_is_no_record_for_earlier_versions() -> None:
+    """They would take a lane for the partition of its number."""
+    assert GROWN.to_json() == FORMAT_2
+    assert JobRecord.from_json(FORMAT_2) == GROWN
+    assert (RECORD.lane_counts, GROWN.lane_counts) == ((4,), (4, 8, 32))
+    with pytest.raises(RecordDiffers) as raised:
+        GROWN.check(RECORD)
+    assert raised.value.fields == ("lanes",), "what it had before is nobody's setting"
 
 
 def test_every_field_of_the_record_is_held_against_what_is_asked() -> None:
@@ -65,8 +81,8 @@ def test_the_order_in_which_sources_are_named_does_not_matter() -> None:
 
 
 def test_a_record_of_a_newer_version_is_refused_as_such() -> None:
-    with pytest.raises(RecordTooNew, match=r"(?s)format 2.*up to 1.*newer"):
-        JobRecord.from_json('{"format": 2, "what": "nobody knows yet"}')
+    with pytest.raises(RecordTooNew, match=r"(?s)format 3.*up to 2.*newer"):
+        JobRecord.from_json('{"format": 3, "what": "nobody knows yet"}')
 
 
 @pytest.mark.parametrize(
@@ -82,6 +98,13 @@ def test_a_record_of_a_newer_version_is_refused_as_such() -> None:
         FORMAT_1.replace('"timestamps": "log"', '"timestamps": null'),
         FORMAT_1.replace('["documents=docs", "words=w"]', '"ab"'),
         FORMAT_1[:40],
+        FORMAT_1.replace('"hash', '"grown": [2], "hash'),
+        FORMAT_1.replace('"format": 1', '"format": 2'),
+        FORMAT_2.replace("[4, 8]", "[]"),
+        FORMAT_2.replace("[4, 8]", "[8, 4]"),
+        FORMAT_2.replace("[4, 8]", "[4, 6]"),
+        FORMAT_2.replace("[4, 8]", '["4"]'),
+        FORMAT_2.replace("[4, 8]", "4"),
     ],
 )
 def test_what_is_no_record_is_damaged(text: str) -> None:

@@ -224,7 +224,9 @@ def test_a_job_gets_more_lanes_and_keeps_all_else(place: Any) -> None:
     mine.freeze(first)
     life = place.living(mine)
     mine.set_lanes(life, 8)
-    assert place.open().record() == dataclasses.replace(first, lanes=8)
+    assert place.open().record() == dataclasses.replace(first, lanes=8, grown=(4,))
+    mine.set_lanes(life, 8)
+    assert place.open().record() == dataclasses.replace(first, lanes=8, grown=(4,)), "asked again after a lost answer"
     place.expire(mine)
     place.living(place.open())
     with pytest.raises(Fenced):

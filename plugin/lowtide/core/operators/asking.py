@@ -92,6 +92,8 @@ class AskNode(CallNode):
     def go_on(self, min_time: int, feed: Feed, portion: Portion) -> int:
         """Ask about what has become certain, as far as there is room; return the tick below which all is durable."""
         cleared = min_time if self._cleared is None else min(min_time, self._cleared)
+        if self._known and self._outlived:
+            self._known.clear()
         if self._log is not None:
             self._log.rest(min_time)
         if not self._at_once:

@@ -96,6 +96,7 @@ class Barrier:
         self._given: dict[int, Floor] = {}
         self._max_bundle_records = max_bundle_records
         self._mark_every, self._mark = 0, NO_TICK
+        self._unmarked = False
         self._own = own = tuple(sorted(lanes))
         assert own, "a barrier owns one lane at least"
         self._begun = {lane: key.packed() for lane, key in (last or {}).items() if lane in own}
@@ -115,7 +116,7 @@ class Barrier:
         self._resting: deque[tuple[int, int]] = deque()
         self._kept_time = NO_TICK
 
-    def mark_lanes(self, every: int, start: int = NO_TICK) -> None:
+    def mark_lanes(self, every: int, start: int = NO_TICK, *, again: bool = False) -> None:
         """Give each lane a mark when min time has passed it, by which the sink knows that the lane is complete below.
 
         A strand's mark is that of each of its lanes. One that had a later mark in an earlier life keeps it: of a lane
@@ -124,10 +125,12 @@ class Barrier:
         Args:
             every: The distance of marks in ticks.
             start: The min time at which the life begins: marks up to it are durable, or say nothing.
+            again: Whether to give the last of these once more, as partitions that a growth made have not had it.
         """
         self._mark_every, self._mark = every, start // every * every
+        self._unmarked = again and self._mark > 0
         for lane in self._lanes.values():
-            lane.marked = self._mark
+            lane.marked = NO_TICK if self._unmarked else self._mark
 
     def __len__(self) -> int:
         """Return the number of records and tombstones that wait for min time."""
@@ -155,8 +158,7 @@ class Barrier:
 
     def mark_due(self, min_time: int) -> bool:
         """Return whether lanes are to be marked once everything below min time is released."""
-        every = self._mark_every
-        return every > 0 and min_time // every * every > self._mark
+        return self._unmarked or self._passes_mark(min_time)
 
     @property
     def kept_time(self) -> int:
@@ -208,7 +210,8 @@ class Barrier:
             self._found.clear()
         if self._keeps_floors:
             self.rest(self.released)
-        if not self._due_mark() and not released:
+        unmarked, self._unmarked = self._unmarked, False
+        if not (self._due_mark() or released or unmarked):
             return []
         return [bundle for lane in self._lanes if (bundle := self._next(lane)) is not None]
 
@@ -231,6 +234,11 @@ class Barrier:
     def passed(self, unit: int, at: bytes) -> bool:
         """Return whether a record of a hash unit lies at or below what its lane had when the life began."""
         return bool(self._found) and at <= self._found.get(self._lane_of_unit[unit], NO_KEY)
+
+    @property
+    def resumes(self) -> bool:
+        """True while records may come that an earlier life has delivered."""
+        return bool(self._found)
 
     def kept(self) -> dict[int, OrderKey]:
         """By lane the order key up to which records are durable, of lanes that have any."""
@@ -340,9 +348,13 @@ class Barrier:
         while self._resting and self._resting[0][0] <= self._kept_version:
             self._kept_time = self._resting.popleft()[1]
 
+    def _passes_mark(self, min_time: int) -> bool:
+        every = self._mark_every
+        return every > 0 and min_time // every * every > self._mark
+
     def _due_mark(self) -> bool:
         """Note the newest mark that min time has passed; return whether there is one that was not there before."""
-        if not self.mark_due(self.released):
+        if not self._passes_mark(self.released):
             return False
         self._mark = self.released // self._mark_every * self._mark_every
         for state in self._lanes.values():

@@ -51,6 +51,11 @@ class CallNode(Holding):
         self.reused = 0
         self.first_open: int | None = None
 
+    @property
+    def _outlived(self) -> bool:
+        """True once no record comes any more that an earlier life has asked about: what is known besides is others'."""
+        return self._log is not None and not self._log.resumes
+
     # -- as it begins ----------------------------------------------------------------------------------------------
 
     def keep_in(self, vertex: int, log: Barrier) -> None:

@@ -120,6 +120,8 @@ class CompletingNode(CallNode):
         if not self._ended:
             self._now = max(self._now, min_time)
         self._furthest = max(self._furthest, min_time - 1)  # What lies at min time itself is not due yet.
+        if self._known and self._outlived:
+            self._known.clear()
         if self._log is not None:
             self._log.rest(min_time)
         self._begin()

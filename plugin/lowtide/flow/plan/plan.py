@@ -119,6 +119,7 @@ class Plan:
         parameters: The value of each parameter that the flow has asked for.
         hooks: Functions that hear of commits, in the driver.
         early_keys: Whether the workers of a last level have a min time each, and none waits for the frames of another.
+        grown: The numbers of lanes that the job had before, ascending.
     """
 
     name: str
@@ -133,6 +134,12 @@ class Plan:
     parameters: Mapping[str, Value] = field(default_factory=dict, hash=False)
     hooks: Hooks = field(default_factory=Hooks, hash=False)
     early_keys: bool = False
+    grown: tuple[int, ...] = ()
+
+    @property
+    def lane_counts(self) -> tuple[int, ...]:
+        """The numbers of lanes that the job has had, the current one last; see `lane_partitions`."""
+        return (*self.grown, self.lanes)
 
     def children(self, vertex: int) -> tuple[Vertex, ...]:
         """Return the vertices that take this one's records, in the order they were written.

@@ -10,6 +10,7 @@ from lowtide.core.operators.order.bundle import Piece
 from lowtide.core.operators.order.order import delivered_ms
 from lowtide.core.operators.plain.sink import Message
 from lowtide.core.operators.questions import Answer
+from lowtide.flow.plan.lane_partitions import partition_of_lane
 from lowtide.flow.plan.own_topics import answers_topic
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.steps.steps import Answers, CallFailed
@@ -31,10 +32,12 @@ class AnswersEncoder:
     def __init__(self, plan: Plan, vertex: Vertex[Answers]) -> None:
         self._topic = answers_topic(plan.name, plan.vertices[vertex.parents[0]].name)
         self._slack_ms = plan.slack_ms
+        self._partitions = partition_of_lane(plan.lane_counts)
 
     def encode(self, lane: int, pieces: list[Piece]) -> list[Message]:
         """Return the answers of a lane's pieces as messages, in order."""
         messages: list[Message] = []
+        partition = self._partitions[lane]
         for piece in pieces:
             timestamp = delivered_ms(piece.tick, self._slack_ms)
             for at, answer in zip(piece.ats, piece.rows, strict=True):
@@ -43,7 +46,7 @@ class AnswersEncoder:
                 headers: Any = [(ASKED, answer.asked)]
                 if failure is not None:
                     headers.append((FAILED, b"1"))
-                messages.append((self._topic, lane, at, value, timestamp, headers))
+                messages.append((self._topic, partition, at, value, timestamp, headers))
         return messages
 
 

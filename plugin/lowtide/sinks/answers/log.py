@@ -1,19 +1,21 @@
 """The answers of one call in Kafka: what a life reads as it begins, and what none will need any more.
 
-Answers are delivered once and in the order of their records, so a lane is sorted by order key: places are found by
-halving. Kafka's own search by time would meet the markers of transactions, which have the broker's time: where a job
-reads an old log, each of them is later than all answers.
+Answers are delivered once and in the order of their records, so a partition is sorted by order key: places are found
+by halving. More lanes change nothing of that, as what they write lies above all that the lanes before had. Kafka's own
+search by time would meet the markers of transactions, which have the broker's time: where a job reads an old log, each
+of them is later than all answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from lowtide.core.operators.order.order import OrderKey, tick_of
 from lowtide.core.operators.questions import Answer
 from lowtide.errors import ServiceUnavailable
+from lowtide.flow.plan.lane_partitions import partitions_before
 from lowtide.sinks.answers.encoder import answer_of
 from lowtide.sinks.errors import LastsLost
 from lowtide.sinks.staged.partitions import SETTINGS, patiently
@@ -27,18 +29,25 @@ OWN: dict[str, Any] = {"group.id": GROUP, "fetch.wait.max.ms": 10, "error_cb": l
 
 
 def read_answers(
-    settings: Mapping[str, Any], topic: str, lasts: Mapping[int, OrderKey], tick: int, limit_s: float
+    settings: Mapping[str, Any],
+    topic: str,
+    lasts: Mapping[int, OrderKey],
+    tick: int,
+    limit_s: float,
+    counts: Sequence[int] = (),
 ) -> tuple[dict[bytes, Answer], bytes | None]:
     """Return all answers from a tick on, by the packed order key of their record; 4 us of CPU for each.
 
-    With them comes the order key from which on none is missing in any lane; None if there are none.
+    With them comes the order key from which on none is missing in any lane; None if there are none. Of a job that has
+    grown there are answers of other lanes among them, as a lane's may be in the partition of the one that it was in.
 
     Args:
         settings: librdkafka's, of the way in.
         topic: The topic.
-        lasts: By lane, which is a partition, the order key up to which it is delivered.
+        lasts: By lane the order key up to which it is delivered.
         tick: The tick.
         limit_s: How long Kafka may give nothing.
+        counts: The numbers of lanes that the job has had, the current one last; none if a lane is a partition.
 
     Raises:
         LastsLost: the last answer of a lane is not there.
@@ -47,8 +56,9 @@ def read_answers(
     wanted = {lane: key.packed() for lane, key in lasts.items() if key.tick >= tick}
     if not wanted:
         return {}, None
+    places = {lane: partitions_before(counts, lane) if counts else [lane] for lane in wanted}
     with _Log(settings, topic, limit_s) as log:
-        starts, ends = log.bounds(wanted, undecided=True)
+        starts, ends = log.bounds(sorted({each for some in places.values() for each in some}), undecided=True)
         found: dict[bytes, Answer] = {}
         firsts: dict[int, bytes] = {}
         for message in log.read(log.places(starts, ends, tick), ends):
@@ -58,10 +68,13 @@ def read_answers(
         if last not in found:
             raise LastsLost(
                 f'the topic "{topic}" lacks the last answer that was kept, of tick {tick_of(last)}',
-                where=f"{log.where}, partition {lane}",
+                where=f"{log.where}, partition {' or '.join(map(str, places[lane]))}",
                 way_out="restore the topic; or give the job another name: a new job asks about everything again",
             )
-    return found, max(firsts.values(), default=None)
+    # One that a growth has made, and nobody has cut, lacks nothing before its first: it was not there.
+    whole = {each for each in firsts if counts and each >= counts[0] and not starts[each]}
+    since = [first for each, first in firsts.items() if each not in whole] or firsts.values()
+    return found, max(since, default=None)
 
 
 def cut_answers(settings: Mapping[str, Any], topic: str, lanes: int, tick: int, limit_s: float) -> dict[int, int]:

@@ -15,13 +15,15 @@ def keeping_calls(plan: Plan) -> list[str]:
 
 def answers_topics(plan: Plan) -> dict[str, OwnTopic]:
     """Return the topics of answers by call."""
-    return {
-        call: OwnTopic(
-            answers_topic(plan.name, call),
-            holds=f'the answers of call "{call}" are kept',
-            step=f'call "{call}"',
-            unknown="give the job, or the call, another name; or delete the topic once no job writes it",
-            lost="restore the topic; or give the job another name: a new job asks about everything again",
-        )
-        for call in keeping_calls(plan)
-    }
+    return {call: topic_of_call(plan.name, call) for call in keeping_calls(plan)}
+
+
+def topic_of_call(job: str, call: str) -> OwnTopic:
+    """Return the topic of the answers of one call."""
+    return OwnTopic(
+        answers_topic(job, call),
+        holds=f'the answers of call "{call}" are kept',
+        step=f'call "{call}"',
+        unknown="give the job, or the call, another name; or delete the topic once no job writes it",
+        lost="restore the topic; or give the job another name: a new job asks about everything again",
+    )

@@ -72,11 +72,11 @@ class PutsCarrier:
 
     def take(self, lane: int, rows: Sequence[StagedRow]) -> None:
         """Have a lane's rows put; it waits while many wait (errors: as `settle`)."""
-        generation, values = self._carriage.generation, self._values
+        generation, births, values = self._carriage.generation, self._carriage.births_of(lane), self._values
         puts = []
         for row in rows:
             assert row.key is not None, "the key of a put is never None"
-            puts.append(Put(row.key.decode(), values(row.value), version_of(generation, row.offset)))
+            puts.append(Put(row.key.decode(), values(row.value), version_of(generation, row.offset, births)))
         if puts:
             self._line_of[lane].add(lane, puts)
 
@@ -208,7 +208,9 @@ class _Line:
                     before, last = len(given), None
                     while given and size < BATCH_BYTES and (len(puts) < BATCH_PUTS or given[0].key in puts):
                         last = given.popleft()
-                        puts[last.key] = last
+                        # Another lane may have had the key before: what that one still has of it comes late.
+                        if last.key not in puts or puts[last.key].version < last.version:
+                            puts[last.key] = last
                         size += len(last.value or b"")
                     self._ahead -= before - len(given)
                     if last is not None:

@@ -100,15 +100,17 @@ class SharedNames(Protocol):
         """Return whether a record under one name may have the address of one under the other; each way is asked."""
 
 
-def version_of(generation: int, offset: int) -> int:
+def version_of(generation: int, offset: int, births: int = 0) -> int:
     """Return the version of a put: those of a later output generation, which delivers everything again, win.
 
-    A key stays in its lane, and a lane in its partition, so offsets ascend for each key.
+    So do those of a partition that a later growth of the job has made. A key stays in its partition, where offsets
+    ascend, or moves to one that is made later.
 
     Args:
-        generation: Output generation, below 32,768.
+        generation: Output generation.
         offset: Offset in the staged log, below 2 ** 48.
+        births: The number of the growth that made the partition; with the generation below 32,768.
     """
-    assert generation < 1 << 15, "a version has 63 bits"
+    assert generation + births < 1 << 15, "a version has 63 bits"
     assert offset < 1 << OFFSET_BITS, "a version has 48 bits for the offset"
-    return generation << OFFSET_BITS | offset
+    return generation + births << OFFSET_BITS | offset

@@ -5,6 +5,9 @@ rescaling are Kafka's (R13, R19). A *carrier* takes the records on from there. I
 the log (R20): what readers of the store can tell apart follows from log time and offsets, never from wall clock, the
 bounds of bundles, or which carrier it was. Its position is read, never remembered, and moves in the step that makes
 records visible, or after it; the log is cut only below what is visible (R24).
+
+A carrier's lanes are the partitions. If the job has got more lanes, these have other numbers, and what a key had before
+may be in another partition (`flow/plan/lane_partitions.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from lowtide.conf import Conf
 from lowtide.flow.formats.endpoints import StagedSink
+from lowtide.flow.plan.lane_partitions import births_of, partition_of_lane
 
 
 class StagedRow(NamedTuple):
@@ -115,6 +119,7 @@ class Carriage:
         slack_ms: Length of a tick in ms: log times are multiples of it.
         settings: What `Staged.settings` returned.
         workers: Workers of a level in this life; None where no life is, which is as good as one for each lane.
+        lane_counts: The numbers of lanes that the job has had, the current one last; empty if it has never grown.
     """
 
     job: str
@@ -125,6 +130,15 @@ class Carriage:
     slack_ms: int
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     workers: int | None = None
+    lane_counts: tuple[int, ...] = ()
+
+    def lane_of(self, partition: int) -> int:
+        """Return the job's lane that a lane of the log, a partition, is of."""
+        return partition_of_lane(self.lane_counts).index(partition) if self.lane_counts else partition
+
+    def births_of(self, partition: int) -> int:
+        """Return the number of the growth that made a partition: what a key has in a later one is newer."""
+        return births_of(self.lane_counts)[partition] if self.lane_counts else 0
 
 
 class Staged(StagedSink, Protocol):

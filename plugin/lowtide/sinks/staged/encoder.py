@@ -8,6 +8,7 @@ from lowtide.core.operators.order.bundle import Bundle
 from lowtide.core.operators.plain.sink import Message, SinkEncoder
 from lowtide.flow.formats.endpoints import KafkaSink
 from lowtide.flow.formats.formats import JsonFormat
+from lowtide.flow.plan.lane_partitions import partition_of_lane
 from lowtide.flow.plan.own_topics import staged_topic
 from lowtide.flow.plan.plan import Plan, Vertex
 from lowtide.flow.steps.steps import Write
@@ -28,9 +29,11 @@ class StagedEncoder:
         sink = vertex.step.sink
         self._topic = staged_topic(plan.name, vertex.name)
         self._slack_ms = plan.slack_ms
+        self._partitions = partition_of_lane(plan.lane_counts)
         log = KafkaSink(self._topic, JsonFormat(sink.record), sink.key_column)
         staged = replace(vertex, step=replace(vertex.step, sink=log))
-        self.encode = SinkEncoder(staged, plan.slack_ms, plan.lane_of_unit().tolist()).encode
+        by_unit = [self._partitions[lane] for lane in plan.lane_of_unit().tolist()]
+        self.encode = SinkEncoder(staged, plan.slack_ms, by_unit).encode
 
     def marks(self, bundle: Bundle) -> list[Message]:
         """Return the messages that say that nothing of the bundle's lanes below its mark follows, one for each lane."""
@@ -38,4 +41,4 @@ class StagedEncoder:
             return []
         said = str(bundle.mark * self._slack_ms).encode()
         lanes = range(bundle.lane, bundle.lane + max(1, bundle.width))
-        return [(self._topic, lane, None, None, 0, [(MARK, said)]) for lane in lanes]
+        return [(self._topic, self._partitions[lane], None, None, 0, [(MARK, said)]) for lane in lanes]

@@ -14,8 +14,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from lowtide.errors import LowtideError, ServiceUnavailable
+from lowtide.sinks.errors import Overtaken
 from lowtide.sinks.staged.contract import Progress, StagedRow
 from lowtide.sinks.staged.encoder import MARK
+from lowtide.sinks.staged.growth import LANES
+from lowtide.wording import count_of
 
 T = TypeVar("T")
 READ_ROWS = 5_000
@@ -94,9 +97,11 @@ def carrier_group(job: str, sink: str) -> str:
 class Partitions:
     """The partitions of one staged log; belongs to one thread. All calls but `close` may raise ServiceUnavailable.
 
+    Each is a lane of the log, which has as many as the job has lanes (`flow/plan/lane_partitions.py`).
+
     Args:
         settings: librdkafka's, of the way in.
-        topic: The log's name; its partitions are the lanes.
+        topic: The log's name.
         group: `carrier_group` of the sink.
         lanes: Number of lanes.
         limit_s: How long Kafka may take for an answer.
@@ -131,7 +136,11 @@ class Partitions:
     # -- reports ---------------------------------------------------------------------------------------------------
 
     def claim(self) -> dict[int, Progress]:
-        """Shut out earlier carriers, and return by lane what was reported last, as far as anything was."""
+        """Shut out earlier carriers, and return by lane what was reported last, as far as anything was.
+
+        Raises:
+            Overtaken: the job has more lanes by now.
+        """
         from confluent_kafka import Producer
 
         producer: Any = Producer(self._claims)
@@ -140,6 +149,8 @@ class Partitions:
             producer.list_topics(self._topic, self._limit_s)
         self._call(lambda: producer.init_transactions(self._limit_s))
         self._claimed = producer
+        found = self._call(lambda: self._consumer.list_topics(self._topic, self._limit_s).topics.get(self._topic))
+        self._refuse_outgrown(0 if found is None else len(found.partitions))
         return self.reported()
 
     def reported(self) -> dict[int, Progress]:
@@ -205,7 +216,7 @@ class Partitions:
         self._consumer.assign(self._partitions(going))
 
     def read(self, wait_s: float) -> list[Piece]:
-        """Return what is there, or comes first within a time: per lane in order (errors: Gone)."""
+        """Return what is there, or comes first within a time: per lane in order (errors: Gone, Overtaken)."""
         first = self._consumer.poll(wait_s)
         if first is None:
             return []
@@ -219,7 +230,11 @@ class Partitions:
             self.next[lane] = message.offset() + 1
             value = message.value()
             if value is None:
-                mark_ms = int(dict(message.headers())[MARK])
+                headers = dict(message.headers())
+                if LANES in headers:
+                    self._refuse_outgrown(int(headers[LANES]))
+                    continue
+                mark_ms = int(headers[MARK])
                 pieces.append(Piece(lane, rows.pop(lane, []), mark_ms))
             else:
                 row = StagedRow(message.offset(), message.timestamp()[1], message.key(), value)
@@ -231,6 +246,16 @@ class Partitions:
         self._consumer.close()
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _refuse_outgrown(self, lanes: int) -> None:
+        """End a carrier of a life that had fewer lanes (errors: Overtaken)."""
+        if lanes > len(self.lanes):
+            own = count_of(len(self.lanes), "lane")
+            raise Overtaken(
+                f"the job has {lanes} lanes by now, and this carrier is of a life with {own}",
+                where=self.where,
+                way_out="nothing: a life with all lanes takes the records to their store",
+            )
 
     def _hear(self, message: Any) -> None:
         """Note a lane's end; raise what reading on does not mend."""

@@ -18,15 +18,17 @@ def staged_sinks(plan: Plan) -> dict[str, Staged]:
 
 def staged_topics(plan: Plan) -> dict[str, OwnTopic]:
     """Return the topics of staged logs by sink."""
-    return {
-        sink: OwnTopic(
-            staged_topic(plan.name, sink),
-            holds=f'the records of sink "{sink}" wait for their store',
-            step=f'sink "{sink}"',
-            unknown="give the job another name; or delete the topic once no job writes it, and what its records have "
-            "become in the sink's store",
-            lost="restore the topic; or give the job another name and the sink a new place: a new job delivers "
-            "everything",
-        )
-        for sink in staged_sinks(plan)
-    }
+    return {sink: topic_of_sink(plan.name, sink) for sink in staged_sinks(plan)}
+
+
+def topic_of_sink(job: str, sink: str) -> OwnTopic:
+    """Return the topic of one staged log."""
+    return OwnTopic(
+        staged_topic(job, sink),
+        holds=f'the records of sink "{sink}" wait for their store',
+        step=f'sink "{sink}"',
+        unknown="give the job another name; or delete the topic once no job writes it, and what its records have "
+        "become in the sink's store",
+        lost="restore the topic; or give the job another name and the sink a new place: a new job delivers everything",
+        carried=True,
+    )

@@ -111,6 +111,9 @@ class TableCarrier:
         if position is None:
             self._refuse_replaced(kept)
             position = self._begun(kept)
+        if position.keys() - kept.keys():
+            # Its next commit would forget these lanes.
+            raise self._conflict("it has rows of more lanes than this carrier knows: a life with all of them has begun")
         if behind := [lane for lane, offset in kept.items() if position.get(lane, 0) < offset]:
             raise LastsLost(
                 f"{self._table.place} has fewer rows than the job has committed: lane {behind[0]} is at offset "
@@ -211,7 +214,7 @@ class TableCarrier:
                 return
             time.sleep(wait_s)
             wait_s *= 2
-            position = self._table.load()
+            position = self._position()
             if position == after:
                 self._counts["commits found"] += 1
                 return
@@ -219,6 +222,11 @@ class TableCarrier:
             if position != before:
                 raise self._conflict("another carrier has moved its position, which is as right: this one starts over")
         raise self._conflict(f"it was refused {TRIES} times, the last time: {last}")
+
+    def _position(self) -> Position | None:
+        """Load the newest version, and return its position; of lanes that the job has got since it is 0."""
+        position = self._table.load()
+        return None if position is None else dict.fromkeys(self._lanes, 0) | position
 
     def _conflict(self, why: str) -> LowtideError:
         return CommitConflict(

@@ -8,6 +8,7 @@ from core_rig import Event
 
 from lowtide import Flow, json, kafka, seconds
 from lowtide.core.effects import LastKeys, letters_of
+from lowtide.core.operators.asking import AskNode
 from lowtide.core.operators.faults.failure import CallChanged, CallGivenUp, UserError
 from lowtide.core.operators.order.order import OrderKey, Position, tick_of
 from lowtide.core.operators.questions import Answer
@@ -303,6 +304,22 @@ def test_an_answer_of_a_version_without_digests_is_used() -> None:
     worker = Worker(last=last, known={at: plain(answer) for at, answer in known.items()})
     worker.read((5, 2))
     assert (worker.numbers(), worker.core.program.asking[worker.ask.id].reused) == ([], 1)
+
+
+def test_answers_of_other_lanes_are_forgotten_once_no_record_of_an_earlier_life_comes() -> None:
+    """A job that has grown reads them with its own."""
+    known, last = kept_before((5, 1), (7, 2))
+    others = OrderKey(6, 3, 9).packed()
+    worker = Worker(last=last, known={**known, others: answer_to(2)})
+    node = worker.core.program.asking[worker.ask.id]
+    assert isinstance(node, AskNode)
+    worker.read((5, 1), (7, 2), (8, 3))
+    worker.hear(7)
+    assert node._known.keys() == {others}, "a record of tick 7 may come"
+    worker.hear(8)
+    worker.hear(9)
+    assert node._known == {}
+    assert (worker.numbers(), node.reused) == ([3], 2)
 
 
 def test_known_answers_take_no_room() -> None:

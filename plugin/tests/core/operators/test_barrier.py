@@ -242,6 +242,20 @@ def test_r20_a_mark_brings_the_floors_that_it_rests_on() -> None:
     assert barrier.delivered_time == 120
 
 
+def test_r20_partitions_that_a_growth_made_get_the_mark_that_the_others_have() -> None:
+    """Where nothing follows, as in a job that is finished, nobody would know that they are complete."""
+    barrier = make()
+    barrier.mark_lanes(50, 120)
+    assert barrier.advance(120) == []
+    barrier = make()
+    barrier.mark_lanes(50, 120, again=True)
+    assert [(bundle.lane, bundle.mark) for bundle in barrier.advance(120)] == [(lane, 100) for lane in range(LANES)]
+    for lane in range(LANES):
+        assert barrier.durable(lane) is None
+    assert barrier.advance(130) == []
+    assert [bundle.mark for bundle in barrier.advance(150)] == [150] * LANES
+
+
 def test_min_time_is_strict() -> None:
     barrier = make()
     barrier.add(items([4, 5, 6]))
