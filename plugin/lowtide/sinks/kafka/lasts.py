@@ -159,6 +159,23 @@ def write(
     Raises:
         ServiceUnavailable: Kafka did not take all of them.
     """
+    write_messages(settings, topic, ({"key": key, "value": value, "partition": 0} for key, value in records), limit_s)
+
+
+def write_messages(
+    settings: Mapping[str, str], topic: str, messages: Iterable[Mapping[str, Any]], limit_s: float
+) -> None:
+    """Write messages outside transactions, and wait until all are durable.
+
+    Args:
+        settings: librdkafka's, of the way in.
+        topic: Where to.
+        messages: What `Producer.produce` takes by name, for each of them.
+        limit_s: How long Kafka may take for one of them.
+
+    Raises:
+        ServiceUnavailable: Kafka did not take all of them.
+    """
     from confluent_kafka import Producer
 
     lost: list[str] = []
@@ -178,8 +195,8 @@ def write(
             "delivery.report.only.error": True,
         }
     )
-    for key, value in records:
-        producer.produce(topic, value, key, 0, on_delivery=failed)
+    for message in messages:
+        producer.produce(topic, **message, on_delivery=failed)
         producer.poll(0)
         while len(producer) > QUEUED_RECORDS:
             producer.poll(READ_S)

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lowtide.errors import ServiceUnavailable
-from lowtide.wording import count_of
+from lowtide.sinks.kafka.lasts import write_messages
 
 LANES = "lowtide.lanes"
 """The header of a message without key and value that says how many lanes the job has from here on."""
@@ -31,23 +30,5 @@ def end_carriers(settings: Mapping[str, Any], topic: str, partitions: int, lanes
     Raises:
         ServiceUnavailable: Kafka did not take all of them.
     """
-    from confluent_kafka import Producer
-
-    lost: list[str] = []
-
-    def settled(error: Any, _: object) -> None:
-        if error is not None:
-            lost.append(str(error.str()))
-
-    own = {"enable.idempotence": True, "log_level": 0, "message.timeout.ms": str(int(limit_s * 1000))}
-    producer: Any = Producer({**settings, **own})
-    for partition in range(partitions):
-        producer.produce(topic, partition=partition, headers=[(LANES, str(lanes).encode())], on_delivery=settled)
-    left = producer.flush(limit_s + 1)
-    if left or lost:
-        raise ServiceUnavailable(
-            f'Kafka did not accept {count_of(left + len(lost), "message")} for topic "{topic}" within {limit_s:g} s'
-            + (f": {lost[0]}" if lost else ""),
-            where=f"Kafka at {settings['bootstrap.servers']}",
-            way_out="check that the broker runs, then do this again",
-        )
+    headers = [(LANES, str(lanes).encode())]
+    write_messages(settings, topic, ({"partition": each, "headers": headers} for each in range(partitions)), limit_s)
