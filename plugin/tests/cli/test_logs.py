@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import msgspec
 import pytest
+from own_sleep import sleep_is
 
 from lowtide.cli.main import run
 from lowtide.jobs.folder import JobFolder
@@ -114,7 +114,7 @@ def test_a_log_is_followed_over_a_full_file_and_a_start_until_the_job_ends(
             words.says("six")
             words.ends()
 
-    monkeypatch.setattr(time, "sleep", look)
+    sleep_is(monkeypatch, look)
     out, err = said(tmp_path, "logs", "words", "-f", "-n", "1")
     assert out.split() == ["two", "three", "four", "five", "six"]
     assert err == 'job "words" has stopped\n'
@@ -144,7 +144,7 @@ def test_status_looks_again_until_it_is_interrupted(tmp_path: Path, monkeypatch:
             raise KeyboardInterrupt
         words.folder.forget()
 
-    monkeypatch.setattr(time, "sleep", look)
+    sleep_is(monkeypatch, look)
     first, second = said(tmp_path, "status", "--watch")[0].split("UTC, again every 2 s\n")[1:]
     assert "words" in first
     assert "no jobs in" in second

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_sleep import not_at_all, sleep_is
 
 from lowtide import Flow, json, kafka
 from lowtide.conf import Conf
@@ -89,7 +90,7 @@ def lived(monkeypatch: pytest.MonkeyPatch, folder: JobFolder, *lives: Ending, **
     monkeypatch.setattr(Runner, "_prepare", lambda _: next(begun))
     monkeypatch.setattr("lowtide.driver.job.Job.prepare", classmethod(lambda *_, **__: next(begun)))
     monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    sleep_is(monkeypatch, not_at_all)
     folder.make()
     conf = Conf.load(overrides={f"job.{name}": value for name, value in of_job.items()})
     with pytest.raises(LowtideError) as raised:
@@ -144,7 +145,7 @@ def test_a_service_lost_before_the_first_life_begins_is_followed_and_the_start_k
     monkeypatch.setattr(Runner, "_prepare", lambda _: lives[0])
     monkeypatch.setattr("lowtide.driver.job.Job.prepare", prepare)
     monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    sleep_is(monkeypatch, not_at_all)
     folder = JobFolder(tmp_path, "job")
     folder.make()
     conf = Conf.load(overrides={"job.restarts": 3})
@@ -243,7 +244,7 @@ def test_a_session_stays_the_programs_own_while_no_life_can_begin_in_it(
     monkeypatch.setattr("lowtide.driver.job.Job.prepare", start)
     monkeypatch.setattr(runner_module, "session_runs", lambda: left.pop(0))
     monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    sleep_is(monkeypatch, not_at_all)
     folder = JobFolder(tmp_path, "job")
     folder.make()
     runner = Runner(Flow("job"), Conf.load(overrides={"job.restarts": 4}), folder, "a life of a test", None)
@@ -424,7 +425,7 @@ def standing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *lives: Ending) ->
     monkeypatch.setattr(Runner, "_prepare", lambda _: next(begun))
     monkeypatch.setattr("lowtide.driver.job.Job.prepare", classmethod(lambda *_, **__: next(begun)))
     monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    sleep_is(monkeypatch, not_at_all)
     folder = JobFolder(tmp_path, "job")
     folder.make()
     conf = Conf.load(overrides={"job.restarts": 1})

@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 import pytest
+from own_sleep import not_at_all, sleep_is
 from staged_logs import Log, Reader, log_of
 
 import lowtide as lt
@@ -460,7 +460,7 @@ def test_a_catalog_that_does_not_answer_is_named(tmp_path: Path) -> None:
 
 
 def test_a_commit_is_tried_again_until_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+    sleep_is(monkeypatch, not_at_all)
 
     class Busy:
         place = "the table"
