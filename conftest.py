@@ -30,6 +30,7 @@ UNIT = "unit"
 KNOWN_AHEAD = 2
 CPU_S = "cpu_s"
 LEFT_OUT = "left_out"
+NIGHTLY_HANGS_S = 3_600
 OF_ALL = "of_all"
 BEGAN_S = pytest.StashKey[float]()
 NO_BROWSER = "there is no Chromium here, install it with `make chromium`"
@@ -78,10 +79,12 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves nightly tests out of a run of all."""
+    """Leaves nightly tests out of a run of all, and gives them longer elsewhere until they count as hanging."""
+    nightly = [item for item in items if item.get_closest_marker("nightly")]
+    for item in nightly:
+        item.add_marker(pytest.mark.timeout(NIGHTLY_HANGS_S))
     if not is_of_all(config):
         return
-    nightly = [item for item in items if item.get_closest_marker("nightly")]
     items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     config.hook.pytest_deselected(items=nightly)
     if hasattr(config, "workeroutput"):

@@ -17,6 +17,7 @@ pythonpath = {" ".join(str(folder) for folder in HERE.glob("*/tests/support"))}
 markers =
     spark
     nightly
+    timeout
 budgets =
     spark: 60
     unit: 0
