@@ -1,4 +1,4 @@
-"""A job that writes files, in a folder and in a real S3: driver and carriers are killed, each row is in one file."""
+"""A job that writes files and tables in folders and a real S3: driver and carriers die, each row is there once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from tests.flow_program import FlowProgram, orders
 from tests.settings import settings_of
 from tests.waiting import HANGS_S, wait_until
 
+from lowtide.conf import Conf
 from lowtide.flow.plan.flow_file import load_flow
+from lowtide.sinks.files.access import settings_of as files_settings
+from lowtide.sinks.tables.access import catalog_settings, storage_options
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import StoreSetting, open_store
 
@@ -34,19 +37,24 @@ minutes = "{bucket}/dt={{tick:%Y-%m-%d}}/hour={{tick:%H}}/minute={{tick:%M}}/"
 orders.write("rows", lt.files(place, lt.parquet(Order), roll=lt.seconds(3)))
 orders.write("lines", lt.files(place + "lines/", lt.json_lines(Order), roll=lt.seconds(3)))
 orders.write("objects", lt.files(minutes, lt.parquet(Order), roll=lt.seconds(10)))
+orders.write("delta", lt.delta("{delta}", Order, commit_every=lt.seconds(1)))
+orders.write("iceberg", lt.iceberg("lake.orders", Order, commit_every=lt.seconds(1)))
 """
 Row = tuple[Any, ...]
 
 
 class Job(FlowProgram):
-    """The flow with two kinds of files in one folder, and files in a bucket."""
+    """The flow with two kinds of files in one folder, files and a Delta table in a bucket, and an Iceberg table."""
 
     def __init__(self, folder: Path, kafka: Kafka, zookeeper: str, s3: S3Server) -> None:
-        self.lake, bucket = folder / "lake", f"s3://{s3.make_bucket()}/lake"
+        self.lake, place = folder / "lake", f"s3://{s3.make_bucket()}"
+        bucket, self._delta = f"{place}/lake", f"{place}/delta"
         self.bucket = open_store(StoreSetting(bucket, endpoint=s3.endpoint))
         settings = settings_of(kafka, zookeeper, folder, 12) | {"files.default.endpoint": s3.endpoint}
+        settings |= {f"iceberg.default.{name}": value for name, value in catalog_of(folder).items()}
         settings |= {"job.restarts": 3, "job.lanes": 2}
-        super().__init__(folder, kafka, SINKS.format(folder=self.lake, bucket=bucket), settings)
+        sinks = SINKS.format(folder=self.lake, bucket=bucket, delta=self._delta)
+        super().__init__(folder, kafka, sinks, settings)
         self._zookeeper = zookeeper
 
     def rows(self, suffix: str = ".parquet") -> list[Row]:
@@ -65,8 +73,34 @@ class Job(FlowProgram):
 
     def rows_of_objects(self) -> list[Row]:
         """The rows of all files in the bucket."""
-        tables = [pq.read_table(io.BytesIO(self.bucket.get(name))) for name in self.objects()]
-        return [(row["user"], row["number"], row["so_far"]) for table in tables for row in table.to_pylist()]
+        return [row for name in self.objects() for row in rows_of(pq.read_table(io.BytesIO(self.bucket.get(name))))]
+
+    def rows_of_delta(self) -> list[Row]:
+        """The rows of the Delta table's last version; none before there is a table."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        options = storage_options(self._delta, files_settings(self.conf, "default"))
+        try:
+            return rows_of(DeltaTable(self._delta, storage_options=options).to_pyarrow_table())
+        except TableNotFoundError:
+            return []
+
+    def rows_of_iceberg(self) -> list[Row]:
+        """The rows of the Iceberg table's last snapshot; none before there is a table."""
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.exceptions import NoSuchTableError
+
+        catalog = load_catalog(**catalog_settings(self.conf, "default"))
+        try:
+            return rows_of(catalog.load_table("lake.orders").scan().to_arrow())
+        except NoSuchTableError:
+            return []
+
+    @property
+    def conf(self) -> Conf:
+        """The conf of the job."""
+        return Conf.load(None, self.settings)
 
     def complete(self) -> dict[str, int]:
         """The rows of each minute of the bucket that is complete, by its end."""
@@ -79,6 +113,15 @@ class Job(FlowProgram):
         with JobStore(self._zookeeper, self.name) as place:
             record, tick = place.record(), place.published()
         return 0 if record is None or tick is None else tick * record.slack_ms
+
+
+def catalog_of(folder: Path) -> dict[str, str]:
+    """An Iceberg catalog in a folder."""
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+
+
+def rows_of(table: Any) -> list[Row]:
+    return [(row["user"], row["number"], row["so_far"]) for row in table.to_pylist()]
 
 
 @pytest.fixture
@@ -96,13 +139,15 @@ def period_of(name: str) -> int:
     return int(name.rpartition("/")[2].split("-")[2])
 
 
-def test_each_row_is_in_one_file_over_kills_of_driver_and_carriers(job: Job) -> None:
-    """In between the job gets more lanes."""
+def test_each_row_is_in_files_and_tables_once_over_kills_of_driver_and_carriers(job: Job) -> None:
+    """In between the job gets more lanes: what was staged before, and was in no file or table yet, is there, too."""
     given = orders(4 * PART)
     process = job.start()
     job.produce(given[:PART])
     job.have(PART // 3, lambda: len(job.rows()))
-    job.have(PART // 3, lambda: len(job.rows_of_objects()))
+    tables = (job.rows_of_delta, job.rows_of_iceberg)
+    for read in (job.rows_of_objects, *tables):
+        job.have(PART // 3, lambda read=read: len(read()))  # type: ignore[misc]
     job.produce(given[PART : PART + PART // 2])
     process.kill()
     process.wait(HANGS_S)
@@ -110,7 +155,7 @@ def test_each_row_is_in_one_file_over_kills_of_driver_and_carriers(job: Job) -> 
     job.start()
     job.produce(given[PART + PART // 2 : 2 * PART])
     job.have(PART + PART // 3, lambda: len(job.rows()))
-    wait_until(lambda: len(job.carriers()) == 3, HANGS_S, "all carriers run")
+    wait_until(lambda: len(job.carriers()) == 5, HANGS_S, "all carriers run")
     for carrier in job.carriers():
         os.kill(carrier, signal.SIGKILL)
     job.produce(given[2 * PART : 3 * PART])
@@ -120,7 +165,7 @@ def test_each_row_is_in_one_file_over_kills_of_driver_and_carriers(job: Job) -> 
     order: Any = flow.calls[0].step.source.format.record
     due = flow.run_locally(orders=[order(**each) for each in given])
     wanted = sorted((each.user, each.number, each.so_far) for each in due["rows"])
-    readers: list[Callable[[], list[Row]]] = [job.rows, lambda: job.rows(".jsonl"), job.rows_of_objects]
+    readers: list[Callable[[], list[Row]]] = [job.rows, lambda: job.rows(".jsonl"), job.rows_of_objects, *tables]
     for read in readers:
         job.have(len(given), lambda read=read: len(read()))  # type: ignore[misc]
         assert sorted(read()) == wanted
