@@ -20,6 +20,7 @@ from lowtide_airflow.triggers.job import DeliveredTimeTrigger, LabelEndedTrigger
 from lowtide_airflow.ui.links import JobLink
 from lowtide_snapshots.commits.moment import ms_of
 from lowtide_snapshots.errors import LowtideError, TokenRefused
+from lowtide_snapshots.job.news import step_of_labels
 
 __all__ = ["DeliveredTimeSensor", "LabelEndedSensor"]
 
@@ -206,8 +207,8 @@ class LabelEndedSensor(AssetLineage, BaseSensorOperator):
 
     @property
     def _labels_of(self) -> str:
-        """The step that keeps the labels: a `when_begun` has one that ends with the first record."""
-        return f"{self.step}/begun" if is_true(self.begun) else self.step
+        """The name of the step that keeps the labels."""
+        return step_of_labels(self.step, begun=is_true(self.begun))
 
     def _ended_ms(self) -> int | None:
         """Return the time of its end, in ms; None also while the job does not answer."""

@@ -17,6 +17,7 @@ from lowtide.flow.site import user_site
 from lowtide.flow.steps.graph import FlowGraph
 from lowtide.flow.steps.steps import Read
 from lowtide.flow.words.streams import Stream
+from lowtide_snapshots.job.news import DONE, step_of_labels
 
 if TYPE_CHECKING:
     from lowtide.flow.steps.clocks import Moment
@@ -249,7 +250,7 @@ def done(step: str, label: Asked) -> Subject:
     from lowtide.flow.steps.labels import label_text
     from lowtide.status.key_state import texts_of
 
-    return Subject(f"done:{step}:{label_text(texts_of(label))}")
+    return Subject(f"{DONE}:{step}:{label_text(texts_of(label))}")
 
 
 def begun(step: str, label: Asked) -> Subject:
@@ -263,9 +264,7 @@ def begun(step: str, label: Asked) -> Subject:
         >>> lt.begun("customers", "ada")
         Subject(text='done:customers/begun:ada')
     """
-    from lowtide.flow.steps.window_by import BEGUN
-
-    return done(f"{step}{BEGUN}", label)
+    return done(step_of_labels(step, begun=True), label)
 
 
 def subscribe(

@@ -14,6 +14,7 @@ from lowtide_airflow.triggers.base import OUTAGES, AsyncJob, JobTrigger, Outage
 from lowtide_airflow.triggers.news import wait_for_news
 from lowtide_snapshots.errors import LowtideError, TokenRefused
 from lowtide_snapshots.job.control_address import ControlAddress
+from lowtide_snapshots.job.news import DELIVERED, DONE
 
 __all__ = [
     "DeliveredTimeTrigger",
@@ -316,7 +317,7 @@ class DeliveredTimeTrigger(SubscribedTrigger):
     """
 
     waits_for = "the delivered time"
-    about = "delivered"
+    about = DELIVERED
 
     def __init__(
         self, *, job: str, lowtide_conn_id: str, at_ms: int, end_time: float | None = None, poll_interval: float = 1.0
@@ -361,7 +362,7 @@ class LabelEndedTrigger(SubscribedTrigger):
         self.step = step
         self.substream = substream
         self.at_ms = self.from_ms = at_ms
-        self.about = f"done:{step}:{substream}"
+        self.about = f"{DONE}:{step}:{substream}"
 
     def poll(self, client: JobClient) -> dict[str, Any] | None:
         """See `JobTrigger.poll`."""

@@ -12,10 +12,9 @@ from lowtide.cli.output import time_of
 from lowtide.cli.running_jobs import control_of, only_job
 from lowtide.conf import Conf
 from lowtide.errors import NotRunning
-from lowtide.flow.steps.window_by import BEGUN
 from lowtide.status.subscriber import follow
 from lowtide_snapshots.commits.moment import ms_of
-from lowtide_snapshots.job.news import COMMIT, DELIVERED, DONE, END, LIFE, SEGMENT, News
+from lowtide_snapshots.job.news import BEGUN, COMMIT, DELIVERED, DONE, END, LIFE, SEGMENT, News, step_of_labels
 
 STOPPED_WAY_OUT = "start it again, then wait again: it delivers nothing twice"
 
@@ -63,7 +62,7 @@ def wait(
         *([(COMMIT, commit)] if commit is not None else []),
         *([(f"{SEGMENT}:{left[0]}", _left_moment(left[1]))] if left is not None else []),
         *([(f"{DONE}:{done[0]}:{done[1]}", 0)] if done is not None else []),
-        *([(f"{DONE}:{begun[0]}{BEGUN}:{begun[1]}", 0)] if begun is not None else []),
+        *([(f"{DONE}:{step_of_labels(begun[0], begun=True)}:{begun[1]}", 0)] if begun is not None else []),
     ]
     if len(asked) != 1:
         raise click.UsageError("give one of --delivered, --commit, --left, --done and --begun")

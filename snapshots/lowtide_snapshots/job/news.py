@@ -32,9 +32,21 @@ MIN_TIME = "min_time"
 SEGMENT = "segment"
 DONE = "done"
 END = "end"
+BEGUN = "/begun"
+"""Ends the name of the step that keeps the labels of a `when_begun`, whose name comes before."""
 SILENCE_S = 15.0
 """A stream that is silent for this long is lost: the job writes a comment three times as often."""
 MAX_LINE_BYTES = 64 << 10
+
+
+def step_of_labels(step: str, *, begun: bool) -> str:
+    """Return the name of the step to ask about a label.
+
+    Args:
+        step: The `when_done` or the `when_begun`, as the flow names it.
+        begun: Whether it is a `when_begun`: its labels end with their first record, in a step of their own.
+    """
+    return f"{step}{BEGUN}" if begun else step
 
 
 @dataclass(frozen=True, slots=True)

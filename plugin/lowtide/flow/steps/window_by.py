@@ -13,6 +13,7 @@ from lowtide.flow.site import Function
 from lowtide.flow.steps.step import Saved, Step, functions_in
 from lowtide.flow.steps.windows import Close, Delay, Session, Until, Windows
 from lowtide.flow.time.moments import ZERO, said_duration
+from lowtide_snapshots.job.news import step_of_labels
 
 if TYPE_CHECKING:
     from lowtide.flow.steps.agg import Aggregate
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 Order = Literal["before_next", "stream"]
 """The order of the end of a substream: before anything later is looked at, or by its place alone."""
-BEGUN = "/begun"
-"""The suffix for the step that tells subscribers of labels that have begun, after the name of a `when_begun`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +206,8 @@ class WhenDone(WindowBy):
 
     @override
     def made_name(self, parents: Sequence[str]) -> str | None:
-        return f"{parents[0]}{BEGUN}"  # The user names a `when_done`, and of a `when_begun` the step before.
+        # The user names a `when_done`, and of a `when_begun` the step before.
+        return step_of_labels(parents[0], begun=True)
 
     @override
     def taken(self, parents: Sequence[int]) -> Sequence[int]:
