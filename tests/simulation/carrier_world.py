@@ -129,7 +129,7 @@ class CarrierWorld(World):
         self._workers = int(drawn.get("workers", Random(f"{self.name}/{seed}/workers").choice(WORKERS)))
         self._counts = [lanes]
         """The numbers of lanes that the job has had."""
-        growing = Random(f"{self.name}/{seed}/growing")
+        self._growing = growing = Random(f"{self.name}/{seed}/growing")
         grows = seed % GROWS == GROWS - 1 if grows is None else grows
         self._grows_at = growing.choice(GROWS_AT) if grows else -1
         """Chance apart, and in some seeds only, so that all others are the same without it."""
@@ -284,8 +284,15 @@ class CarrierWorld(World):
         self._log.grown.append([lane.end for lane in lanes])
         for lane in lanes:
             lane.append([], committed=True)
+        parents = partition_of_lane(self._counts)
         self._counts.append(2 * len(lanes))
         lanes += [Lane() for _ in lanes]
+        if self._growing.random() < 0.8:  # Else it breaks off, and the next life marks all partitions.
+            for number, partition in enumerate(partition_of_lane(self._counts)):
+                parent = lanes[parents[number // 2]]
+                last_ms = max([parent.mark_ms, *(row.time_ms for row in parent.rows[-1:])])
+                if last_ms:
+                    lanes[partition].append([last_ms], committed=True)
         self._seen += [0] * (len(lanes) - len(self._seen))
         self._tell("job", f"has {len(lanes)} lanes from now on")
 

@@ -7,6 +7,7 @@
    units, and a strand's range never does
 5. the record gets the new number, and keeps those before
 6. these topics get their partitions (`flow/plan/lane_partitions.py`); a start does it where this broke off
+7. each partition of staged records is marked up to where its lane is, so that a drain knows of new ones, too
 
 State needs nothing: it is kept by hash unit. Nor do the partitions of sinks' topics, which follow from the hash unit.
 Nor do other stores than Kafka: they keep positions by hash unit, and of those that earlier versions left by lane it is
@@ -28,6 +29,7 @@ from lowtide.driver.homes import ANSWERS, STAGED, identity_of, topic_id_of
 from lowtide.driver.opening import LEASE_SLACK_S, Say
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.errors import FlowError
+from lowtide.flow.plan.lane_partitions import partition_of_lane
 from lowtide.process.identity import called
 from lowtide.sinks.answers.topics import topic_of_call
 from lowtide.sinks.contract import LaneName
@@ -35,6 +37,7 @@ from lowtide.sinks.kafka.claims import claim
 from lowtide.sinks.kafka.lasts import read_lasts, topic_of, write
 from lowtide.sinks.kafka.lasts_records import last_of, records_of, taken_back
 from lowtide.sinks.own_topics import OwnTopic, open_topics
+from lowtide.sinks.staged.growth import mark_all
 from lowtide.sinks.staged.topics import topic_of_sink
 from lowtide.wording import count_of
 from lowtide_snapshots.job.record import JobRecord
@@ -82,6 +85,7 @@ def grow(store: JobStore, frozen: JobRecord, lanes: int, conf: Conf, say: Say) -
         own = OwnTopics.there(frozen.job, store.stores(), Topics(conf.kafka))
         own.open(conf, frozen)
         own.try_to_widen(conf, lanes)
+        last: Mapping[LaneName, OrderKey] = {}
         if topic_id:
             topic = topic_of(frozen.job, generation)
             last = read_lasts(conf.kafka, topic, limit_s, say).last
@@ -89,6 +93,7 @@ def grow(store: JobStore, frozen: JobRecord, lanes: int, conf: Conf, say: Say) -
         grown = replace(frozen, lanes=lanes, grown=frozen.lane_counts)
         store.set_lanes(incarnation, lanes)
         own.open(conf, grown)
+        own.mark(conf, grown, last)
     return grown
 
 
@@ -124,6 +129,14 @@ class OwnTopics:
     def open(self, conf: Conf, record: JobRecord) -> None:
         """See that they are there, with a partition for each lane (errors: as of `open_topics`)."""
         open_topics(self.topics, conf.kafka, record.lanes, self.ids, conf.exchange.max_frame_bytes, record.grown)
+
+    def mark(self, conf: Conf, record: JobRecord, last: Mapping[LaneName, OrderKey]) -> None:
+        """Mark each partition of staged records up to where its lane is (errors: ServiceUnavailable)."""
+        limit_s = conf.kafka.delivery_limit_ms / 1000
+        for name, own in self.topics.items():
+            if own.carried:
+                marks = marks_of(last, record, name.removeprefix(STAGED))
+                mark_all(librdkafka_settings(conf.kafka), own.name, marks, limit_s)
 
     def try_to_widen(self, conf: Conf, lanes: int) -> None:
         """Ask Kafka whether they may get so many partitions (errors: TopicRefused, ServiceUnavailable)."""
@@ -161,6 +174,27 @@ def refuse_unfit(frozen: JobRecord, lanes: int, stores: Mapping[str, str]) -> No
             where=where,
             way_out="start the job with this version, and stop it; then it may grow",
         )
+
+
+def marks_of(last: Mapping[LaneName, OrderKey], record: JobRecord, sink: str) -> dict[int, int]:
+    """Return by partition of a staged sink's log the log time, in ms, below which nothing follows.
+
+    Of a lane nothing follows that is not above its `last`, in whatever life; and a lane that a growth has made begins
+    where the lane was that it is a part of. What that one was marked with before is not above its `last` either.
+
+    Args:
+        last: What is delivered, by the numbers that lanes had before the job grew, or by hash units.
+        record: The job's, with the lanes that it has now.
+        sink: The sink's name.
+    """
+    before = replace(record, lanes=record.grown[-1], grown=record.grown[:-1])
+    marks: dict[int, int] = {}
+    for lane, partition in enumerate(partition_of_lane(record.lane_counts)):
+        was = lane * before.lanes // record.lanes
+        at = last_of(last, LaneName(0, sink, was), before.units_of_lane(was))
+        if at is not None and at.tick > 0:
+            marks[partition] = at.tick * record.slack_ms
+    return marks
 
 
 def by_units(last: Mapping[LaneName, OrderKey], frozen: JobRecord, incarnation: int) -> Iterator[Record]:

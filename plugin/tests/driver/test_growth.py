@@ -12,7 +12,7 @@ import lowtide as lt
 from lowtide.conf import Conf
 from lowtide.core.operators.order.order import OrderKey
 from lowtide.driver.carriages import staged_settings
-from lowtide.driver.growth import by_units, refuse_unfit
+from lowtide.driver.growth import by_units, marks_of, refuse_unfit
 from lowtide.errors import FlowError
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.sinks.contract import LaneName
@@ -98,3 +98,19 @@ def test_what_was_said_of_lanes_is_said_of_their_hash_units() -> None:
                 assert last_of(found, LaneName(0, "out", lane), units) == wanted
                 letters = LATE if before == 2 else None
                 assert last_of(found, LaneName(1, "", lane), units) == letters
+
+
+def test_each_partition_is_marked_up_to_where_its_lane_was() -> None:
+    """A lane of which nothing is delivered has no mark; ticks are 2 ms long."""
+    of_others = {LaneName(0, "other", 0, 128): LATEST, LaneName(1, "", 0, 128): LATEST}
+    by_lane = {LaneName(0, "lake", 0): EARLY, LaneName(0, "lake", 1): LATEST, **of_others}
+    in_strands = {**by_lane, LaneName(0, "lake", 0, 86): LATE}
+    grown = replace(FROZEN, lanes=6, grown=(3,))
+    # Lanes 0 to 5 have partitions 0, 3, 1, 4, 2, 5.
+    assert marks_of(by_lane, grown, "lake") == {0: 6, 3: 6, 1: 18, 4: 18}
+    assert marks_of(in_strands, grown, "lake") == {0: 10, 3: 10, 1: 18, 4: 18}
+    # A second growth before any life: what the first has said of hash units counts.
+    twice = replace(FROZEN, lanes=12, grown=(3, 6))
+    kept = {LaneName(0, "lake", 0, 43): EARLY, LaneName(0, "lake", 43, 86): LATEST, **of_others}
+    assert marks_of(kept, twice, "lake") == dict.fromkeys((0, 6, 3, 7), 6) | dict.fromkeys((1, 8, 4, 9), 18)
+    assert marks_of({}, grown, "lake") == {}
