@@ -9,8 +9,9 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.line_store import Lines, lines_of
 from tests.staging import Staging
 from tests.waiting import HANGS_S, wait_until
 
+import lowtide as lt
 from lowtide.assignment.setting import StagedSetting
 from lowtide.conf import Conf
 from lowtide.connectors.topics import Topics
@@ -28,7 +30,11 @@ from lowtide.events import EventLog
 from lowtide.service.carriers import process
 from lowtide.service.carriers.process import CarrierProcess
 from lowtide.sinks.errors import Overtaken, StagedLost
+from lowtide.sinks.kafka.lasts import write_messages
+from lowtide.sinks.puts.carrier import BATCH_PUTS
+from lowtide.sinks.puts.contract import Put
 from lowtide.sinks.staged import partitions
+from lowtide.sinks.staged.ages import births_by_key
 from lowtide.sinks.staged.carry import Carrying, ignore
 from lowtide.sinks.staged.contract import Carriage, Progress
 from lowtide.sinks.staged.log import Backlog, StagedLog
@@ -339,3 +345,37 @@ def test_a_store_that_is_away_ends_no_life_and_says_so(way: Way) -> None:
         wait_until(lambda: not watch.process.trouble, HANGS_S, "the trouble is over")
         assert '"event":"carrier_resumed"' in watch.log.getvalue()
     assert way.stored() == way.staging.staged
+
+
+@dataclass(frozen=True)
+class Doc:
+    id: str
+
+
+class Slow:
+    """A store that cannot compare, and takes its time for many puts."""
+
+    def __init__(self, there: dict[str, bytes | None]) -> None:
+        self.there = there
+
+    def put(self, puts: Sequence[Put]) -> None:
+        time.sleep(len(puts) / 5_000)
+        self.there.update((each.key, each.value) for each in puts)
+
+    def __deepcopy__(self, _: object) -> Slow:
+        return self
+
+
+def test_what_a_growth_moves_is_put_last_also_where_nothing_compares(kafka: Kafka) -> None:
+    """R22: half of the keys move from the first partition to another one, in which offsets begin again."""
+    topic, there = kafka.topic("staged", 2), dict[str, bytes | None]()
+    keys, settings = [b"%d" % number for number in range(2 * BATCH_PUTS)], {"bootstrap.servers": kafka.address}
+    given = [(0, key, b"old") for key in keys] + [(1, key, b"new") for key in keys[::2]]
+    messages = [{"partition": partition, "key": key, "value": value} for partition, key, value in given]
+    write_messages(settings, topic, messages, HANGS_S)
+    sink = lt.puts("docs", Doc, key="id", put=Slow(there), eventual=True)
+    carriage = Carriage("job", "5f", 0, "docs", 2, 10, {"limit_s": HANGS_S}, lane_counts=(1, 2))
+    log = StagedLog(Partitions(settings, topic, f"carrier-{topic}", 2, HANGS_S))
+    with Carrying(log, sink.carrier(carriage), ignore, births=births_by_key(sink, carriage)) as carrying:
+        assert carrying.drain()
+    assert there == {key.decode(): b"old" if number % 2 else b"new" for number, key in enumerate(keys)}

@@ -12,6 +12,7 @@ from lowtide.sinks.files.fold import Fold
 from lowtide.sinks.files.groups import GroupFold
 from lowtide.sinks.puts import carrier as puts_carrier
 from lowtide.sinks.puts.contract import Put
+from lowtide.sinks.staged.ages import Ages
 from lowtide.sinks.staged.carry import Carrying
 from lowtide.sinks.staged.contract import Carriage, Progress
 from lowtide.sinks.staged.log import StagedLog
@@ -254,6 +255,11 @@ def births_forgotten() -> list[Patch]:
     return [(Carriage, "births_of", lambda *_: 0)]
 
 
+def ages_side_by_side() -> list[Patch]:
+    """Partitions that a growth made are read beside those that have what their keys had before."""
+    return [(Ages, "waiting", property(lambda _: frozenset()))]
+
+
 def outgrown_goes_on() -> list[Patch]:
     """A carrier of a life with fewer lanes does not end where the log says that there are more."""
     return [(SimulatedTopic, "_end_outgrown", lambda *_: None)]
@@ -293,6 +299,8 @@ CARRIERS = [
     carrier("reports-mixed", "R24", "a report has lanes of two carriers", reports_mixed, "files",
             lanes=3, begins=40, kills=3),
     carrier("births-forgotten", "R22", "versions begin again in partitions that a growth makes", births_forgotten,
+            "puts", grows=True),
+    carrier("ages-side-by-side", "R22", "partitions of a growth are read beside older ones", ages_side_by_side,
             "puts", grows=True),
     carrier("outgrown-goes-on", "R20", "carriers of lives with fewer lanes take their lanes for all", outgrown_goes_on,
             "files", grows=True, kills=2, burst=60),

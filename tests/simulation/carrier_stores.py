@@ -458,14 +458,24 @@ class SimulatedTable:
 class Versioned:
     """A store of values by key that refuses older versions; a key never goes back.
 
+    Nor does a carrier give it an older value of a key after a newer one: it may be one that cannot compare.
+
     Also the `lowtide.sinks.puts.contract.PutStore`, and the client of each lane.
+
+    Args:
+        log: What it is to hold in the end.
+        requests: The way to it.
+        rng: Chance.
+        caller: Returns whose request it is.
     """
 
     compares = True
 
-    def __init__(self, log: Log, requests: Requests, rng: Random) -> None:
-        self._log, self._requests, self._rng = log, requests, rng
+    def __init__(self, log: Log, requests: Requests, rng: Random, caller: Callable[[], object]) -> None:
+        self._log, self._requests, self._rng, self._caller = log, requests, rng, caller
         self._there: dict[str, Put] = {}
+        self._given: dict[tuple[object, str], int] = {}
+        """By carrier and key the last value that it was given."""
 
     def has(self, row: StagedRow) -> bool:
         """Return whether readers see a row, or a newer one of its key."""
@@ -482,6 +492,10 @@ class Versioned:
     def put(self, puts: Sequence[Put]) -> None:
         """Put each, in any order."""
         for each in self._rng.sample(puts, len(puts)):
+            by, number = (self._caller(), each.key), number_of(each.value)
+            if self._given.get(by, 0) > number:
+                raise Violation("output", f"a carrier puts {each.key} back from {self._given[by]} to {number}")
+            self._given[by] = number
             self._requests.send(lambda each=each: self._take(each), lambda: Unavailable("no answer"))  # type: ignore[misc]
 
     def check_end(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from lowtide.core.fronts.end import end_tick
 from lowtide.errors import LowtideError, ServiceUnavailable
-from lowtide.flow.plan.lane_partitions import partition_of_lane
+from lowtide.flow.plan.lane_partitions import births_of, partition_of_lane
 from lowtide.sinks.errors import CatalogUnavailable, CommitConflict, Overtaken, PlaceTaken, StagedLost
 from lowtide.sinks.files import carrier as files_carrier
 from lowtide.sinks.files import groups as files_groups
@@ -138,7 +138,7 @@ class CarrierWorld(World):
         self._files = Files(place, JsonLines(Record), ROLL_MS, int(drawn["file_bytes"]))
         self._objects = Objects(self._files, "sink", self._log, self._requests, min(lanes, self._workers))
         self._rows = Rows(self._log)
-        self._puts = Versioned(self._log, self._requests, self.rng)
+        self._puts = Versioned(self._log, self._requests, self.rng, self.own_process)
         self._store: Any = {"files": self._objects, "table": self._rows, "puts": self._puts}[self._kind]
         self._seen: list[int] = [0] * len(self._log.lanes)
         """By lane how many rows readers of the store have been found to see."""
@@ -199,8 +199,9 @@ class CarrierWorld(World):
 
     def _carry(self, process: Process) -> None:
         topic = SimulatedTopic(self._log, self._requests, self.rng, self.rest, self._cutting)
+        births = births_of(self._counts) if self._kind == "puts" else ()
         try:
-            with carry.Carrying(StagedLog(topic), self._carrier(), self._reported) as carrying:
+            with carry.Carrying(StagedLog(topic), self._carrier(), self._reported, births=births) as carrying:
                 while not process.drains:
                     carrying.turn()
                     self.stop()

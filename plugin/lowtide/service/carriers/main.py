@@ -31,6 +31,7 @@ from lowtide.service.carriers.messages import (
     read_by_carrier,
     read_carrier_start,
 )
+from lowtide.sinks.staged.ages import births_by_key
 from lowtide.sinks.staged.carry import Carrying, Report, ignore
 from lowtide.sinks.staged.contract import Carriage, Progress, Staged
 from lowtide.sinks.staged.log import Backlog, StagedLog
@@ -59,7 +60,7 @@ def carrying_of(
     carriage: Carriage
     sink, carriage = pickle.loads(setting.pickled)  # noqa: S301 - the driver made it, for its own service
     log = StagedLog(Partitions(kafka, setting.topic, setting.group, setting.lanes))
-    return Carrying(log, sink.carrier(carriage), report, found)
+    return Carrying(log, sink.carrier(carriage), report, found, births_by_key(sink, carriage))
 
 
 class _Orders:

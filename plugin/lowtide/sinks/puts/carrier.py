@@ -1,7 +1,7 @@
 """Carries records from a staged log into a store that takes puts: by a few lines, each a client and a thread.
 
 A line takes several lanes. Its batches follow each other, and a key stays in its lane, so a key's puts are never on the
-way twice.
+way twice. What a key that a growth has moved had before is put before its new lane is read (`sinks/staged/ages.py`).
 """
 
 from __future__ import annotations
@@ -208,9 +208,7 @@ class _Line:
                     before, last = len(given), None
                     while given and size < BATCH_BYTES and (len(puts) < BATCH_PUTS or given[0].key in puts):
                         last = given.popleft()
-                        # Another lane may have had the key before: what that one still has of it comes late.
-                        if last.key not in puts or puts[last.key].version < last.version:
-                            puts[last.key] = last
+                        puts[last.key] = last
                         size += len(last.value or b"")
                     self._ahead -= before - len(given)
                     if last is not None:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from lowtide.sinks.staged.ages import Ages
 from lowtide.sinks.staged.contract import Carrier, InStep, Progress
 from lowtide.sinks.staged.log import Backlog, StagedLog
 
@@ -38,16 +39,22 @@ class Carrying:
         carrier: The carrier, closed at the end.
         report: Called after each turn.
         found: Called before the store is opened, which may fail, with what carriers before have left.
+        births: By lane the number of the growth that made its partition, where those of later ones wait for older ones
+            (`staged/ages.py`); empty where lanes may be read side by side.
 
     Attributes:
         last: What was reported last.
     """
 
-    def __init__(self, log: StagedLog, carrier: Carrier, report: Report, found: Report = ignore) -> None:
+    def __init__(
+        self, log: StagedLog, carrier: Carrier, report: Report, found: Report = ignore, births: Sequence[int] = ()
+    ) -> None:
         self._log = log
         self._carrier = carrier
         self._report = report
         self._found = found
+        self._births = births
+        self._ages = Ages((), {})
         self.last: tuple[dict[int, Progress], Backlog, Mapping[str, int]] = {}, Backlog(), {}
         self._visible: dict[int, int | None] = {}
         """By lane what is visible: at first what carriers before have reported, which it stays."""
@@ -58,6 +65,9 @@ class Carrying:
             self._visible = {lane: each.visible_ms for lane, each in kept.items()}
             self._found(kept, self._log.backlog(time.monotonic()), {})
             self._log.begin(self._carrier.open({lane: each.needed for lane, each in kept.items()}))
+            if any(self._births):
+                self._ages = Ages(self._births, self._log.ends())
+                self._log.hold(self._ages.waiting)
         except BaseException:
             self.close()
             raise
@@ -71,9 +81,12 @@ class Carrying:
         for piece in self._log.read(READ_S):
             if piece.rows:
                 self._carrier.take(piece.lane, piece.rows)
+                self._ages.take(piece.lane, piece.rows)
             if piece.mark_ms is not None:
                 self._carrier.mark(piece.lane, piece.mark_ms)
-        self._settle(time.monotonic())
+        progress = self._settle(time.monotonic())
+        if self._ages.go_on(self._log.has_read, progress):
+            self._log.hold(self._ages.waiting)
         if isinstance(self._carrier, InStep):
             self._log.rest(self._carrier.resting())
 

@@ -7,7 +7,7 @@ bounds of bundles, or which carrier it was. Its position is read, never remember
 records visible, or after it; the log is cut only below what is visible (R24).
 
 A carrier's lanes are the partitions. If the job has got more lanes, these have other numbers, and what a key had before
-may be in another partition (`flow/plan/lane_partitions.py`).
+may be in another partition (`flow/plan/lane_partitions.py`). A sink with `by_key` is given that first (`ages.py`).
 """
 
 from __future__ import annotations

@@ -106,6 +106,7 @@ class StagedLog:
         self._read_rows = self._read_bytes = self._needed_bytes = 0
         self._grumbled = False
         self._resting: frozenset[int] = frozenset()
+        self._held: frozenset[int] = frozenset()
 
     # -- before reading --------------------------------------------------------------------------------------------
 
@@ -152,9 +153,15 @@ class StagedLog:
 
     def rest(self, lanes: Collection[int]) -> None:
         """Read none of these lanes until the next call (errors: ServiceUnavailable)."""
-        if self._resting != (resting := frozenset(lanes)):
-            self._topic.rest(resting)
-            self._resting = resting
+        self._pause(frozenset(lanes), self._held)
+
+    def hold(self, lanes: Collection[int]) -> None:
+        """Read none of these lanes until the next call: unlike those that rest they wait for the store, and count.
+
+        Raises:
+            ServiceUnavailable: Kafka does not answer.
+        """
+        self._pause(self._resting, frozenset(lanes))
 
     def ends(self) -> dict[int, int]:
         """Return by lane the offset before which a reader gets everything now (errors: ServiceUnavailable)."""
@@ -220,6 +227,11 @@ class StagedLog:
         """See what other carriers have reported, none of which can report from now on."""
         self._kept |= self._topic.claim()
         self._claimed = True
+
+    def _pause(self, resting: frozenset[int], held: frozenset[int]) -> None:
+        if (resting, held) != (self._resting, self._held):
+            self._topic.rest(resting | held)
+            self._resting, self._held = resting, held
 
     def _moved(self, progress: Mapping[int, Progress]) -> dict[int, Progress]:
         """Return the lanes that are further than was reported; none while another lane is not as far.
