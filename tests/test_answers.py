@@ -21,16 +21,22 @@ from lowtide.core.operators.questions import Answer
 from lowtide.driver.frozen import job_record
 from lowtide.driver.growth import grow
 from lowtide.driver.homes import Homes
-from lowtide.errors import ServiceUnavailable
+from lowtide.driver.life_note import LifeNote
+from lowtide.driver.opening import begin_life
+from lowtide.driver.standby import Sequel, sequel
+from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.flow.plan.lane_partitions import partition_of_lane, partitions_before
 from lowtide.flow.steps.steps import Answers, CallFailed
 from lowtide.sinks.answers.encoder import AnswersEncoder
 from lowtide.sinks.answers.log import clear_answers, cut_answers, read_answers
 from lowtide.sinks.answers.topics import answers_topics
+from lowtide.sinks.contract import LaneName
 from lowtide.sinks.errors import LastsLost
-from lowtide.sinks.kafka.lasts import Durable
+from lowtide.sinks.kafka.lasts import Durable, read_lasts, records_of, write
 from lowtide.sinks.own_topics import open_topics
+from lowtide_snapshots.job.life import Life
+from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.job.store import JobStore
 
 if TYPE_CHECKING:
@@ -272,7 +278,7 @@ def test_a_new_output_generation_asks_again(log: Answering, zookeeper: str) -> N
 
 @pytest.mark.kafka
 @pytest.mark.zookeeper
-@pytest.mark.parametrize("next_is", ["a start", "a growth"])
+@pytest.mark.parametrize("next_is", ["a start", "the same growth", "another growth"])
 def test_a_growth_that_breaks_off_is_gone_on_with(
     log: Answering, zookeeper: str, monkeypatch: pytest.MonkeyPatch, next_is: str
 ) -> None:
@@ -323,8 +329,78 @@ def test_a_growth_that_breaks_off_is_gone_on_with(
             store.take_lease("a test", HANGS_S, lambda _: None)
             opened(store, replace(log.plan, lanes=6, grown=(3,)))
         assert topics.describe(log.topic).partitions == 6
+    if next_is == "the same growth":
+        assert growing(6) == (3, 6)
+        assert topics.describe(log.topic).partitions == 6
     assert growing(18) == (3, 6, 18)
     assert topics.describe(log.topic).partitions == 18
+
+
+@pytest.mark.kafka
+@pytest.mark.zookeeper
+def test_a_growth_goes_by_the_record_that_it_finds_with_the_lease(log: Answering, zookeeper: str) -> None:
+    """Another one, and a life of that, have come before: what is said of lanes is of those that there are then."""
+    conf = Conf.load(None, {"kafka.bootstrap_servers": log.conf.bootstrap_servers})
+    with JobStore(zookeeper, log.plan.name) as store:
+        before = store.freeze(job_record(log.plan))
+        store.take_lease("a test", HANGS_S, lambda _: None)
+        homes = Homes(store, log.plan, conf, store.raise_incarnation(), lambda _: None)
+        homes.claim(set())
+    with JobStore(zookeeper, log.plan.name) as store:
+        grown = grow(store, before, 6, conf, lambda _: None)
+    last = LaneName(1, "score/answers", 5)
+    write(log.settings, homes.lasts_topic, records_of(last, OrderKey(FIRST, 0, 1), (), 1), HANGS_S)
+    with JobStore(zookeeper, log.plan.name) as store:
+        assert grow(store, before, 6, conf, lambda _: None) == grown, "done already"
+        assert grow(store, before, 12, conf, lambda _: None).lane_counts == (3, 6, 12)
+    units = grown.units_of_lane(5)
+    (name,) = read_lasts(log.conf, homes.lasts_topic, HANGS_S).last
+    assert (name.lane, name.end) == (units.start, units.stop)
+
+
+@pytest.mark.kafka
+@pytest.mark.zookeeper
+@pytest.mark.parametrize(
+    ("phase", "seen"), [("stopping", "stopped"), ("stopped", "stopped"), ("failed", "failed"), ("running", "")]
+)
+def test_a_job_that_has_grown_has_ended_as_its_last_life_has(
+    log: Answering, zookeeper: str, phase: str, seen: str
+) -> None:
+    """Airflow starts a job again whose newest life has reported no end: one that was stopped stays so."""
+    conf = Conf.load(None, {"kafka.bootstrap_servers": log.conf.bootstrap_servers})
+    with JobStore(zookeeper, log.plan.name) as store:
+        frozen = store.freeze(job_record(log.plan))
+        store.take_lease("a test", HANGS_S, lambda _: None)
+        note = LifeNote(store, "exactly_once")
+        note.incarnation = store.raise_incarnation()
+        note._say(phase)  # type: ignore[arg-type]
+    with JobStore(zookeeper, log.plan.name) as store:
+        grow(store, frozen, 6, conf, lambda _: None)
+        life = Life.of(store.life() or {})
+        assert store.incarnation() == 2
+        assert (life.incarnation, life.phase, life.again) == ((2, seen, False) if seen else (1, "running", False))
+        assert sequel(store.holder(), life, 2, 0.0) is (Sequel.END if seen == "stopped" else Sequel.TAKE)
+
+
+@pytest.mark.kafka
+@pytest.mark.zookeeper
+def test_a_start_that_waited_for_the_lease_while_the_job_grew_ends(log: Answering, zookeeper: str) -> None:
+    """Its plan has too few lanes, and it would take the topics of all for those of a stranger."""
+    conf = Conf.load(None, {"kafka.bootstrap_servers": log.conf.bootstrap_servers})
+    with JobStore(zookeeper, log.plan.name) as store:
+        store.freeze(job_record(log.plan))
+    freeze = JobStore.freeze
+
+    def overtaken(self: JobStore, record: JobRecord) -> JobRecord:
+        found = freeze(self, record)
+        with JobStore(zookeeper, log.plan.name) as other:
+            grow(other, found, 6, conf, lambda _: None)
+        return found
+
+    with JobStore(zookeeper, log.plan.name) as store, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JobStore, "freeze", overtaken)
+        with pytest.raises(LifeEnded, match="the job has got 6 lanes while this start waited, which began with 3"):
+            begin_life(store, log.plan, conf, lambda _: None)
 
 
 def test_a_kafka_that_is_not_there_is_named() -> None:

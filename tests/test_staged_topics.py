@@ -131,8 +131,18 @@ def test_a_log_gets_a_partition_for_each_new_lane_and_ends_the_carriers_of_earli
         carrying(2)
     with closing(carrying(6)) as current:
         assert numbers(current, 4) == ["0", "1", "2", "5"]
-    with pytest.raises(FlowError, match="has 6 partitions, and the job 8 lanes"):
+    with pytest.raises(FlowError, match="has 6 partitions, and the job 8 lanes") as refused:
         open_topics(staged_topics(made), conf.kafka, 8, found, RECORD_BYTES, (2, 4))
+    assert "delete" not in str(refused.value), "it has records"
+
+
+def test_a_log_that_no_life_has_noted_gets_the_partitions_of_new_lanes_and_nothing_else(conf: Conf) -> None:
+    """A start ended before it was noted, then the job grew: no carrier has begun, and a message is a stranger's."""
+    made = plan(unique("staged"), lanes=2)
+    found = open_topics(staged_topics(made), conf.kafka, 2, {}, RECORD_BYTES)
+    for _ in range(2):
+        assert open_topics(staged_topics(made), conf.kafka, 6, {}, RECORD_BYTES, (2,)) == found
+    assert Topics(conf.kafka).describe(staged_topic(made.name, "lake")).partitions == 6
 
 
 @pytest.mark.parametrize(

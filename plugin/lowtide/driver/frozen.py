@@ -9,9 +9,11 @@ from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.core.fronts.register import FrontRegister
 from lowtide.driver.bounds import refuse_other_starts, refuse_other_stops
 from lowtide.driver.refusals import fence_ends_life
-from lowtide.errors import FlowError
+from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan.plan import Plan
+from lowtide.wording import count_of
 from lowtide_snapshots.job.record import JobRecord
+from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.job.submissions import refuse_again
 from lowtide_snapshots.keys.hashing import HASH_VERSION
 
@@ -60,3 +62,19 @@ def _settled(frozen: JobRecord, plan: Plan, conf: Conf) -> tuple[Plan, Conf]:
             f"lanes {plan.name} --to {frozen.lanes * -(-conf.job.parallelism // frozen.lanes)}",
         )
     return plan, replace(conf, job=replace(conf.job, lanes=frozen.lanes))
+
+
+def refuse_outgrown(store: JobStore, plan: Plan) -> None:
+    """Refuse a start that has waited for the lease while somebody gave the job more lanes.
+
+    Raises:
+        LifeEnded: the record has more than the plan.
+        ServiceUnavailable: ZooKeeper does not answer.
+    """
+    frozen = store.record()
+    if frozen is not None and frozen.lane_counts != plan.lane_counts:
+        raise LifeEnded(
+            f"the job has got {count_of(frozen.lanes, 'lane')} while this start waited, which began with {plan.lanes}",
+            where=f'the record of job "{plan.name}" in ZooKeeper',
+            way_out="start the job again: it then has all lanes",
+        )

@@ -51,11 +51,12 @@ Record = tuple[bytes, bytes | None]
 def grow(store: JobStore, frozen: JobRecord, lanes: int, conf: Conf, say: Say) -> JobRecord:
     """Give a job that does not run more lanes.
 
-    After an error it has as many as before, and this may be repeated; or it has them, and its next start goes on.
+    After an error it has as many as before, or it has them and its topics may lack partitions. Either way this may be
+    repeated; in the second case the next start does the rest, too.
 
     Args:
         store: The job's place, connected.
-        frozen: Its record.
+        frozen: Its record, as far as it is known; another program may change it until this one has the lease.
         lanes: How many it is to have.
         conf: Where Kafka is.
         say: Called with each step in a few words.
@@ -74,8 +75,12 @@ def grow(store: JobStore, frozen: JobRecord, lanes: int, conf: Conf, say: Say) -
     refuse_unfit(frozen, lanes, store.stores())
     with fence_ends_life():
         say("taking the job's lease")
-        store.take_lease(f"lowtide lanes, {called(os.getpid())}", conf.zookeeper.session_timeout_s + LEASE_SLACK_S, say)
+        holder = f"lowtide lanes, {called(os.getpid())}"
+        store.take_lease(holder, conf.zookeeper.session_timeout_s + LEASE_SLACK_S, say)
         incarnation = store.raise_incarnation()
+        _keep_end(store, incarnation, holder)
+        frozen = store.record() or frozen
+        refuse_unfit(frozen, lanes, store.stores())
         topic_id, generation = store.lasts()
         if topic_id:
             limit_s = conf.kafka.delivery_limit_ms / 1000
@@ -84,17 +89,29 @@ def grow(store: JobStore, frozen: JobRecord, lanes: int, conf: Conf, say: Say) -
             store.check(incarnation)
         own = OwnTopics.there(frozen.job, store.stores(), Topics(conf.kafka))
         own.open(conf, frozen)
-        own.try_to_widen(conf, lanes)
         last: Mapping[LaneName, OrderKey] = {}
+        topic = topic_of(frozen.job, generation)
         if topic_id:
-            topic = topic_of(frozen.job, generation)
             last = read_lasts(conf.kafka, topic, limit_s, say).last
+        if lanes == frozen.lanes:
+            own.mark(conf, frozen, last)
+            return frozen
+        own.try_to_widen(conf, lanes)
+        if topic_id:
             write(librdkafka_settings(conf.kafka), topic, by_units(last, frozen, incarnation), limit_s)
         grown = replace(frozen, lanes=lanes, grown=frozen.lane_counts)
         store.set_lanes(incarnation, lanes)
         own.open(conf, grown)
         own.mark(conf, grown, last)
     return grown
+
+
+def _keep_end(store: JobStore, incarnation: int, holder: str) -> None:
+    """Say that the job has ended as its last life has: else it would look killed, and Airflow would start it again."""
+    note = store.life()
+    if note is None or note.get("incarnation") != incarnation - 1 or note.get("phase") == "running":
+        return
+    store.set_life(incarnation, {**note, "incarnation": incarnation, "driver": holder, "again": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +165,16 @@ class OwnTopics:
 def refuse_unfit(frozen: JobRecord, lanes: int, stores: Mapping[str, str]) -> None:
     """Refuse a number of lanes that the job cannot grow to, and stores that are known by lane (errors: FlowError).
 
+    The number that a growth gave it is let pass, as that may have broken off.
+
     Args:
         frozen: The job's record.
         lanes: How many it is to have.
         stores: What is known of the stores, and of topics of its own, by name.
     """
     where = f'job "{frozen.job}"'
+    if lanes == frozen.lanes and frozen.grown:
+        return
     if lanes <= frozen.lanes or lanes % frozen.lanes or lanes > frozen.units:
         fitting = [str(number) for number in range(2 * frozen.lanes, frozen.units + 1, frozen.lanes)]
         numbers = ", ".join(fitting) if len(fitting) <= SHOWN else f"{', '.join(fitting[:SHOWN])}, ..., {fitting[-1]}"

@@ -31,7 +31,7 @@ from lowtide.driver.checkpoints import CheckpointFolder
 from lowtide.driver.commit_followers import CommitFollowers, Follower
 from lowtide.driver.commit_hooks import tell
 from lowtide.driver.connections import protections_of
-from lowtide.driver.frozen import settled
+from lowtide.driver.frozen import refuse_outgrown, settled
 from lowtide.driver.lag_group import LagGroup
 from lowtide.driver.layout import layout_of
 from lowtide.driver.life_note import LifeNote
@@ -264,6 +264,8 @@ class Job:
             LowtideError: what is wrong, where, and what to do.
         """
         if self._waited:  # What was found before may be long ago.
+            with fence_ends_life():
+                refuse_outgrown(self._store, self.plan)
             self.plan, self._conf, self._found = _look_around(self.plan, self._conf, self._from, self._say)
         plan, conf, found, say = self.plan, self._conf, self._found, self._say
         with fence_ends_life():

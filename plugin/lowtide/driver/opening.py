@@ -1,7 +1,7 @@
 """The start of a life: lease, claims and `last`, taken from ZooKeeper and Kafka in the only safe order.
 
 1. the record is frozen, or held against what the flow asks for (R11)
-2. the lease, and a new incarnation
+2. the lease, and a new incarnation; the record may have got more lanes until then
 3. every transactional id that any life may have used is claimed, the incarnation is checked again, and only then the
    lanes' `last` and floors are read: nothing of an earlier life can become durable after that (R13, W10). The flow is
    held against the one that delivered them, and takes its place
@@ -33,7 +33,7 @@ from lowtide.driver.bounds import (
     stops_of,
 )
 from lowtide.driver.compacted import refuse_compacted_replay
-from lowtide.driver.frozen import job_record
+from lowtide.driver.frozen import job_record, refuse_outgrown
 from lowtide.driver.homes import Homes
 from lowtide.driver.layout import layout_of
 from lowtide.driver.partitions import written_partitions
@@ -123,6 +123,7 @@ def begin_life(store: JobStore, plan: Plan, conf: Conf, say: Say, *, above: int 
     Raises:
         AlreadyRunning: another driver holds the lease.
         FlowError: the job's record says otherwise.
+        LifeEnded: the job has got more lanes meanwhile.
         ServiceUnavailable: ZooKeeper does not answer.
     """
     with fence_ends_life():
@@ -132,6 +133,7 @@ def begin_life(store: JobStore, plan: Plan, conf: Conf, say: Say, *, above: int 
         store.take_lease(called(os.getpid()), limit_s, say, layout_of(plan, conf))
         while (incarnation := store.raise_incarnation(conf.job.submission)) <= above:
             pass
+        refuse_outgrown(store, plan)
     return incarnation
 
 

@@ -31,6 +31,8 @@ CONFIG = {
     "message.timestamp.type": "CreateTime",
 }
 
+NEVER_USED = "delete the topic before the job's first start: that start creates it"
+
 
 class OwnTopic(NamedTuple):
     """A topic with a partition for each lane.
@@ -92,9 +94,10 @@ def open_topics(
             raise _lost(own, "is gone", kafka)
         if known.get(key, topic.id) != topic.id:
             raise _lost(own, "has been replaced by another", kafka)
-        _refuse_unfit(topic, lanes, grown)
+        _refuse_unfit(topic, lanes, grown, own.lost if key in known else NEVER_USED)
         if topic.partitions < lanes:
-            if own.carried:
+            # Carriers begin only after a topic is known; and one that is not must have no message.
+            if own.carried and key in known:
                 end_carriers(librdkafka_settings(kafka), own.name, topic.partitions, lanes, denied_s)
             access.widen(own.name, lanes)
         if key not in known and any(access.ends([topic], undecided=True).values()):
@@ -114,12 +117,12 @@ def _described(access: Topics, name: str) -> Topic | None:
     return None
 
 
-def _refuse_unfit(topic: Topic, lanes: int, grown: Sequence[int]) -> None:
+def _refuse_unfit(topic: Topic, lanes: int, grown: Sequence[int], way_out: str) -> None:
     if topic.partitions not in (*grown, lanes):
         raise FlowError(
             f'topic "{topic.name}" has {count_of(topic.partitions, "partition")}, and the job '
-            f"{count_of(lanes, 'lane')}: each lane has a partition",
-            way_out="delete the topic before the job's first start: that start creates it",
+            f"{count_of(lanes, 'lane')}: each lane has a partition, which only Lowtide may add",
+            way_out=way_out,
         )
     for what, is_, wanted in (
         ("cleanup.policy", topic.cleanup, "delete"),
