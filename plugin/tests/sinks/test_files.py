@@ -311,7 +311,8 @@ def folded(
             pieces += [*fold.take(lane, batch), *fold.mark(lane, entry)]
             batch = []
         pieces += fold.take(lane, batch)
-        assert fold._waiting_bytes <= WAITING_BYTES + BATCH * (groups.ROW_BYTES + 90)
+        # Each lane may bring a batch before anything is known of it: it does not rest.
+        assert fold._waiting_bytes <= WAITING_BYTES + len(log) * BATCH * (groups.ROW_BYTES + 90)
         turns -= 1
     return fold.needed(), pieces
 

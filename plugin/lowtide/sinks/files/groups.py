@@ -19,7 +19,8 @@ from lowtide.sinks.staged.contract import StagedRow
 WAITING_BYTES = 32 << 20
 """Memory of one group's rows that wait for other lanes, above which all lanes rest but the one that is waited for.
 
-What a carrier was given at once comes on top, and what comes of that lane, which does not wait.
+What a carrier was given at once comes on top, as it begins once for each lane of which nothing is known yet, and what
+comes of the lane that is waited for, which does not wait itself.
 """
 ROW_BYTES = 250
 """Memory of a row beside its value."""
