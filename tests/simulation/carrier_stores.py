@@ -231,9 +231,9 @@ class SimulatedTopic:
         first, pieces, rows = bisect_left(lane.offsets, at), list[Piece](), list[StagedRow]()
         last = min(len(lane.offsets), first + rng.choice([0, 1, 3, 20]))
         self._end_outgrown(number, at, lane.end if last == len(lane.offsets) else lane.offsets[last])
-        for entry in lane.entries[first:last]:
+        for entry, offset in zip(lane.entries[first:last], lane.offsets[first:last], strict=True):
             if isinstance(entry, int):
-                pieces.append(Piece(number, rows, entry))
+                pieces.append(Piece(number, rows, entry, offset))
                 rows = []
             else:
                 rows.append(entry)

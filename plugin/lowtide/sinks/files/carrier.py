@@ -69,6 +69,9 @@ class FilesCarrier:
     if another version of Arrow gave them other bytes.
     """
 
+    from_marks = True
+    """See `lowtide.sinks.staged.contract.FromMarks`: the lane that is behind begins in a folder that is not done."""
+
     def __init__(self, files: Files, carriage: Carriage) -> None:
         self._files = files
         self._carriage = carriage

@@ -51,6 +51,9 @@ class PutsCarrier:
         deleted: The name in JSON of the field that deletes; None for none.
     """
 
+    from_marks = True
+    """See `lowtide.sinks.staged.contract.FromMarks`."""
+
     def __init__(self, carriage: Carriage, name: str, store: PutStore | PutClient, deleted: str | None) -> None:
         self._carriage, self._name, self._store = carriage, name, store
         self._values = (lambda value: value) if deleted is None else _deleting(deleted)

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from lowtide.sinks.staged.ages import Ages
-from lowtide.sinks.staged.contract import Carrier, InStep, Progress
+from lowtide.sinks.staged.contract import Carrier, FromMarks, InStep, Progress
 from lowtide.sinks.staged.log import Backlog, StagedLog
 
 READ_S = 0.1
@@ -123,7 +123,10 @@ class Carrying:
 
     def _settle(self, now_s: float) -> dict[int, Progress]:
         self._carrier.settle(now_s)
-        progress = self._known(self._carrier.progress())
+        progress = self._carrier.progress()
+        if isinstance(self._carrier, FromMarks):
+            progress = self._log.beyond_marks(progress)
+        progress = self._known(progress)
         self._log.keep(progress, now_s)
         self.last = progress, self._log.backlog(time.monotonic()), self._carrier.counts()
         self._report(*self.last)

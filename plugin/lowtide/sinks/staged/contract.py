@@ -106,6 +106,18 @@ class InStep(Protocol):
         """
 
 
+@runtime_checkable
+class FromMarks(Protocol):
+    """Addition to `Carrier` for one that may begin at a mark that it has been given, as well as after the last row.
+
+    A lane without rows has a mark each second. Of these only the last one that counts is then kept, and read again by
+    the next carrier.
+    """
+
+    from_marks: bool
+    """True."""
+
+
 @dataclass(frozen=True, slots=True)
 class Carriage:
     """One staged sink of a job, as its carrier knows it.

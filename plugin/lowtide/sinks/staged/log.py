@@ -24,6 +24,8 @@ LOOK_EVERY_S = 2.0
 """The time from one question for the log's end to the next."""
 ENTRY_BYTES = 64 << 10
 """Rows of one lane that count together when it is noted how much is still needed."""
+MARKS = 1_000
+"""Marks of one lane that are noted: of more about half is forgotten, so that a little less of the log is cut."""
 ROW_BYTES = 500
 """The assumed size of records before any has been read."""
 
@@ -103,6 +105,10 @@ class StagedLog:
         self._ends: dict[int, int] = {}
         self._unneeded: dict[int, deque[list[int]]] = {lane: deque() for lane in topic.lanes}
         """By lane the rows that were read and are still needed: pairs of the offset after some, and their bytes."""
+        self._rows_end: dict[int, int] = {}
+        """By lane the offset after the last row that was read, or from which it is read."""
+        self._marks: dict[int, deque[tuple[int, int]]] = {lane: deque() for lane in topic.lanes}
+        """By lane the log times and offsets of marks after that row, both ascending."""
         self._read_rows = self._read_bytes = self._needed_bytes = 0
         self._grumbled = False
         self._resting: frozenset[int] = frozenset()
@@ -130,6 +136,7 @@ class StagedLog:
             if offsets[lane] < begins[lane]:
                 raise self._missing(lane, offsets[lane], begins[lane])
         self._topic.assign(offsets)
+        self._rows_end = {lane: offsets[lane] for lane in self._topic.lanes}
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -149,6 +156,7 @@ class StagedLog:
             raise self._missing(gone.lane, self._topic.next[gone.lane], self._topic.begins()[gone.lane]) from gone
         for piece in pieces:
             self._count(piece.lane, piece.rows)
+            self._note(piece)
         return pieces
 
     def rest(self, lanes: Collection[int]) -> None:
@@ -172,6 +180,13 @@ class StagedLog:
         return all(self._topic.next[lane] >= end for lane, end in ends.items() if lane not in self._resting)
 
     # -- what is no longer needed ----------------------------------------------------------------------------------
+
+    def beyond_marks(self, progress: Mapping[int, Progress]) -> dict[int, Progress]:
+        """Return progress by which of a lane without rows only the last mark is needed that what is visible rests on.
+
+        A lane that the next carrier begins there is no further than what is visible now, as it was after its last row.
+        """
+        return {lane: self._beyond_marks(lane, each) for lane, each in progress.items()}
 
     def keep(self, progress: Mapping[int, Progress], now_s: float) -> None:
         """Report how far the lanes are, then cut the log below; each second at most, and only what has moved.
@@ -256,6 +271,27 @@ class StagedLog:
             self._topic.cut(uncut)
             self._cut |= uncut
 
+    def _beyond_marks(self, lane: int, progress: Progress) -> Progress:
+        needed, visible_ms = progress.needed, progress.visible_ms
+        if visible_ms is None or needed < self._rows_end[lane]:
+            return progress
+        marks = self._marks[lane]
+        while len(marks) > 1 and marks[1][0] <= visible_ms:
+            marks.popleft()
+        if marks and marks[0][0] <= visible_ms:
+            needed = max(needed, marks[0][1])
+        return Progress(needed, visible_ms)
+
+    def _note(self, piece: Piece) -> None:
+        marks = self._marks[piece.lane]
+        if piece.rows:
+            self._rows_end[piece.lane] = piece.rows[-1].offset + 1
+            marks.clear()
+        if piece.mark_ms is not None and (not marks or marks[-1][0] < piece.mark_ms):
+            marks.append((piece.mark_ms, piece.mark_at))
+            if len(marks) > MARKS:
+                self._marks[piece.lane] = _thinned(marks)
+
     def _count(self, lane: int, rows: Iterable[StagedRow]) -> None:
         entries = self._unneeded[lane]
         for row in rows:
@@ -295,3 +331,14 @@ class StagedLog:
 
 def _as_far(one: Progress, other: Progress) -> bool:
     return one.needed >= other.needed and (one.visible_ms or 0) >= (other.visible_ms or 0)
+
+
+def _thinned(marks: deque[tuple[int, int]]) -> deque[tuple[int, int]]:
+    """Return about half of them, the last one too, as far apart in log time as each other."""
+    apart_ms, kept = 2 * (marks[-1][0] - marks[0][0]) // len(marks), deque([marks[0]])
+    for mark in marks:
+        if mark[0] - kept[-1][0] >= apart_ms:
+            kept.append(mark)
+    if kept[-1] is not marks[-1]:
+        kept.append(marks[-1])
+    return kept

@@ -64,11 +64,13 @@ class Piece(NamedTuple):
         lane: The lane.
         rows: Its next rows, in order.
         mark_ms: Log time below which nothing follows these rows; None if nothing is said.
+        mark_at: The mark's offset; 0 if nothing is said.
     """
 
     lane: int
     rows: list[StagedRow]
     mark_ms: int | None = None
+    mark_at: int = 0
 
 
 class ClaimLost(Exception):
@@ -235,7 +237,7 @@ class Partitions:
                     self._refuse_outgrown(int(headers[LANES]))
                     continue
                 mark_ms = int(headers[MARK])
-                pieces.append(Piece(lane, rows.pop(lane, []), mark_ms))
+                pieces.append(Piece(lane, rows.pop(lane, []), mark_ms, message.offset()))
             else:
                 row = StagedRow(message.offset(), message.timestamp()[1], message.key(), value)
                 rows.setdefault(lane, []).append(row)
