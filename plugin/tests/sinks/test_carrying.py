@@ -159,3 +159,19 @@ def test_marks_of_a_lane_that_is_far_ahead_take_little_memory(tmp_path: Path, mo
     at = log.entries[0][log.begin[0]]
     assert isinstance(at, int)
     assert HOUR + 20 * MINUTE_MS < at <= HOUR + 30 * MINUTE_MS, "not all that could be cut is"
+
+
+def test_a_folder_is_complete_with_the_files_of_earlier_carriers_also_after_a_lower_mark(tmp_path: Path) -> None:
+    """A life that begins at an older commit marks its lanes from there on: others may have put files beyond."""
+    log = Lanes(1)
+    log.row(0, HOUR + 9 * MINUTE_MS)
+    log.marks(0, [HOUR - 30 * MINUTE_MS, HOUR + 10 * MINUTE_MS])
+    drain(log, files(tmp_path, 1))
+    log.row(0, HOUR + 11 * MINUTE_MS)
+    log.marks(0, [HOUR - 20 * MINUTE_MS, HOUR + HOUR_MS])
+    # As of a version that kept all marks after a lane's last row.
+    log.told[0], log.begin[0] = Progress(1, log.told[0].visible_ms), 1
+    drain(log, files(tmp_path, 1))
+    before, done = sorted(tmp_path.glob("*/_lowtide/orders.done.json"))
+    assert [each["rows"] for each in json.loads(done.read_text())["files"]] == [1, 1]
+    assert not json.loads(before.read_text())["files"]

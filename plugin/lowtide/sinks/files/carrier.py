@@ -90,12 +90,20 @@ class FilesCarrier:
         self._bucket_ms: int | None = None
         """The first bucket that is not complete; None until all lanes have reported."""
         self._seen_ms = 0
-        """The log time from which on all lanes have been seen; another carrier may have put files before."""
+        """The log time from which on this carrier sees all; others may have put files before that it does not see.
+
+        That is where the last lane begins, and beyond all that was reported: a life that begins at an older commit
+        marks its lanes again from there on, so a lane may begin with a mark below rows that are in their files.
+        """
         self._progress: dict[int, Progress] = {}
         self._counts: Counter[str] = Counter()
         self._left = ExitStack()
         self._store: Store
         self._putters: ThreadPoolExecutor
+
+    def follow(self, visible_ms: int) -> None:
+        """Take how far earlier carriers have come: files of theirs may be in any folder that begins before."""
+        self._seen_ms = visible_ms
 
     def open(self, kept: Mapping[int, int]) -> Mapping[int, int]:
         """Connect, see that the store puts only what is not there, and that the place is this sink's."""
@@ -252,7 +260,7 @@ class FilesCarrier:
         if not firsts or len(firsts) < len(self._progress):
             return False
         if self._bucket_ms is None:
-            self._bucket_ms, self._seen_ms = self._pattern.first_ms(min(firsts)), max(firsts)
+            self._bucket_ms, self._seen_ms = self._pattern.first_ms(min(firsts)), max(self._seen_ms, *firsts)
         due, leaps, next_ms = self._due(self._bucket_ms, min(overs))
         list(self._putters.map(lambda first_ms: self._end_bucket(first_ms, empty=not leaps), due))
         for first_ms in due:

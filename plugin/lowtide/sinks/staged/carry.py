@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from lowtide.sinks.staged.ages import Ages
-from lowtide.sinks.staged.contract import Carrier, FromMarks, InStep, Progress
+from lowtide.sinks.staged.contract import Carrier, Follows, FromMarks, InStep, Progress
 from lowtide.sinks.staged.log import Backlog, StagedLog
 
 READ_S = 0.1
@@ -64,6 +64,8 @@ class Carrying:
             kept = self._log.kept()
             self._visible = {lane: each.visible_ms for lane, each in kept.items()}
             self._found(kept, self._log.backlog(time.monotonic()), {})
+            if isinstance(self._carrier, Follows):
+                self._carrier.follow(max((each.visible_ms or 0 for each in kept.values()), default=0))
             self._log.begin(self._carrier.open({lane: each.needed for lane, each in kept.items()}))
             if any(self._births):
                 self._ages = Ages(self._births, self._log.ends())

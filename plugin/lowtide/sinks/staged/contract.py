@@ -107,6 +107,14 @@ class InStep(Protocol):
 
 
 @runtime_checkable
+class Follows(Protocol):
+    """Addition to `Carrier` for one that has to know what carriers before it have made visible."""
+
+    def follow(self, visible_ms: int) -> None:
+        """Take the largest log time below which one of them has reported a lane as visible; before `open`."""
+
+
+@runtime_checkable
 class FromMarks(Protocol):
     """Addition to `Carrier` for one that may begin at a mark that it has been given, as well as after the last row.
 
