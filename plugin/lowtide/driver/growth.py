@@ -17,7 +17,7 @@ known how many lanes there were (`homes.by_units`).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -66,7 +66,7 @@ def grow(store: JobStore, frozen: JobRecord, lanes: int, conf: Conf, say: Say) -
 
     Raises:
         AlreadyRunning: the job runs.
-        FlowError: it cannot have so many.
+        FlowError: it cannot have so many, or not before a start with this version.
         LifeEnded: a life has begun meanwhile.
         LastsUnreadable: a newer version of Lowtide has written its positions.
         ServiceUnavailable: ZooKeeper or Kafka does not answer.
@@ -98,6 +98,7 @@ def grow(store: JobStore, frozen: JobRecord, lanes: int, conf: Conf, say: Say) -
             return frozen
         own.try_to_widen(conf, lanes)
         if topic_id:
+            refuse_undecided(frozen.job, last, store.stores(), store.partitions())
             write(librdkafka_settings(conf.kafka), topic, by_units(last, frozen, incarnation), limit_s)
         grown = replace(frozen, lanes=lanes, grown=frozen.lane_counts)
         store.set_lanes(incarnation, lanes)
@@ -216,6 +217,33 @@ def marks_of(last: Mapping[LaneName, OrderKey], record: JobRecord, sink: str) ->
         if at is not None and at.tick > 0:
             marks[partition] = at.tick * record.slack_ms
     return marks
+
+
+def refuse_undecided(
+    job: str, last: Collection[LaneName], stores: Mapping[str, str], partitions: Mapping[str, int]
+) -> None:
+    """Refuse a job of which only an earlier version has written topics: it had a partition for each lane (R12).
+
+    The next start would find that number neither in the names, which would have gone, nor in the record.
+
+    Args:
+        job: The job's name.
+        last: The lanes and strands to which something was delivered in Kafka.
+        stores: As of `refuse_unfit`.
+        partitions: By topic how many partitions the job writes, as far as a start has noted it.
+
+    Raises:
+        FlowError: no start has noted any.
+    """
+    staged = {name.removeprefix(STAGED) for name in stores if name.startswith(STAGED)}
+    by_lane = {name.sink for name in last if not name.end and name.sink and "/" not in name.sink} - staged
+    if by_lane and not partitions:
+        raise FlowError(
+            f'an earlier version has delivered to sink "{min(by_lane)}", and none that notes how many partitions of '
+            "its topic the job writes",
+            where=f'job "{job}"',
+            way_out="start the job with this version, and stop it; then it may grow",
+        )
 
 
 def by_units(last: Mapping[LaneName, OrderKey], frozen: JobRecord, incarnation: int) -> Iterator[Record]:

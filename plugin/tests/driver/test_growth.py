@@ -12,7 +12,7 @@ import lowtide as lt
 from lowtide.conf import Conf
 from lowtide.core.operators.order.order import OrderKey
 from lowtide.driver.carriages import staged_settings
-from lowtide.driver.growth import by_units, marks_of, refuse_unfit
+from lowtide.driver.growth import by_units, marks_of, refuse_undecided, refuse_unfit
 from lowtide.errors import FlowError
 from lowtide.flow.plan.compiler import compile_flow
 from lowtide.sinks.contract import LaneName
@@ -60,6 +60,16 @@ def test_carriers_know_which_of_their_lanes_a_growth_has_made() -> None:
 def test_a_store_that_was_delivered_to_by_lane_alone_is_first_taken_over() -> None:
     with pytest.raises(FlowError, match="an earlier version has delivered to postgres:default, by lane"):
         refuse_unfit(FROZEN, 12, {"postgres:default": "an id"})
+
+
+def test_a_job_whose_topics_an_earlier_version_alone_has_written_is_first_started() -> None:
+    """R12: that had a partition for each lane, and afterwards nothing would say how many lanes there were."""
+    earlier = [LaneName(1, "out", 0), LaneName(1, "out", 2), LaneName(1, "", 1), LaneName(0, "", 0)]
+    with pytest.raises(FlowError, match='an earlier version has delivered to sink "out", and none that notes'):
+        refuse_undecided("shop", earlier, {"staged:lake": "an id"}, {})
+    refuse_undecided("shop", earlier, {}, {"out": 3})
+    others = [LaneName(1, "lake", 0), LaneName(1, "score/answers", 0), LaneName(1, "", 1), LaneName(1, "out", 0, 43)]
+    refuse_undecided("shop", others, {"staged:lake": "an id", "answers:score": "another"}, {})
 
 
 def table(last: dict[LaneName, OrderKey]) -> dict[bytes, bytes]:
