@@ -15,9 +15,8 @@ from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.loop_line import LoopLine
 from lowtide.connectors.loop_topics import LoopTopic, open_loops
 from lowtide.connectors.topics import Topics
-from lowtide.errors import FlowError, LifeEnded
+from lowtide.errors import LifeEnded
 from lowtide.flow.plan.compiler import compile_flow
-from lowtide.flow.plan.own_topics import loop_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,12 +145,11 @@ def test_what_was_deleted_before_it_was_read_ends_the_life(conf: Conf, lines: An
         heard(line, 1)
 
 
-def test_a_topic_that_somebody_made_with_too_few_partitions_is_refused(conf: Conf) -> None:
+def test_a_job_with_more_lanes_and_workers_than_its_topic_has_partitions_gives_it_more(conf: Conf) -> None:
     laid_out = plan(unique("loops"))
     made = opened(conf, laid_out)
     assert Topics(conf.kafka).describe(made.name).partitions == 4, "one for each lane, so for any number of workers"
-    narrow = plan(unique("loops"))
-    (name,) = loop_topics(narrow).values()
-    Topics(conf.kafka).create(name, partitions=1)
-    with pytest.raises(FlowError, match=r"has 1 partition, but the loop has 2 workers"):
-        open_loops(narrow, conf)
+    wider = plan(laid_out.name, parallelism=6, lanes=8)
+    assert opened(conf, wider) == LoopTopic(made.name, (0,) * 6)
+    assert Topics(conf.kafka).describe(made.name).partitions == 8
+    assert opened(conf, laid_out) == made, "with fewer workers again"

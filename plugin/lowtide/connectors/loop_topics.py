@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lowtide.conf import Conf
 from lowtide.connectors.sender import SLACK_BYTES
-from lowtide.connectors.topics import TopicExists, Topics
+from lowtide.connectors.topics import Topic, TopicExists, Topics
 from lowtide.errors import FlowError, TopicUnknown
 from lowtide.flow.plan.own_topics import loop_topics
 from lowtide.flow.plan.plan import Plan
-from lowtide.wording import count_of
 
 KEPT_MS = 3_600_000
 """Least retention of frames; they are read within seconds, or their life ends."""
@@ -40,9 +39,9 @@ def open_loops(plan: Plan, conf: Conf) -> Mapping[int, LoopTopic]:
     """See that the topics are there, and note where they end, before any worker of this life writes.
 
     Raises:
-        FlowError: a topic has fewer partitions than workers need, or is compacted.
+        FlowError: a topic is compacted.
         ServiceUnavailable: no broker answers in time.
-        TopicRefused: Kafka does not allow a topic to be made.
+        TopicRefused: Kafka does not allow a topic to be made, or to have as many partitions as there are workers.
     """
     names = loop_topics(plan)
     if not names:
@@ -62,17 +61,20 @@ def open_loops(plan: Plan, conf: Conf) -> Mapping[int, LoopTopic]:
         except TopicUnknown:
             with suppress(TopicExists):
                 topics.create(name, partitions=plan.lanes, config=config)
-    found = {id_: topics.describe(name) for id_, name in names.items()}
+    found = {id_: _wide(topics, name, plan) for id_, name in names.items()}
     for topic in found.values():
         way_out = "delete the topic: the next start creates it, and needs nothing of an earlier life from it"
-        if topic.partitions < plan.parallelism:
-            raise FlowError(
-                f'topic "{topic.name}" has {count_of(topic.partitions, "partition")}, but the loop has '
-                f"{count_of(plan.parallelism, 'worker')}",
-                way_out=way_out,
-            )
         if topic.cleanup != "delete":
             raise FlowError(f'topic "{topic.name}" has cleanup.policy={topic.cleanup}, not delete', way_out=way_out)
     ends = topics.ends(found.values())
     workers = range(plan.parallelism)
     return {id_: LoopTopic(topic.name, tuple(ends[topic.name, n] for n in workers)) for id_, topic in found.items()}
+
+
+def _wide(topics: Topics, name: str, plan: Plan) -> Topic:
+    """Return a topic, with more partitions if the job has got more lanes, and more workers since."""
+    topic = topics.describe(name)
+    if topic.partitions < plan.parallelism:
+        topics.widen(name, plan.lanes)
+        topic = replace(topic, partitions=plan.lanes)
+    return topic
