@@ -408,19 +408,22 @@ class CarrierWorld(World):
         if last.lost is not None or not last.drained:
             raise Violation("liveness", f"the last carrier does not come to an end: {last.lost}")
         self._store.check_end()
-        for number, lane in enumerate(self._log.lanes):
-            reported = self._log.reported[number]
-            if reported.visible_ms != LAST_MARK_MS or lane.begin != reported.needed:
-                raise Violation("liveness", f"lane {number} begins at {lane.begin} in the end, and {reported} is said")
-        for number, lane in enumerate(self._log.lanes):
-            # A table's position is its own: it moves with rows.
-            if self._kind != "table" and lane.begin < lane.offsets[-1]:
-                raise Violation("liveness", f"lane {number} keeps marks from {lane.begin} on that nobody needs")
+        self._check_lanes()
         lane = self._log.lanes[0]
         lane.append([self._row(0)], committed=True)
         lane.begin = lane.end  # Somebody deletes what is needed.
         if self._alone().lost is None:
             raise Violation("safety", "a row was deleted, and no carrier misses it")
+
+    def _check_lanes(self) -> None:
+        """All is said to be visible, and no lane keeps more than that needs."""
+        for number, lane in enumerate(self._log.lanes):
+            reported = self._log.reported[number]
+            if reported.visible_ms != LAST_MARK_MS or lane.begin != reported.needed:
+                raise Violation("liveness", f"lane {number} begins at {lane.begin} in the end, and {reported} is said")
+            # A table's position is its own: it moves with rows.
+            if self._kind != "table" and lane.begin < lane.offsets[-1]:
+                raise Violation("liveness", f"lane {number} keeps marks from {lane.begin} on that nobody needs")
 
     def _alone(self) -> Process:
         """Have one carrier take all there is."""
