@@ -74,6 +74,7 @@ class FlowWorld(World):
         early_keys: How likely it is for each life that a worker's lanes go on without the others; by the seed if None.
         by_lane: How likely the sinks take each lane by itself.
         grows: How likely it is for each life but the first that it has more lanes; by the seed if None.
+        names: How likely hosts name the segments that matter to their workers; by the seed if None.
     """
 
     name: ClassVar[str] = "flow"
@@ -103,8 +104,10 @@ class FlowWorld(World):
         early_keys: float | None = None,
         by_lane: float = BY_LANE,
         grows: float | None = None,
+        names: float | None = None,
     ) -> None:
         super().__init__(seed, trace)
+        self.names = self.names if names is None else self.naming.random() < names
         self.grouping = grouping
         self.faults, self.damage, self.swaps = faults, damage, swaps
         self.older = Random(f"{self.name}/{seed}/older")
@@ -166,7 +169,9 @@ class FlowWorld(World):
         """Below this nothing is committed, wherever the life begins (R16)."""
         known = job.logs, job.sinks, commit, manifests, archive, job.told_time, self.above
         shelves = drawn_shelves(self._shelving) if self._shelved else None
-        self.life = Life(rng, self.lives, plan, *known, job.services, shelves=shelves, tracing=self.tracing)
+        self.life = Life(
+            rng, self.lives, plan, *known, job.services, shelves=shelves, tracing=self.tracing, names=self.names
+        )
         if rng.random() >= SHARING:
             self.life.restored = None
         self.model, self.tracking = self.life.model, self.life.tracking
@@ -681,12 +686,7 @@ class FlowWorld(World):
             moved.append(self._deliver(but))
             if not any([life.go_round(worker) for worker in range(len(life.cores))]):
                 break
-        for line in life.tracking.lines:
-            life.tracking.send(line)
-            while line.up:
-                life.tracking.arrive(line)
-            while line.down:
-                life.tracking.tell(line, 1)
+        self._flush_and_hear()
         moved += [life.go_on_to_the_end(worker) for worker in range(len(life.cores))]
         while life.bundles or life.answers or life.asked:
             if life.asked:
@@ -697,6 +697,20 @@ class FlowWorld(World):
                 life.answer(0)
             moved.append(True)
         return any(moved)
+
+    def _flush_and_hear(self) -> None:
+        """All flushes arrive, and all that the tracker says of it."""
+        tracking = self.life.tracking
+        for line in tracking.lines:
+            tracking.send(line)
+            while line.up:
+                tracking.arrive(line)
+            while line.down:
+                tracking.tell(line, 1)
+        while tracking.catch_up():
+            for line in tracking.lines:
+                while line.down:
+                    tracking.tell(line, 1)
 
     def _deliver(self, but: WorkerCore | None) -> bool:
         """All frames that are on their way arrive, but to one worker; whether there were any."""

@@ -31,9 +31,9 @@ def waits_for_all() -> list[Patch]:
     def branches_of(program: Program, place: int, tracker: LocalTracker) -> Any:
         made, found = real(program, place, tracker)
         for branch in made if program.level else ():
-            parts = {part for all_ in program.segments.parts.values() if set(all_) & {*branch._waits} for part in all_}
-            branch._waits = tuple(sorted({*branch._waits, *parts}))
-            branch._one = branch._waits[0] if len(branch._waits) == 1 else None
+            parts = {part for all_ in program.segments.parts.values() if set(all_) & {*branch.waits} for part in all_}
+            branch.waits = tuple(sorted({*branch.waits, *parts}))
+            branch._one = branch.waits[0] if len(branch.waits) == 1 else None
         return made, found
 
     return [(worker_module, "branches_of", branches_of)]
@@ -47,8 +47,8 @@ def waits_for_what_is_common() -> list[Patch]:
         made, found = real(program, place, tracker)
         common = {part: each for each, parts in program.segments.parts.items() for part in parts}
         for branch in made:
-            branch._waits = tuple(sorted({common.get(each, each) for each in branch._waits}))
-            branch._one = branch._waits[0] if len(branch._waits) == 1 else None
+            branch.waits = tuple(sorted({common.get(each, each) for each in branch.waits}))
+            branch._one = branch.waits[0] if len(branch.waits) == 1 else None
         return made, found
 
     return [(worker_module, "branches_of", branches_of)]

@@ -70,9 +70,11 @@ class Host:
         workers: Their numbers.
         floors: All that were heard: a worker that comes later has to know them.
         request: The newest that was heard.
+        line: Its connection with the tracker.
     """
 
     local: LocalTracker
+    line: Line = field(init=False)
     workers: list[int] = field(default_factory=list)
     floors: Floors = field(default_factory=Floors)
     request: Request | None = None
@@ -95,6 +97,7 @@ class Life:
         services: The outside.
         shelves: Where groups at rest lie; None if all is in memory.
         tracing: Takes the spans of its records; None if nothing is traced.
+        names: Whether hosts name the segments that matter to their workers, and are told of no others.
     """
 
     def __init__(
@@ -113,8 +116,10 @@ class Life:
         *,
         shelves: Shelves | None = None,
         tracing: Tracing | None = None,
+        names: bool = False,
     ) -> None:
         self.rng = rng
+        self.names = names
         self.tracing = tracing
         self.watching: list[Traces] = []
         """By worker; empty if nothing is traced."""
@@ -287,6 +292,8 @@ class Life:
         self._note_due(worker, core)
         host.workers.append(worker)
         self.cores.append(core)
+        if self.names:
+            self._listen(host.line, core)
         window = None if self.optimism is None else Optimism(self.optimism)
         self.windows.append(window)
         room = self.rng.choice([100, 100_000])
@@ -308,12 +315,22 @@ class Life:
         """The process that the next worker lives in: a new one, or one that may have heard a lot already."""
         if len(self.hosts) < self.most_hosts and (not self.hosts or self.rng.random() < 0.7):
             made = Host(LocalTracker(len(self.hosts), self.number, start=self.start))
+            made.line = Line(made.local, lambda: self.flush(made), lambda notice: self.hear(made, notice))
+            if self.names:
+                made.line.named, made.line.leads = frozenset(), False
             self.hosts.append(made)
-            self.tracking.lines.append(
-                Line(made.local, lambda: self.flush(made), lambda notice: self.hear(made, notice))
-            )
+            self.tracking.lines.append(made.line)
             return made
         return self.rng.choice(self.hosts)
+
+    def _listen(self, line: Line, core: WorkerCore) -> None:
+        """A host names what a new worker of its listens to as well, and is told of everything once more."""
+        assert line.named is not None, "hosts name what matters to them"
+        named, leads = line.named | core.listens, line.leads or core.leads
+        if (named, leads) != (line.named, line.leads):
+            line.named, line.leads = named, leads
+            if line in self.tracking.audience.named:
+                self.tracking.subscribe(line)
 
     def flush(self, host: Host) -> Flush | None:
         """Everything that a host's workers have folded since the last time, then what their fronts say (R5)."""

@@ -13,6 +13,7 @@ from .flow_mutations import FLOW
 from .join_mutations import JOIN
 from .keys_mutations import KEYS
 from .mutation import Mutation
+from .naming_mutations import NAMING
 from .recovery_mutations import RECOVERY
 from .relay_mutations import RELAYS
 from .shard_mutations import SHARDS
@@ -21,6 +22,6 @@ from .tracking_mutations import TRACKING
 from .worker_mutations import WORKER
 
 MUTATIONS: list[Mutation] = [
-    *TRACKING, *SHARDS, *RELAYS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *KEYS, *FLOW, *CALLS, *COMPLETING,
+    *TRACKING, *SHARDS, *RELAYS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *KEYS, *NAMING, *FLOW, *CALLS, *COMPLETING,
     *RECOVERY, *COMMIT, *CARRIERS, *DELTAS,
 ]  # fmt: skip

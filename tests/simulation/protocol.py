@@ -52,6 +52,10 @@ class ProtocolWorld(World):
         self.at = {s: [line for line in lines if line is lines[0] or rng.random() < 0.5] for s in self.inbound}
         self.clocks = Clocks(rng, self.model, start, self.capacity)
         self.clocks.draw(self.at, self.down)
+        for clock in self.clocks.clocks:
+            if clock.line.named is not None:
+                # What it has due holds the global min time, so it would wait for itself for ever.
+                clock.line.named |= {clock.waits}
         dues = self.clocks.register()
         self.tracking = self.tracked(register, start, dues)
         self.tracking.lines += lines
@@ -72,7 +76,12 @@ class ProtocolWorld(World):
     def _line(self, worker: int, start: int) -> Line:
         most = self.rng.choice([2, 10_000])
         local = LocalTracker(worker, incarnation=self.lives, start=start, max_unacknowledged=most)
-        return Line(local, local.flush, lambda notice: self.heard(local, notice))
+        line = Line(local, local.flush, lambda notice: self.heard(local, notice))
+        if self.names:
+            chance, segments = self.naming, sorted(self.inbound)
+            line.named = frozenset(chance.sample(segments, chance.randint(0, len(segments))))
+            line.leads = chance.random() < 0.5
+        return line
 
     def _front(self, front: Front) -> None:
         self.fleet.fronts.append(front)
@@ -324,8 +333,7 @@ class ProtocolWorld(World):
         for _ in range(MAX_DRAIN_ROUNDS):
             self._round()
             expected = self._expected()
-            heard = [{s: line.local.min_time(s) for s in expected} for line in tracking.lines]
-            if tracking.tracker.min_times() == expected and all(each == expected for each in heard):
+            if tracking.tracker.min_times() == expected and all(self._knows(line, expected) for line in tracking.lines):
                 return
         holder = tracking.tracker.holder()
         raise Violation("liveness", f"min times are {tracking.tracker.min_times()}, not {expected}: {holder}")
@@ -342,10 +350,17 @@ class ProtocolWorld(World):
             self.tracking.send(line)
             while line.up:
                 self.tracking.arrive(line)
+        self.tracking.catch_up()
         for line in self.tracking.lines:
             while line.down:
                 self.tracking.tell(line, 1)
         self.check()
+
+    def _knows(self, line: Line, expected: dict[int, int]) -> bool:
+        """Whether a worker has heard of all that it has named, and of the global min time."""
+        named = expected.keys() if line.named is None else line.named
+        known = all(line.local.min_time(segment) == expected[segment] for segment in named)
+        return known and line.local.global_min == min(expected.values())
 
     def _expected(self) -> dict[int, int]:
         """What min times have to be once nothing is in flight: the least label of the fronts that can reach a segment.

@@ -191,5 +191,4 @@ class RelayedTracking(Tracking):
             return
         line.local.applied(applied)
         line.up.extend(line.local.unacknowledged())
-        if not self.tracker.missing:
-            line.down.append(self.tracker.whole_notice())
+        self.subscribe(line)

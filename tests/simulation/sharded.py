@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
 from lowtide_tracker import Absolute, Flush, Graph, Notice, Tracker
+from lowtide_tracker.audience import Audience
 from lowtide_tracker.messages import FrontClosed, FrontOpened, Order, Report
 from lowtide_tracker.shards.merge import Merge
 from lowtide_tracker.shards.shard import Shard
@@ -197,8 +198,7 @@ class ShardedTracking(Tracking):
             self.connect_shard(line, at)
         line.down.clear()
         line.connected = True
-        if not self.tracker.missing:
-            line.down.append(self.tracker.whole_notice())
+        self.subscribe(line)
 
     def connect_shard(self, line: Line, at: int) -> None:
         """A worker's connection with one shard is a new one."""
@@ -269,6 +269,8 @@ class ShardedTracking(Tracking):
             max_pending=self.max_pending,
         )
         self.number = 0
+        self.audience = Audience()
+        self.history = {}
         self.announced = {
             segment: max([self.start, *(line.local.min_time(segment) for line in self.lines)])
             for segment in self.graph.segments

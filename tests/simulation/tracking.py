@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from lowtide_tracker import Absolute, Floor, Flush, Graph, LocalTracker, Notice, Request, Tracker
+from lowtide_tracker.audience import Audience
 from lowtide_tracker.backlog import Backlog
 
 from .verdict import Violation
@@ -27,6 +28,10 @@ class Line:
     down: deque[Notice] = field(default_factory=deque)
     answer: int = 0
     """The last flush of which the tracker has said that it was applied; the worker hears of it later."""
+    named: frozenset[int] | None = None
+    """The segments that matter to the worker, which it has named; None for all."""
+    leads: bool = True
+    """Whether the global min time does."""
 
 
 class Tracking:
@@ -78,6 +83,12 @@ class Tracking:
         """Whether a tracker was."""
         self.requests = 0
         """How many snapshots have been asked for."""
+        self.audience: Audience[Line] = Audience()
+        """Those who are connected and have been told everything."""
+        self.global_min = start
+        """That of the last notice."""
+        self.history: dict[int, Notice] = {}
+        """The notices of this era, by number."""
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -108,9 +119,12 @@ class Tracking:
         line.up.appendleft(line.up[0])
 
     def tell(self, line: Line, count: int) -> Notice:
-        """A worker hears the next `count` notices, merged."""
-        merged = Backlog()
+        """A worker hears the next `count` notices, merged; one that says everything is merged with none before."""
+        merged, last = Backlog(), None
         for _ in range(min(count, len(line.down))):
+            if last is not None and line.down[0].after != last:
+                break
+            last = line.down[0].number
             merged.add(line.down.popleft())
         notice = merged.take()
         assert notice is not None, "somebody asked for a notice that was not there"
@@ -136,8 +150,20 @@ class Tracking:
             return
         line.local.applied(self.tracker.applied(worker))
         line.up.extend(line.local.unacknowledged())
-        if not self.tracker.missing:
-            line.down.append(self.tracker.whole_notice())
+        self.subscribe(line)
+
+    def subscribe(self, line: Line) -> None:
+        """A worker subscribes, or names other segments; it is told everything once the tracker knows it."""
+        if line.connected and not self.tracker.missing:
+            self._tell_all(line, self.tracker.whole_notice())
+
+    def catch_up(self) -> bool:
+        """Those hear the rest who have heard nothing of late; whether there was anything."""
+        told = [(line, notice) for line, notice in self.audience.late() if line.connected]
+        for line, notice in told:
+            self._check_share(line, notice)
+            line.down.append(notice)
+        return bool(told)
 
     def crash(self) -> None:
         """The tracker's process dies, another one takes its place and waits for all workers."""
@@ -154,6 +180,8 @@ class Tracking:
             era=era,
         ).rebuilt_from(workers)
         self.number = 0
+        self.audience = Audience()
+        self.history = {}
         self.applied_floors.clear()
         self.announced = {
             segment: max([self.start, *(line.local.min_time(segment) for line in self.lines)])
@@ -202,9 +230,58 @@ class Tracking:
                     raise Violation("safety", f"segment {segment} goes from min time {before} to {tick}")
                 self.announced[segment] = tick
             self._hear_floors(notice)
-            for line in self.lines:
-                if line.connected:
-                    line.down.append(notice)
+            self.history[notice.number] = notice
+            if whole:
+                for line in self.lines:
+                    if line.connected:
+                        self._tell_all(line, notice)
+                self.audience.tell(notice)
+            else:
+                self._tell(notice)
+            self.global_min = notice.global_min
+
+    def _tell_all(self, line: Line, notice: Notice) -> None:
+        self.audience.join(line, notice, line.named, global_min=line.leads)
+        line.down.append(notice)
+
+    def _tell(self, notice: Notice) -> None:
+        """A notice goes to those whom it concerns, at once, and to nobody else."""
+        named = self.audience.named
+        for line in self.lines:
+            if line.connected and line not in named:
+                # It was there when the life began, and has been told of everything, which was nothing.
+                begun = Notice(notice.era, 0, 0, dict.fromkeys(self.graph.segments, self.start), self.start)
+                self.audience.join(line, begun, line.named, global_min=line.leads)
+        told = dict(self.audience.tell(notice))
+        for line in self.lines:
+            if line.connected:
+                share, due = told.get(line), self._concerns(line, notice)
+                if share is None and due:
+                    raise Violation("liveness", f"worker {line.local.worker} is not told of {notice}")
+                if share is not None and not due:
+                    raise Violation("error", f"worker {line.local.worker} is told of {share}, which it left out")
+                if share is not None:
+                    self._check_share(line, share)
+                    line.down.append(share)
+
+    def _check_share(self, line: Line, share: Notice) -> None:
+        """See that a notice for a worker has all that it named since the last one, all floors, and nothing else."""
+        min_times: dict[int, int] = {}
+        floors: set[Floor] = set()
+        for number in range(share.after + 1, share.number + 1):
+            min_times |= self.history[number].min_times
+            floors |= set(self.history[number].floors)
+        mine = {each: tick for each, tick in min_times.items() if line.named is None or each in line.named}
+        if share.min_times.keys() - mine.keys():
+            raise Violation("error", f"{share} names what worker {line.local.worker} left out")
+        if share.min_times != mine or floors - set(share.floors):
+            raise Violation("safety", f"{share} for worker {line.local.worker} lacks some of {mine} and {floors}")
+
+    def _concerns(self, line: Line, notice: Notice) -> bool:
+        """Whether a notice has something that a worker has named."""
+        if line.named is None or notice.request is not None or line.named & notice.min_times.keys():
+            return True
+        return line.leads and notice.global_min > self.global_min
 
     def _hear_floors(self, notice: Notice) -> None:
         for floor in notice.floors:

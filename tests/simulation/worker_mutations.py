@@ -110,9 +110,9 @@ def listens_upstream() -> list[Patch]:
     def branches_of(program: Program, place: int, tracker: LocalTracker) -> Any:
         made, found = real(program, place, tracker)
         for branch in made:
-            above = [source for each in branch._waits for source in program.segments.inbound[each]]
+            above = [source for each in branch.waits for source in program.segments.inbound[each]]
             if above:
-                branch._waits, branch._one = tuple(above), None
+                branch.waits, branch._one = tuple(above), None
         return made, found
 
     return [(worker_module, "branches_of", branches_of)]

@@ -17,6 +17,10 @@ Trace = Callable[[str], None]
 Step = Callable[[], bool]
 
 MAX_TRIES = 20
+LATE = 0.1
+"""How likely those who have not heard of the last notices, as these do not concern them, catch up after a step."""
+NAMING = 0.8
+"""How likely workers of some seeds name the segments that matter to them; if not, they hear of all."""
 
 
 class World(ABC):
@@ -39,6 +43,10 @@ class World(ABC):
         self.trace = trace
         self.counts: Counter[str] = Counter()
         self.steps = 0
+        self.naming = Random(f"{self.name}/{seed}/naming")
+        """Chance apart, and in some seeds only, so that all others are the same without it."""
+        self.names = self.naming.random() < (NAMING if seed % 3 == 0 else 0.0)
+        """Whether workers name segments."""
         self._chances: list[tuple[str, Step]] = []
 
     def run(self, steps: int) -> None:
@@ -118,6 +126,8 @@ class World(ABC):
     def check(self) -> None:
         """Safety, and the tracker's own invariants where it has been asked to do something."""
         tracking = self.tracking
+        if tracking.audience.behind and self.naming.random() < LATE:
+            tracking.catch_up()
         self.model.check(tracking.tracker.min_times())
         if tracking.touched:
             tracking.touched = False

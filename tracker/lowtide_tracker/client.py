@@ -75,7 +75,7 @@ class TrackerClient:
         local: the worker's local tracker, or its part that concerns this line; None for a subscriber that is not a
             worker. It makes flushes; notices go to the caller of `receive`.
         name: for people.
-        subscribe: True to receive notices.
+        subscribe: True to receive notices; see `subscribe` for some of them.
         timeout_s: see `ANSWER_TIMEOUT_S`.
         tls: what the connection is under, of the client's kind; None where the tracker is not.
     """
@@ -100,7 +100,8 @@ class TrackerClient:
         self._secret = secret
         self._hello = Hello(incarnation, None if local is None else local.worker, name)
         self._local = local
-        self._subscribe = subscribe
+        self._subscribed = Subscribe() if subscribe else None
+        """What it has asked for, and asks for on each connection; None for no notices."""
         self._timeout_s = timeout_s
         self._tls = tls
         self._era = 0
@@ -205,14 +206,21 @@ class TrackerClient:
         self._send(encode(CloseFront(front)))
         self._await(FrontClosed)
 
-    def subscribe(self) -> None:
-        """Ask for notices from now on; the first one says everything."""
-        self._subscribe = True
-        self._send(encode(Subscribe()))
+    def subscribe(self, segments: Iterable[int] | None = None, *, global_min: bool = True) -> None:
+        """Ask for notices from now on, and on later connections; the first one says everything.
+
+        Args:
+            segments: Those whose min time matters; the others are left out. None for all.
+            global_min: Whether to be sent a notice also because the global min time alone has moved. All have it, but
+                if False its news may be `peer.HOLD_S` late.
+        """
+        self._subscribed = Subscribe(None if segments is None else tuple(sorted(segments)), global_min)
+        if self._socket is not None:
+            self._send(encode(self._subscribed))
 
     def unsubscribe(self) -> None:
         """Ask for no more notices; some may still be on their way."""
-        self._subscribe = False
+        self._subscribed = None
         self._send(encode(Unsubscribe()))
 
     def close(self) -> None:
@@ -253,8 +261,8 @@ class TrackerClient:
         self._era = welcome.era
         if self._local is not None:
             self._catch_up(self._local, welcome)
-        if self._subscribe:
-            self._send(encode(Subscribe()))
+        if self._subscribed is not None:
+            self._send(encode(self._subscribed))
 
     @staticmethod
     def _under_tls(connection: socket.socket, tls: ssl.SSLContext) -> TlsConnection:

@@ -54,6 +54,11 @@ class Graph:
             raise UnknownSegment(segment, self.segments)
         return group
 
+    def check(self, segments: Iterable[int]) -> None:
+        """Raise ``UnknownSegment`` unless all of these are there."""
+        for segment in segments:
+            self.group_of(segment)
+
 
 def _check(feeds: Mapping[int, tuple[int, ...]]) -> None:
     if not feeds:

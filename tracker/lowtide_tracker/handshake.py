@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from lowtide_tracker.errors import TrackerError
 
-MAGIC = b"LOWTIDE\x04"
+MAGIC = b"LOWTIDE\x05"
 NONCE_BYTES = 32
 PROOF_BYTES = 32
 HELLO_BYTES = len(MAGIC) + NONCE_BYTES

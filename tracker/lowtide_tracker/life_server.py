@@ -7,11 +7,12 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from lowtide_tracker.audience import Audience
 from lowtide_tracker.backlog import Backlog
 from lowtide_tracker.entrance import Entrance, listen
 from lowtide_tracker.errors import LifeEnded, Refused, TrackerError
-from lowtide_tracker.messages import Fault, Hello, Message, Notice, Welcome
-from lowtide_tracker.peer import Peer
+from lowtide_tracker.messages import Fault, Hello, Message, Notice, Subscribe, Welcome
+from lowtide_tracker.peer import HOLD_S, Peer
 from lowtide_tracker.strangers import BACKLOG
 from lowtide_tracker.traffic import Traffic
 from lowtide_tracker.unix import address_of
@@ -213,6 +214,9 @@ class NoticeServer(LifeServer):
         """Min times announced in this turn of the loop."""
         self._due = False
         """True if it will be sent at the turn's end."""
+        self._audience: Audience[Peer] = Audience()
+        self._late: asyncio.TimerHandle | None = None
+        """Sends what was left out of notices, `HOLD_S` after the first of it."""
 
     def announce(self, notices: list[Notice]) -> None:
         """Send notices to the subscribers, at the end of this turn of the loop: those of one turn go as one."""
@@ -222,17 +226,56 @@ class NoticeServer(LifeServer):
                 self._due = True
                 asyncio.get_running_loop().call_soon(self._send_notice)
 
+    def subscribe(self, peer: Peer, named: Subscribe, whole: Notice) -> None:
+        """Begin to send a peer notices of what it has named, with one that says everything."""
+        self._audience.join(peer, whole, named.segments, global_min=named.global_min)
+        peer.subscribe(whole)
+
+    def unsubscribe(self, peer: Peer) -> None:
+        """Send a peer no more notices."""
+        self._audience.leave(peer)
+        self._waiting = [
+            (each, asked) for each, asked in self._waiting if each is not peer or not isinstance(asked, Subscribe)
+        ]
+        peer.unsubscribe()
+
+    def left(self, peer: Peer) -> None:
+        """A connection has ended."""
+        super().left(peer)
+        self._audience.leave(peer)
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        if self._late is not None:
+            self._late.cancel()
+        await super().close()
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
     def _send_notice(self) -> None:
         notice, self._due = self._announced.take(), False
         if notice is None or self.error is not None:
             return
         data = b""
-        for peer in self._peers:
-            if peer.takes(notice):
+        for peer, share in self._audience.tell(notice):
+            if share is not notice:
+                if peer.takes(share):
+                    peer.write(encode(share))
+            elif peer.takes(notice):
                 data = data or encode(notice)
                 peer.write(data)
+        if self._audience.behind and self._late is None:
+            self._late = asyncio.get_running_loop().call_later(HOLD_S, self._send_late)
         if self._on_notice is not None:
             self._on_notice(notice)
+
+    def _send_late(self) -> None:
+        self._late = None
+        if self.error is not None:
+            return
+        for peer, share in self._audience.late():
+            if peer.takes(share, late=True):
+                peer.write(encode(share))
 
 
 def _is_worker(peer: Peer) -> bool:

@@ -216,7 +216,7 @@ class LocalTracker:
         beats = tuple(self._flushed_heartbeats.items())
         # Floors that wait for the next flush may go as well: one more than min time rests on is a floor all the same.
         dues, floors = _listed(self._flushed_dues), self._floors.all()
-        return Absolute(self.worker, self._number, tuple(acks), beats, floors, dues, self.min_times.items())
+        return Absolute(self.worker, self._number, tuple(acks), beats, floors, dues, self.min_times.items(self._kept))
 
     # -- what comes from the tracker -------------------------------------------------------------------------------
 
@@ -225,8 +225,7 @@ class LocalTracker:
         if not self.min_times.hear(notice):
             return False
         for segment in notice.min_times:
-            if len(self._kept.get(segment, ())) > self._compact_at.get(segment, COMPACT_ABOVE):
-                self._compact(segment)
+            self._compact_if_large(segment)
         return True
 
     def min_time(self, segment: int) -> int:
@@ -249,10 +248,15 @@ class LocalTracker:
                 kept[tick] = total
             else:
                 del kept[tick]
+        # Notices leave out segments that it sends into, so it looks where sums grow as well.
+        self._compact_if_large(segment)
 
-    def _compact(self, segment: int) -> None:
+    def _compact_if_large(self, segment: int) -> None:
         """Drop sums below min time. Done when their number has doubled, so O(1) per entry on average."""
         below = self.min_time(segment)
+        few = len(self._kept.get(segment, ())) <= self._compact_at.get(segment, COMPACT_ABOVE)
+        if few or below == self.min_times.start:
+            return
         kept = {tick: value for tick, value in self._kept[segment].items() if tick >= below}
         self._kept[segment] = kept
         self._compact_at[segment] = max(COMPACT_ABOVE, 2 * len(kept))

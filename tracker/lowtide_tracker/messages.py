@@ -139,7 +139,15 @@ class Applied(Packed, frozen=True):
 
 
 class Subscribe(Packed, frozen=True):
-    """From now on send notices; the first one says everything."""
+    """From now on send notices; the first one says everything.
+
+    Asking again is how a subscriber names other segments.
+    """
+
+    segments: tuple[Segment, ...] | None = None
+    """Those whose min time matters to it; notices leave out the others. None: all."""
+    global_min: bool = True
+    """True if the global min time matters as well: it is in every notice, but if False none is sent for its sake."""
 
 
 class Unsubscribe(Packed, frozen=True):

@@ -185,11 +185,14 @@ class Peer(asyncio.BufferedProtocol):
         if self._wants(min_times):
             self._send_held()
 
-    def takes(self, notice: Notice) -> bool:
-        """Return whether to write a notice to this peer as it is and now; if not, it waits or is not for it."""
+    def takes(self, notice: Notice, *, late: bool = False) -> bool:
+        """Return whether to write a notice to this peer as it is and now; if not, it waits or is not for it.
+
+        With ``late`` it has waited for `HOLD_S`, and does so for no other reason than that the peer is slow.
+        """
         if not self.subscribed or self._over:
             return False
-        due = self._wants(notice.min_times) or notice.request is not None
+        due = self._wants(notice.min_times) or notice.request is not None or late
         if due and not (self._slow or self._held):
             return True
         self._held.add(notice)

@@ -85,7 +85,9 @@ class RelayServer(NoticeServer):
         """Per worker: its connections for which `Attached` has still to come, in that order."""
         self._asking: deque[Peer] = deque()
         """Those who have asked for a front to be opened or closed, in the order of the answers."""
-        self._newcomers: list[Peer] = []
+        self._named = Subscribe((), False)
+        """What its subscribers have named, all together: what it asks the tracker for."""
+        self._newcomers: dict[Peer, Subscribe] = {}
         """Subscribers that wait for the notice that says everything."""
         self._sum_later: asyncio.Handle | None = None
         self._summed_s = 0.0
@@ -154,12 +156,14 @@ class RelayServer(NoticeServer):
                 self._forward(message)
                 peer.acknowledge()
             case Subscribe():
-                if not self._newcomers:
-                    self._forward(message)
-                self._newcomers.append(peer)
+                both = _both(self._named, message)
+                if both != self._named or not self._newcomers:
+                    self._named = both
+                    self._forward(both)
+                self._newcomers[peer] = message
             case Unsubscribe():
-                self._newcomers = [each for each in self._newcomers if each is not peer]
-                peer.unsubscribe()
+                self._newcomers.pop(peer, None)
+                self.unsubscribe(peer)
             case Await(ticks):
                 peer.await_ticks(ticks, {segment: self.min_times[segment] for segment in ticks})
             case OpenFront() | CloseFront():
@@ -171,7 +175,7 @@ class RelayServer(NoticeServer):
     def left(self, peer: Peer) -> None:
         """A connection has ended. What its worker has flushed goes on."""
         super().left(peer)
-        self._newcomers = [each for each in self._newcomers if each is not peer]
+        self._newcomers.pop(peer, None)
 
     def applied(self, worker: int) -> int:
         """The last flush of a worker that the tracker has applied."""
@@ -234,11 +238,9 @@ class RelayServer(NoticeServer):
             return
         if news:
             self._announced.clear()
-        for peer in [peer for peer in self._peers if peer.subscribed] if news else []:
-            peer.subscribe(notice)
-        newcomers, self._newcomers = self._newcomers, []
-        for peer in newcomers:
-            peer.subscribe(notice)
+        newcomers, self._newcomers = self._newcomers, {}
+        for peer, named in {**(self._audience.named if news else {}), **newcomers}.items():
+            self.subscribe(peer, named, notice)
 
     def _fail(self, error: TrackerError) -> None:
         """Handle an error of the line to the tracker: a life that is over, or a broken line."""
@@ -278,6 +280,13 @@ class RelayServer(NoticeServer):
         made = self.relay.sum()
         if made is not None:
             line.send(made)
+
+
+def _both(one: Subscribe, other: Subscribe) -> Subscribe:
+    """Return one subscription to all that two ask for."""
+    if one.segments is None or other.segments is None:
+        return Subscribe()
+    return Subscribe(tuple(sorted({*one.segments, *other.segments})), one.global_min or other.global_min)
 
 
 async def relay(make: Callable[[], RelayServer], listener: socket.socket) -> TrackerError:

@@ -63,11 +63,11 @@ class TrackerServer(NoticeServer):
                     self._receive_from_worker(peer, message)
                 case Attach(worker):
                     peer.send(self._attached(peer, worker))
-                case Subscribe():
-                    peer.subscribe(self.tracker.whole_notice())
+                case Subscribe(segments):
+                    self.tracker.graph.check(segments or ())
+                    self.subscribe(peer, message, self.tracker.whole_notice())
                 case Unsubscribe():
-                    self._waiting = [entry for entry in self._waiting if entry != (peer, Subscribe())]
-                    peer.unsubscribe()
+                    self.unsubscribe(peer)
                 case Await(ticks):
                     peer.await_ticks(ticks, {segment: self.tracker.min_time(segment) for segment in ticks})
                 case OpenFront(front, floor, feeds):

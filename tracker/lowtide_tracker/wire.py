@@ -167,6 +167,14 @@ def _check_report(report: Report) -> None:
             raise ProtocolError(f"shard {report.shard} stands at {stand} of segment {segment}, and at {low} at lowest")
 
 
+def _check_subscribe(subscribe: Subscribe) -> None:
+    named = subscribe.segments
+    if named is None and not subscribe.global_min:
+        raise ProtocolError("a subscription to all segments leaves out the global min time")
+    if named is not None and len(set(named)) != len(named):
+        raise ProtocolError("a subscription names a segment twice")
+
+
 def _check_notice(notice: Notice) -> None:
     if notice.after > notice.number:
         raise ProtocolError(f"notice {notice.number} says that it continues notice {notice.after}")
@@ -181,6 +189,7 @@ def _check_notice(notice: Notice) -> None:
 _CHECKS: Mapping[type, Callable[[Any], None]] = {
     Flush: _check_dues,
     Absolute: _check_absolute,
+    Subscribe: _check_subscribe,
     Notice: _check_notice,
     Report: _check_report,
     Order: _check_order,

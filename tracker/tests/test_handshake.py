@@ -26,9 +26,9 @@ def test_both_sides_prove_the_secret() -> None:
 
 def test_the_bytes_are_the_documented_ones() -> None:
     server, client = both()
-    assert server.hello() == b"LOWTIDE\x04" + b"s" * 32
+    assert server.hello() == b"LOWTIDE\x05" + b"s" * 32
     proof = hmac.new(SECRET, b"client" + b"s" * 32 + b"c" * 32, hashlib.sha256).digest()
-    assert client.reply(server.hello()) == b"LOWTIDE\x04" + b"c" * 32 + proof
+    assert client.reply(server.hello()) == b"LOWTIDE\x05" + b"c" * 32 + proof
 
 
 def test_a_client_without_the_secret_is_refused() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -204,3 +205,46 @@ def test_a_relay_without_a_window_does_not_spin_while_the_tracker_is_slow() -> N
 
     asyncio.run(run())
     assert 1 <= asked <= 60
+
+
+def test_workers_of_a_relay_hear_what_each_has_named() -> None:
+    """The relay names to the tracker what all of them have named together."""
+    with RelayedLife(Graph({1: [], 2: [1], 3: [1], 4: [1]}), {7: 0}, relays=1, by={1: 0, 2: 0}) as life:
+        one, of_one, other, of_other = two(life)
+        of_one.subscribe((2,), global_min=False)
+        of_other.subscribe((3,), global_min=False)
+        heard: dict[int, list[Notice]] = {1: [], 2: []}
+
+        def hear(done: Callable[[], bool]) -> None:
+            until = time.monotonic() + HANGS_S
+            while not done():
+                assert time.monotonic() < until, heard
+                for local, client in ((one, of_one), (other, of_other)):
+                    for notice in client.receive(0.01):
+                        local.hear(notice)
+                        heard[local.worker] += [notice] if notice.after else []
+
+        one.heartbeat(7, 5)
+        of_one.flush()
+        hear(lambda: one.global_min == other.global_min == 5)
+        heard[1].clear()
+        heard[2].clear()
+        values = [one.new_value() for _ in range(2)]
+        for segment, value in zip((3, 4), values, strict=True):
+            one.fold(segment, [6], value)
+        one.heartbeat(7, 9)
+        of_one.flush()
+        hear(lambda: (one.min_time(2), other.min_time(3)) == (9, 6))
+        assert one.min_time(3) < 9
+        one.fold(3, [6], values[0])
+        of_one.flush()
+        hear(lambda: other.min_time(3) == 9)
+        of_one.subscribe((2, 3), global_min=False)
+        hear(lambda: one.min_time(3) == 9)
+        one.fold(4, [6], values[1])
+        of_one.flush()
+        hear(lambda: one.global_min == other.global_min == 9)
+        assert all(notice.min_times.keys() <= {2} for notice in heard[1][:-1])
+        assert all(notice.min_times.keys() <= {3} for notice in heard[2])
+        assert life.server.connected == (2, 1)
+        assert life.faults == []

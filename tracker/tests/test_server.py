@@ -53,7 +53,7 @@ def test_a_process_of_another_incarnation_is_refused(serve: Serve, join: Join, i
     assert running.faults == []
 
 
-@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n" * 9, b"LOWTIDE\x04" + b"\0" * 200, b"\0"])
+@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n" * 9, b"LOWTIDE\x05" + b"\0" * 200, b"\0"])
 def test_garbage_before_the_proof_is_answered_by_nothing(serve: Serve, join: Join, garbage: bytes) -> None:
     running = serve()
     host, _, port = running.address.rpartition(":")

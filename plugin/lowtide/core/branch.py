@@ -31,9 +31,10 @@ class Branch:
         sinks: Its barriers, each with its outlet, without one it goes by the branch alone; and with the call whose
             answers become durable no later than what it releases, if there is one.
         reached: The tick below which its steps have processed what they held and what was due.
+        waits: The segments whose min time says what may still come to it.
     """
 
-    __slots__ = ("_before", "_end", "_one", "_tracker", "_waits", "ending", "holding", "reached", "sinks")
+    __slots__ = ("_before", "_end", "_one", "_tracker", "ending", "holding", "reached", "sinks", "waits")
 
     def __init__(
         self,
@@ -44,8 +45,8 @@ class Branch:
         ending: Ending,
         slack_ms: int,
     ) -> None:
-        self._waits = tuple(waits)
-        self._one = self._waits[0] if len(self._waits) == 1 else None
+        self.waits = tuple(waits)
+        self._one = self.waits[0] if len(self.waits) == 1 else None
         self._before = tuple(before)
         self._tracker = tracker
         self.holding = holding
@@ -60,7 +61,7 @@ class Branch:
         """The smallest min time of its segments, as received."""
         if self._one is not None:
             return self._tracker.min_time(self._one)
-        return min([self._tracker.min_time(segment) for segment in self._waits])
+        return min([self._tracker.min_time(segment) for segment in self.waits])
 
     def look_at_end(self) -> None:
         """Tell its steps once that time has ended, if it has: none of its segments has a record any more."""

@@ -145,6 +145,19 @@ class WorkerCore:
                 ask.keep_in(log.id, self.barriers[log.id])
 
     @property
+    def listens(self) -> frozenset[int]:
+        """The segments whose min time lets something go on here: notices may leave out all others."""
+        segments = self.program.segments
+        outlets = [segments.outlet_of.get(each) for each in (*self.program.asking, *self.barriers)]
+        waits = [each for branch in self.branches for each in branch.waits]
+        return frozenset(each for each in (*self.entries, *waits, *outlets, segments.letters) if each is not None)
+
+    @property
+    def leads(self) -> bool:
+        """Return whether the global min time does: it bounds how far a front labels, and what is due is sent (R8)."""
+        return self.front is not None or self._lead_ticks is not None
+
+    @property
     def waits(self) -> bool:
         """Return whether something can go on as soon as min time moves; if not, notices may be taken later."""
         if self.front is not None and not self.front.pulling:

@@ -16,7 +16,7 @@ To a tracker in shards it is several connections, and broken as soon as one of t
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from lowtide.errors import LifeEnded
 from lowtide.process.credentials import client_tls, plain, secured
@@ -113,6 +113,21 @@ class TrackerLine:
         """
         while not self.mend(time.monotonic()):
             time.sleep(TRY_EVERY_S / 10)
+
+    def listen(self, segments: Iterable[int], *, global_min: bool) -> None:
+        """Name the segments whose min time matters: notices leave out the others; without a line, from the next one on.
+
+        Args:
+            segments: All of them, also those named before.
+            global_min: Whether the global min time matters too: if not, its news may be late.
+
+        Raises:
+            LifeEnded: the tracker says so.
+        """
+        try:
+            self._client.subscribe(segments, global_min=global_min)
+        except TrackerError as error:
+            self._broke(error)
 
     def fileno(self) -> int:
         """Return the descriptor on which notices come, -1 while the line is broken; `mend` may change it.

@@ -100,6 +100,10 @@ class LevelHost:
             name=birth.name,
             shards=welcome.shards,
         )
+        self._listens: frozenset[int] = frozenset()
+        self._leads = False
+        """What its workers listen to, all together; see `WorkerCore`."""
+        self.line.listen((), global_min=False)
         self.line.connect()
         traces = deployment.traces
         self.exporting = None if traces is None else Exporting(traces.endpoint, deployment.plan.name, birth.incarnation)
@@ -142,6 +146,7 @@ class LevelHost:
         self.rounds.join(stage.level, stage.core.place)
         if self.saver is not None:
             self.saver.add(stage.name, stage.core)
+        self._listen(stage.core)
         if self._request is not None:
             stage.core.pin(self._request)
         stage.core.report_due()
@@ -152,6 +157,13 @@ class LevelHost:
         frames = stage.moved(self._floors.all(), time.time_ns())
         assert not frames, "a new worker has had no input"
         self._save()
+
+    def _listen(self, core: WorkerCore) -> None:
+        """Have the tracker's notices name what a new worker listens to as well."""
+        listens, leads = self._listens | core.listens, self._leads or core.leads
+        if (listens, leads) != (self._listens, self._leads):
+            self._listens, self._leads = listens, leads
+            self.line.listen(listens, global_min=leads)
 
     def _begin(self) -> Emitted:
         """Pass to new workers what the others have received: what a restored one had due goes out."""

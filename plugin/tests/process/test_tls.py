@@ -193,7 +193,7 @@ def test_who_does_not_speak_tls_is_refused_at_once() -> None:
         stranger = socket.create_connection(listener.getsockname(), HANGS_S)
         far, _ = listener.accept()
     with stranger, TlsConnection(far, server_tls(SECRET), server=True) as server:
-        stranger.sendall(b"LOWTIDE\x04" + bytes(100))
+        stranger.sendall(b"LOWTIDE\x05" + bytes(100))
         with pytest.raises(TlsFailed, match=r"does not speak TLS 1\.3"):
             server.shake()
 

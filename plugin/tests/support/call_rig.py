@@ -91,7 +91,8 @@ class Worker:
         heard = dict.fromkeys(segments.inbound, min_time)
         if cleared is not None:
             heard[segments.outlet_of[self.ask.id]] = cleared
-        told = msgspec.structs.replace(notice(self.number, min_time, floors=floors), min_times=heard, request=request)
+        said = notice(self.number, min(heard.values()), floors=floors)
+        told = msgspec.structs.replace(said, min_times=heard, request=request)
         self._note(self.core.notice(told))
 
     def answer(self, *numbers: int) -> None:

@@ -73,11 +73,11 @@ class MergeServer(NoticeServer):
             match message:
                 case Report():
                     self._receive_report(peer, message)
-                case Subscribe():
-                    peer.subscribe(self.merge.whole_notice())
+                case Subscribe(segments):
+                    self.merge.graph.check(segments or ())
+                    self.subscribe(peer, message, self.merge.whole_notice())
                 case Unsubscribe():
-                    self._waiting = [entry for entry in self._waiting if entry != (peer, Subscribe())]
-                    peer.unsubscribe()
+                    self.unsubscribe(peer)
                 case Await(ticks):
                     peer.await_ticks(ticks, {segment: self.merge.min_time(segment) for segment in ticks})
                 case OpenFront(front, floor, feeds):

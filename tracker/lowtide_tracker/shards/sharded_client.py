@@ -164,6 +164,10 @@ class ShardedClient:
         if lost is not None:
             raise lost
 
+    def subscribe(self, segments: Iterable[int] | None = None, *, global_min: bool = True) -> None:
+        """As in `TrackerClient`."""
+        self.merge.subscribe(segments, global_min=global_min)
+
     def await_ticks(self, pairs: Iterable[tuple[int, int]]) -> None:
         """As in `TrackerClient`."""
         self.merge.await_ticks(pairs)

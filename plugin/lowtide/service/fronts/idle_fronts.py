@@ -61,7 +61,8 @@ class IdleFronts:
         self._closed = False
 
     def connect(self) -> None:
-        """Connect for the first time."""
+        """Connect for the first time: to hear of the global min time alone."""
+        self._line.listen((), global_min=True)
         self._line.connect()
         self._watch()
 

@@ -15,7 +15,7 @@ import javax.crypto.spec.SecretKeySpec;
  */
 final class Handshake {
   /** Protocol name and, in the last byte, its version. */
-  private static final byte[] MAGIC = "LOWTIDE\004".getBytes(StandardCharsets.ISO_8859_1);
+  private static final byte[] MAGIC = "LOWTIDE\005".getBytes(StandardCharsets.ISO_8859_1);
 
   private static final int NONCE_BYTES = 32;
   static final int PROOF_BYTES = 32;
