@@ -12,7 +12,7 @@ import pytest
 from lowtide.cli.main import run as lowtide
 from lowtide_bench.plot import draw
 from lowtide_bench.tables import markdown
-from lowtide_bench.tracking import counted, plots, report
+from lowtide_bench.tracking import counted, named, plots, report
 from lowtide_bench.tracking.asked import Asked
 from lowtide_bench.tracking.run import run
 from lowtide_bench.tracking.script import START, Script, chain, fronts
@@ -34,6 +34,7 @@ def result() -> dict[str, Any]:
         depth=2,
         records=(10, 1_000, 100_000),
         shards=(1, 2),
+        keyed=(2, 4),
     )
     return run(asked, lambda _: None)
 
@@ -85,6 +86,23 @@ def test_messages_of_a_tracker_are_as_many_as_its_relays(result: dict[str, Any])
         assert alone["notices_out_per_round"] / workers == relayed["notices_out_per_round"] / relays
         assert alone["acks_in_per_round"] == 2 * workers
         assert relayed["acks_in_per_round"] <= 4 * relays
+
+
+def test_what_a_worker_hears_with_early_keys_does_not_grow_with_the_others(result: dict[str, Any]) -> None:
+    """F5: without naming segments notices have an entry for each worker's part, and each flush sends one to all."""
+    ways = [(case["workers"], case["way"]) for case in result["by_early_keys"] if case["rate"] == 1_000]
+    assert ways == [(count, way) for count in (2, 4) for way in named.WAYS]
+    entries: dict[str, list[float]] = {way: [] for way in named.WAYS}
+    notices: dict[str, list[float]] = {way: [] for way in named.WAYS}
+    for case in named.by_early_keys((4, 16), (10_000,), turns=120):
+        entries[case["way"]].append(case["entries"] / case["workers"])
+        notices[case["way"]].append(case["notices"] / case["workers"])
+        assert case["flushes"] >= case["made"] > 0
+    assert entries["all"][1] > 2 * entries["all"][0]
+    assert notices["all"][1] > 1.2 * notices["all"][0]
+    assert entries["named"][1] < 1.1 * entries["named"][0]
+    assert notices["named"][1] < 1.1 * notices["named"][0]
+    assert notices["named"][1] < 3 * notices["off"][1]
 
 
 def test_shards_that_are_served_have_what_was_counted(result: dict[str, Any]) -> None:

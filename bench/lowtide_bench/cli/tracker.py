@@ -38,6 +38,9 @@ class Options(Asked, Printed):
     "--records", type=Rates(), default="10,100,1000,10000,100000", show_default=True, help="Of a worker, a second."
 )
 @click.option("--shards", type=Rates(), default="1,2,4,8", show_default=True, help="For work by shards.")
+@click.option(
+    "--keyed", type=Rates(), default="2,4,8,16,32,64", show_default=True, help="Workers, for notices with early keys."
+)
 @PLOTS
 @MARKDOWN
 @as_json

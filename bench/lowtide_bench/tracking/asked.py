@@ -21,6 +21,7 @@ class Asked:
         depth: Segments in all other runs.
         records: Records per second and worker, for traffic by records.
         shards: Numbers of shards for work by shards.
+        keyed: Numbers of workers for notices with early keys.
     """
 
     seconds: float
@@ -33,3 +34,4 @@ class Asked:
     depth: int
     records: Sequence[int]
     shards: Sequence[int]
+    keyed: Sequence[int]

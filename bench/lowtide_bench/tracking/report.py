@@ -62,6 +62,12 @@ _RELAYS: Columns = (
     ("a relay: messages in", "relay_messages_in_per_round", 0),
     ("notices out", "relay_notices_out_per_round", 0),
 )
+_KEYED: Columns = (
+    ("flushes", "flushes", 0),
+    ("acks", "acks", 0),
+    ("notices sent", "notices", 0),
+    ("entries in them", "entries", 0),
+)
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
@@ -89,6 +95,12 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     yield _listed("By records of one worker, counted", _RECORDS, result["by_records"])
     yield _listed(f"By shards, {full['workers']} workers, counted", _SHARDS, result["by_shards"])
     yield _listed("With a relay for each 50 workers, counted", _RELAYS, result["by_relays"])
+    rows = [
+        (f"{case['workers']}, {number(case['rate'], 0)}", case["way"], *(number(case[key], 0) for _, key, _ in _KEYED))
+        for case in result["by_early_keys"]
+    ]
+    heads = ("workers, records/s", "early keys", *(head for head, _, _ in _KEYED))
+    yield Table("With early keys, counted: off, all told of everything, or of what they have named", heads, rows)
     yield _listed(f"By shards, served, {full['workers']} workers, {at}", _SERVED, result["by_shards_served"])
 
 

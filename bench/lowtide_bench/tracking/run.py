@@ -17,6 +17,7 @@ from lowtide_bench.machine import load, machine
 from lowtide_bench.processes import busy_s, cpu_s
 from lowtide_bench.tracking.asked import Asked
 from lowtide_bench.tracking.counted import by_records, by_relays, by_shards
+from lowtide_bench.tracking.named import by_early_keys
 from lowtide_bench.tracking.program import Swarm, SwarmSaid
 from lowtide_bench.tracking.script import fronts
 from lowtide_bench.tracking.served import Served
@@ -29,6 +30,9 @@ WINDOW_ENTRIES = 100_000
 LEAST_WINDOW = 4
 COUNTED_ROUNDS = 20
 COUNTED_S = 2
+COUNTED_TURNS = 500
+KEYED_RATES = (1_000, 10_000)
+"""Records a second where notices with early keys are counted."""
 AMONG = 50
 """Workers of one relay."""
 RELAY_ENTRIES = 2
@@ -53,6 +57,8 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
     for segments in asked.depths:
         say(f"traffic: {segments} segments")
         by_depths.append({"depth": segments} | _paced(many, segments, entries, seconds, asked.traffic_rate))
+    say("early keys: notices, counted")
+    keyed = by_early_keys(asked.keyed, KEYED_RATES, COUNTED_TURNS)
     say("shards: over sockets")
     pace = Swarm(workers=many, depth=depth, entries=entries, seconds=seconds, rate=asked.traffic_rate)
     by_shards_served = served(tuple(asked.shards), pace, CONNECT_LIMIT_S, ANSWER_LIMIT_S)
@@ -73,6 +79,7 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
         "by_shards": by_shards(asked.shards, workers=many, depth=depth, entries=entries, rounds=COUNTED_ROUNDS),
         "by_shards_served": by_shards_served,
         "by_relays": by_relays(asked.workers, among=AMONG, depth=depth, entries=RELAY_ENTRIES, rounds=COUNTED_ROUNDS),
+        "by_early_keys": keyed,
         "asked": {name: list(value) if isinstance(value, tuple) else value for name, value in asked_of.items()},
         "versions": versions(),
         "machine": {**where, "load_after": load()},
