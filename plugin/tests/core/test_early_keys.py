@@ -25,6 +25,7 @@ from lowtide.flow.plan.segments import segments_of
 from lowtide.flow.schema.fields import kept
 from lowtide.local.run import Message, run_log
 from lowtide_tracker import Floor, Graph, LocalTracker, Tracker
+from lowtide_tracker.audience import Audience
 
 COUNT = 40
 FIRST_TICK, END_TICK = 1_000, 2_000
@@ -98,6 +99,11 @@ class Rig:
         front = Front(0, FrontLimits(1, Window(10**5, 1 << 26), 10**6), KnownFloors(0))
         self.reader = WorkerCore(plan, 0, 0, tracker=self.locals[0], front=front)
         self.cores = [WorkerCore(plan, 1, n, tracker=self.locals[n + 1]) for n in range(plan.parallelism)]
+        self.audience: Audience[int] = Audience()
+        self.heard: dict[int, set[int]] = {number: set() for number in range(plan.parallelism + 1)}
+        """By process the segments that its notices have named."""
+        for number, core in enumerate((self.reader, *self.cores)):
+            self.audience.join(number, self.tracker.whole_notice(), core.listens, global_min=core.leads)
         self.delivered: dict[int, list[bytes | None]] = {}
         log = [
             Message(Position(0, n), FIRST_TICK + 5 * n, None, b'{"user":"u%d","page":%d}' % (n % 7, n))
@@ -121,8 +127,9 @@ class Rig:
             for local in self.locals:
                 flush = local.flush()
                 for notice in [] if flush is None else self.tracker.receive(flush):
-                    for each in self.locals:
-                        each.hear(notice)
+                    for number, share in self.audience.tell(notice):
+                        self.heard[number] |= share.min_times.keys()
+                        self.locals[number].hear(share)
             for core in (self.reader, *self.cores):
                 self._take(core, core.moved(()))
         self.tracker.check()
@@ -214,9 +221,27 @@ def test_the_explanation_says_whether_lanes_wait_for_one_another(plan: Plan, sai
     assert said in explain(plan)
 
 
+@pytest.mark.parametrize("parallelism", [2, 4])
+def test_a_worker_hears_of_its_own_part_and_of_no_other(parallelism: int) -> None:
+    rig = Rig(plan_of(scanned(), parallelism=parallelism))
+    segments = segments_of(rig.plan)
+    (common, parts), *others = segments.parts.items()
+    assert not others
+    for place, core in enumerate(rig.cores):
+        assert core.listens == {parts[place], *segments.outlet_of.values(), segments.letters} - {None}
+        assert not core.leads, "nothing that it does ends with the global min time"
+    assert rig.reader.listens == {common, segments.letters}
+    assert rig.reader.leads, "it bounds how far ahead a front labels (R8)"
+    for place in range(parallelism):
+        rig.arrive(place)
+    for place, core in enumerate(rig.cores):
+        assert parts[place] in rig.heard[place + 1] <= core.listens
+    assert rig.delivered == rig.wanted
+
+
 @pytest.mark.parametrize(
     ("parallelism", "said", "early"),
-    [(1, None, False), (2, None, True), (8, None, True), (9, None, False), (9, True, True), (2, False, False)],
+    [(1, None, False), (2, None, True), (64, None, True), (65, None, False), (65, True, True), (2, False, False)],
 )
 def test_a_job_has_early_keys_where_they_cost_little_or_as_it_says(
     parallelism: int, said: bool | None, early: bool

@@ -51,10 +51,11 @@ PATH_LIMIT_ELEMENTS = 256
 
 DEFAULT_LANES = 32
 """Of a job that names no lanes: room to grow, which costs nothing, as a worker delivers its lanes as one strand."""
-EARLY_KEYS_UP_TO = 8
+EARLY_KEYS_UP_TO = 64
 """Workers of a level: so many have early keys if the configuration says nothing.
 
-Each of them hears of all parts, so the cost grows with their square."""
+Each of them gets two to three times as many notices as without, and a tracker has too many of these first: with so many
+workers they take a third of a core."""
 
 
 def compile_flow(
