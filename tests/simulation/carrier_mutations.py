@@ -288,7 +288,7 @@ CARRIERS = [
     carrier("last-one-rests", "R20", "the lane that others wait for rests, too", last_one_rests, "files",
             lanes=3, workers=1),
     carrier("times-mixed", "R21", "lanes are visible as several carriers say", times_mixed, "files",
-            lanes=3, workers=3, mark_ms=20_000, begins=30, kills=20, lost=0, burst=60),
+            lanes=3, workers=3, mark_ms=1_000, marks_again=1.0, begins=30, kills=20, lost=0, burst=60),
     carrier("lane-goes-on-alone", "R24", "a lane goes on before all lanes are heard of", lane_goes_on_alone, "files",
             lanes=3, workers=3),
     carrier("put-unversioned", "R22", "puts carry no version", put_unversioned, "puts"),

@@ -121,6 +121,7 @@ class CarrierWorld(World):
         drawn = {name: self.rng.choice(of) for name, of in DRAWN.items()} | options
         self._begins, self._kills, self._burst = (int(drawn[name]) for name in ("begins", "kills", "burst"))
         self._mark_every_ms = int(drawn.get("mark_ms", MARK_MS))
+        self._marks_again = drawn.get("marks_again", 0.1)
         self.clock_s = 0.0
         self._kind = store or self.rng.choice(STORES)
         self._log = Log([Lane() for _ in range(int(drawn["lanes"]))])
@@ -273,7 +274,7 @@ class CarrierWorld(World):
             lane = self._log.lanes[number]
             entries: list[StagedRow | int] = [self._row(number) for _ in range(rng.choice([0, 1, 2, 5]))]
             # What a life has marked is marked again by the next.
-            if lane.mark_ms < mark_ms or rng.random() < 0.1:
+            if lane.mark_ms < mark_ms or rng.random() < self._marks_again:
                 entries.insert(0, mark_ms - rng.choice([0, 0, ROLL_MS]))
             lane.append(entries, committed=not dies)
         self._tell("host", "dies" if dies else f"writes, up to {self._now_ms}")
