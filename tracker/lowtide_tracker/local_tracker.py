@@ -253,9 +253,10 @@ class LocalTracker:
 
     def _compact_if_large(self, segment: int) -> None:
         """Drop sums below min time. Done when their number has doubled, so O(1) per entry on average."""
+        if len(self._kept.get(segment, ())) <= self._compact_at.get(segment, COMPACT_ABOVE):
+            return
         below = self.min_time(segment)
-        few = len(self._kept.get(segment, ())) <= self._compact_at.get(segment, COMPACT_ABOVE)
-        if few or below == self.min_times.start:
+        if below == self.min_times.start:
             return
         kept = {tick: value for tick, value in self._kept[segment].items() if tick >= below}
         self._kept[segment] = kept
